@@ -1,1 +1,1 @@
-"""Experiments: compare, train, reproduce, bench; run each with `python -m`."""
+"""The project's experiments and their commands; run one by `python -m experiments COMMAND`."""

@@ -1,4 +1,4 @@
-"""`python -m experiments COMMAND ..` is `gensor COMMAND ..`; without a command it lists them."""
+"""Run a command: `python -m experiments COMMAND ..` is `gensor COMMAND ..`. Without a command, list all commands."""
 
 from experiments.entry import main
 

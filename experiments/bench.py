@@ -1,4 +1,4 @@
-"""`python -m experiments.bench`: see `experiments.benches.bench`."""
+"""Entry of `python -m experiments.bench`; the command itself is `experiments.benches.bench`."""
 
 from experiments.entry import run_as_main
 

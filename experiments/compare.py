@@ -1,4 +1,4 @@
-"""`python -m experiments.compare`: see `experiments.comparison.compare`."""
+"""Entry of `python -m experiments.compare`; the command itself is `experiments.comparison.compare`."""
 
 from experiments.entry import run_as_main
 

@@ -1,9 +1,9 @@
-"""The command line: `gensor COMMAND ..`, which is `python -m experiments COMMAND ..`.
+"""The command line: `gensor COMMAND ..` is the same as `python -m experiments COMMAND ..`.
 
-Every command is a line of `COMMANDS`: its module, its description, two examples. `python -m experiments.COMMAND` is supported for
-`compare`, `reproduce`, `bench` and `gpu` only, each by a module next to this one.
+`COMMANDS` has an entry for every command, with its module, its description and two examples. Only `compare`, `reproduce`, `bench`
+and `gpu` can also be run by `python -m experiments.COMMAND`; each has a module next to this one.
 
-Slow imports come after the signal handlers: until then a signal ends the process with Python's own message.
+Slow imports come after the installation of the signal handlers. Until then a signal ends the process with Python's own message.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from experiments.commands.stopping import stoppable
 
 @dataclass(frozen=True)
 class Command:
-    """One command."""
+    """A command: its function, its description and examples of its use."""
 
     target: str
-    """module:function; the function takes its arguments from sys.argv."""
+    """module:function; the function reads its arguments from sys.argv."""
     about: str
     examples: tuple[str, str]
-    """Arguments, without the command's name."""
+    """Arguments of two examples, without the command's name."""
     goes_on: bool = True
-    """Whether the same command goes on where one of its kind was stopped; others begin anew, most of them seconds long."""
+    """Whether the same command resumes a stopped run; otherwise it begins anew, which takes most such commands seconds."""
 
 
 COMMANDS = {
@@ -239,11 +239,11 @@ COMMANDS = {
         ("", "--output outputs/conformance"),
     ),
 }  # fmt: skip
-"""Name -> command."""
+"""Name on the command line -> command."""
 
 
 def main() -> None:
-    """`gensor COMMAND ..`; exit code 2 for a command that is not there."""
+    """Run `gensor COMMAND ..`, or list the commands if none is given; exit code 2 for an unknown command."""
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
         with whole_output():
@@ -257,13 +257,13 @@ def main() -> None:
 
 
 def run_as_main(name: str, spec: ModuleSpec | None) -> None:
-    """Entry of the modules that `python -m experiments.COMMAND` runs: importing them does nothing."""
+    """Run the command of a module that was started by `python -m experiments.COMMAND`; do nothing if it is only imported."""
     if name == "__main__" and spec is not None:
         _run(spec.name.rpartition(".")[2], sys.argv[1:])
 
 
 def overview() -> str:
-    """All commands, a line each."""
+    """Text that lists all commands, one per line."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {command.about}" for name, command in COMMANDS.items()]
     last = "gensor COMMAND --help says more of one; every command takes plugins=[NAME,..], and --debug to show errors whole."
@@ -271,13 +271,13 @@ def overview() -> str:
 
 
 def help_of(name: str) -> str:
-    """Description of a command, and its examples."""
+    """Text with the description of a command and its examples."""
     command = COMMANDS[name]
     return "\n".join([f"gensor {name}: {command.about}", *(f"  gensor {name} {words}" for words in command.examples), ""])
 
 
 def _without_plugins(words: Sequence[str]) -> list[str]:
-    """The arguments but for `plugins=[NAME,..]`, which every command takes; these and those of the environment are loaded."""
+    """Load the plugins of `plugins=[NAME,..]` and of the environment variable; return the other arguments."""
     chosen = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
     from experiments.device.wheels import use_wheels
 
@@ -290,15 +290,15 @@ def _without_plugins(words: Sequence[str]) -> list[str]:
 
 
 def _refusal(name: str) -> str:
-    """Why nothing is run."""
+    """Message for an unknown command, with the nearest known name."""
     from gensor_gym.registry import near
 
     return f"gensor: no command {name!r}; commands are {', '.join(COMMANDS)}{near(name, COMMANDS)}"
 
 
 def _run(name: str, words: Sequence[str]) -> None:
-    """Run a command; its answer is the exit code, 2 where it ends on an error of the user's."""
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # its errors come out whole, and are told as all others are
+    """Run a command and exit with its code, which is 2 for a user's error."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # its errors then reach us whole and are reported like all others
     if "--debug" in words:
         os.environ[DEBUG] = "1"
     words = [word for word in words if word != "--debug"]
@@ -325,15 +325,15 @@ def _open_streams() -> None:
 
 
 def _in_any_letters(*streams: TextIO) -> None:
-    """Letters that a terminal does not have are question marks there, and not the end of a run."""
+    """Make the streams print characters that a terminal cannot show as question marks, so that no such character ends a run."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def how_to_go_on(name: str, words: Sequence[str]) -> str:
-    """Message after a stopped command."""
+    """Message after a stopped command: the command line that resumes or repeats it."""
     if name == "train":
-        words = [word for word in words if not word.startswith("resume=")]  # by default it goes on
+        words = [word for word in words if not word.startswith("resume=")]  # a training resumes by default
     again = shlex.join(["gensor", name, *words])
     return f"This goes on from there: {again}" if COMMANDS[name].goes_on else f"This begins anew: {again}"

@@ -1,4 +1,4 @@
-"""`python -m experiments.gpu`: see `experiments.device.gpu`."""
+"""Entry of `python -m experiments.gpu`; the command itself is `experiments.device.gpu`."""
 
 from experiments.entry import run_as_main
 

@@ -1,4 +1,4 @@
-"""`python -m experiments.reproduce`: see `experiments.tables.reproduce`."""
+"""Entry of `python -m experiments.reproduce`; the command itself is `experiments.tables.reproduce`."""
 
 from experiments.entry import run_as_main
 

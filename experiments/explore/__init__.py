@@ -1,1 +1,1 @@
-"""A local page on which a program is constructed by hand, or by a strategy step by step (`gensor explore`)."""
+"""A local web page for constructing a program by hand or with a strategy, step by step (`gensor explore`)."""

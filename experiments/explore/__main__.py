@@ -1,6 +1,6 @@
 """Explore construction graphs on a local page: `gensor explore ['gemm(m=512, n=512, k=512)'] [--machine NAME] [--space NAME]`.
 
-The page listens on 127.0.0.1 alone and is asked by its own pages alone (`experiments.explore.security`).
+The server listens on 127.0.0.1 only and answers only requests of its own pages (`experiments.explore.security`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PORT = 8484
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Parse the command line and serve the page; return the exit code."""
     parser = Parser(prog="gensor explore", description="A local page on which a program is constructed.")
     parser.add_argument("operator", nargs="?", default="gemm(m=512, n=512, k=512)")
     parser.add_argument("--machine", default="host", help="whose programs: host, or a name such as h200")
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Serve until interrupted. ValueError, OSError or ImportError name the fault before anything is served."""
+    """Serve until interrupted. A bad argument raises ValueError, OSError or ImportError before the server starts."""
     try:
         import uvicorn
 
@@ -48,7 +48,7 @@ def serve(args: argparse.Namespace) -> int:
     first, _ = read(Address(str(operators.resolve_one(args.operator)), args.machine, args.space, args.seed).query())
     space_actions(first.space)
     if first.machine != "host":
-        hardware.get(first.machine)  # the host is looked at beside the page, since that may take seconds
+        hardware.get(first.machine)  # the page itself examines the host in the background, since that may take seconds
     with listening(args.port) as bound:
         port = bound.getsockname()[1]
         explorer = Explorer(new_token(), first)
@@ -61,20 +61,20 @@ def serve(args: argparse.Namespace) -> int:
             application(explorer, port), ws="none", lifespan="off", log_level="warning", access_log=False, server_header=False,
             limit_concurrency=64, proxy_headers=False, timeout_graceful_shutdown=2,
         )  # fmt: skip
-        with suppress(KeyboardInterrupt):  # which ends it
+        with suppress(KeyboardInterrupt):  # Ctrl+C ends the server
             uvicorn.Server(config).run(sockets=[bound])
     return 0
 
 
 def listening(port: int) -> socket.socket:
-    """A socket that listens on this machine's loopback address alone; OSError names a port that is taken."""
+    """Socket that listens on this machine's loopback address only; OSError if the port is taken."""
     if not 0 <= port < 65536:
         raise ValueError(f"port {port}: expected 0 to 65535")
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(("127.0.0.1", port))
-        bound.listen()  # who follows the address before anybody answers waits
+        bound.listen()  # a browser that connects before the server runs waits
     except OSError as error:
         bound.close()
         raise OSError(f"port {port} cannot be had ({error.strerror}): --port 0 takes a free one") from error

@@ -1,4 +1,4 @@
-"""The address of a state: everything that makes it, as the query of a URL, so that it can be shared and found again."""
+"""The address of a state: the query of a URL that fully determines the state, so that it can be shared and reopened."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from gensor_gym.registry import near
 
 MOST_ACTIONS = 512
 LONGEST = {"operator": 300, "machine": 60, "space": 60, "seed": 20, "schedule": 600, "actions": MOST_ACTIONS * 32}
-"""Characters of every part of an address; the longest action's name has 30."""
+"""Most characters of each part of an address; the longest action name has 30."""
 MOST_CHARACTERS = 48_000
-"""Most characters of a raw query, in which most characters may be written as three."""
+"""Most characters of a raw query, in which URL encoding may write a character as three."""
 SEEDS = 2**63
 NUMBERS = {str(action): number for number, action in enumerate(ACTIONS)}
-"""Action's name -> its number."""
+"""Action name -> action number."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A task, and how far its program is: actions from the unscheduled program, or from `schedule`."""
+    """A task and a program: the program is reached from the unscheduled program, or from `schedule`, by `actions`."""
 
     operator: str = "gemm(m=512, n=512, k=512)"
     machine: str = "host"
     space: str = "gensor"
     seed: int = 0
-    """Seed of a strategy's draws."""
+    """Seed of the strategies' random draws."""
     schedule: str = ""
-    """Text of the first program; empty for the unscheduled one."""
+    """Text of the starting program; empty for the unscheduled program."""
     actions: tuple[str, ...] = ()
-    """Names, such as `tile[4]`, in order."""
+    """Names of the actions taken, such as `tile[4]`, in order."""
 
     @property
     def task(self) -> tuple[str, str, str]:
-        """Operator, machine and space."""
+        """(operator, machine, space)."""
         return self.operator, self.machine, self.space
 
     def after(self, action: str) -> Address:
-        """The address one action later."""
+        """The address after one more action."""
         return replace(self, actions=(*self.actions, action))
 
     def back_to(self, steps: int) -> Address:
@@ -50,15 +50,15 @@ class Address:
         return replace(self, actions=self.actions[:steps])
 
     def query(self) -> str:
-        """The query of a URL, which `read` reads; defaults are omitted, except for the task."""
+        """The query of a URL, as `read` parses it. Defaults are omitted, except for the task."""
         begin = _encoded(self.operator, self.machine, self.space, self.seed, self.schedule)
         return f"{begin}&actions={'%20'.join(self.actions)}" if self.actions else begin
 
 
 def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]:
-    """(address, values of the names in `also`) of a query.
+    """Parse a query; return (address, values of the extra names in `also`).
 
-    ValueError names a value that is too long, duplicate or unknown. The task itself is not looked up here.
+    ValueError names a value that is too long, duplicate or unknown. The task's names are not looked up here.
     """
     if len(query) > MOST_CHARACTERS:
         raise ValueError(f"an address of {len(query)} characters: expected at most {MOST_CHARACTERS}")
@@ -85,21 +85,21 @@ def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]
 
 @lru_cache(maxsize=64)
 def _encoded(operator: str, machine: str, space: str, seed: int, schedule: str) -> str:
-    """A query but for the actions, whose names need no encoding: a page has many addresses that differ in these alone."""
+    """The encoded query without the actions. It is cached, since the addresses on one page differ only in their actions."""
     parts = {"operator": operator, "machine": machine, "space": space}
     optional = {"seed": str(seed or ""), "schedule": schedule}
     return urlencode(parts | {name: text for name, text in optional.items() if text}, safe="()=,[]", quote_via=quote)
 
 
 def _seed(text: str) -> int:
-    """A seed; nothing is 0."""
+    """Parse a seed; empty text gives 0."""
     if not re.fullmatch(r"[0-9]*", text) or int(text or 0) >= SEEDS:
         raise ValueError(f"seed {text!r}: expected a whole number below 2^63")
     return int(text or 0)
 
 
 def _actions(text: str) -> tuple[str, ...]:
-    """Names of actions."""
+    """Parse action names; ValueError for an unknown name or too many."""
     names = tuple(text.split())
     if len(names) > MOST_ACTIONS:
         raise ValueError(f"{len(names)} actions: expected at most {MOST_ACTIONS}")

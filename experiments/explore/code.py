@@ -1,4 +1,4 @@
-"""The generated source of a program, with the lines that the last action changed."""
+"""The generated source of a program, in which the lines that the last action changed are marked."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 
 MOST_COMPARED = 6000
-"""Most lines of two compared sources."""
+"""Sources with more lines are not compared."""
 WORDS = {"c": "C", "cuda": "CUDA", "hip": "HIP"}
 
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of source; `removed` lines stood before it in the source before."""
+    """A line of source. `removed` counts the lines of the previous source that stood before it and are gone."""
 
     number: int
     text: str
@@ -28,7 +28,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Listing:
-    """A source, or why there is none."""
+    """A source with its marked lines, or the reason why there is no source."""
 
     language: str
     lines: tuple[SourceLine, ...] = ()
@@ -38,7 +38,7 @@ class Listing:
 
 
 def listing_of(position: Position) -> Listing:
-    """The source at a position, compared with that of one action before."""
+    """The source at a position, compared with the source one action earlier."""
     try:
         language, source = _source(position.graph, position.schedule)
     except ValueError as error:
@@ -48,13 +48,13 @@ def listing_of(position: Position) -> Listing:
     if position.steps and len(lines) <= MOST_COMPARED:
         try:
             before = _source(position.graph, Schedule(position.rows[-2]))[1].splitlines()
-        except ValueError:  # what cannot be generated has no lines that could have changed
+        except ValueError:  # the previous program has no source to compare with
             before = lines
     return _marked(WORDS.get(language, language), before, lines)
 
 
 def _marked(language: str, before: list[str], lines: list[str]) -> Listing:
-    """Lines with those marked that `before` has not."""
+    """Listing of `lines`, in which lines that differ from `before` are marked."""
     changed, removed = set(), dict.fromkeys(range(len(lines) + 1), 0)
     for tag, low, high, start, end in difflib.SequenceMatcher(None, before, lines, autojunk=False).get_opcodes():
         if tag != "equal":

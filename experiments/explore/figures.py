@@ -1,4 +1,4 @@
-"""Geometry of the page's figures, in the units of an SVG's view box. The style sheet has their look."""
+"""Geometry of the page's figures, in the units of an SVG's view box. Colours and line styles are in the style sheet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = 380.0
 
 @dataclass(frozen=True)
 class Rect:
-    """A rectangle of a kind."""
+    """A rectangle; `kind` is its class in the style sheet and `words` its tooltip."""
 
     tag: ClassVar[str] = "rect"
     kind: str
@@ -26,7 +26,7 @@ class Rect:
 
 @dataclass(frozen=True)
 class Text:
-    """Words at a place; `anchor` is start, middle or end."""
+    """Text at a point; `anchor` is start, middle or end."""
 
     tag: ClassVar[str] = "text"
     kind: str
@@ -38,7 +38,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Path:
-    """A line through points, as `x,y x,y`."""
+    """A line through points, written `x,y x,y`."""
 
     tag: ClassVar[str] = "path"
     kind: str
@@ -47,7 +47,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Dot:
-    """A point."""
+    """A marked point with a tooltip."""
 
     tag: ClassVar[str] = "dot"
     kind: str
@@ -58,7 +58,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Figure:
-    """Shapes in drawing order."""
+    """Shapes in drawing order, with the figure's size and its description in words."""
 
     height: float
     about: str
@@ -67,7 +67,7 @@ class Figure:
 
 
 def tiles(axes: list[Axis], level_names: tuple[str, ...]) -> Figure:
-    """Nested bars, one row an axis: the extent behind, then every tile from the outside in, on a scale of powers of two."""
+    """Nested bars, one row per axis: first the extent, then the tiles from the outermost in, on a logarithmic scale."""
     row, left, right = 42.0, 32.0, 112.0
     longest = max(max(axis.extent, *axis.tiles) for axis in axes)
     unit = (WIDTH - left - right) / _length(longest)
@@ -90,12 +90,12 @@ def tiles(axes: list[Axis], level_names: tuple[str, ...]) -> Figure:
 
 
 def _length(size: int) -> float:
-    """Length of a bar: size 1 is still seen."""
+    """Length of a bar: logarithmic, with an offset that keeps size 1 visible."""
     return 0.35 + math.log2(size)
 
 
 class _Logarithmic:
-    """Both axes of a roofline."""
+    """The logarithmic axes of a roofline: they map values to coordinates."""
 
     def __init__(self, xs: tuple[float, float], ys: tuple[float, float], height: float) -> None:
         self.xs, self.ys, self.height = xs, ys, height
@@ -110,19 +110,19 @@ class _Logarithmic:
         return self.bottom - (math.log(value) - low) / (high - low) * (self.bottom - self.top)
 
     def operations(self, y: float) -> float:
-        """The value at height `y`."""
+        """The value on the vertical axis at coordinate `y`; the inverse of `self.y`."""
         low, high = map(math.log, self.ys)
         return math.exp(low + (self.bottom - y) / (self.bottom - self.top) * (high - low))
 
 
 def roofline(roof: Roofline) -> Figure:
-    """The roofline with three programs: unscheduled, current, and the fastest possible."""
+    """The roofline with three points: the rates of the unscheduled and the current program, and the best possible rate."""
     ridge = roof.peak / min(bandwidth for _, bandwidth, _ in roof.levels)
     low, high = min(roof.intensity, ridge) / 20, max(roof.intensity, ridge) * 20
     lowest = min(roof.first, roof.here) / 4
     at = _Logarithmic((low, high), (lowest, max(roof.peak, roof.best) * 4), 250.0)
     shapes: list[Rect | Text | Path | Dot] = [*_ticks(at)]
-    for _, bandwidth, holding in sorted(roof.levels, key=lambda level: level[2]):  # the one that holds the data on top
+    for _, bandwidth, holding in sorted(roof.levels, key=lambda level: level[2]):  # the level that holds the data is drawn last
         begin = max(low, lowest / bandwidth)
         corner = roof.peak / bandwidth
         kind = "holding" if holding else "roof"
@@ -140,7 +140,7 @@ def roofline(roof: Roofline) -> Figure:
 
 
 def _ticks(at: _Logarithmic) -> list[Path | Text]:
-    """Powers of ten, at most five on an axis, with a grid."""
+    """Ticks and grid lines at powers of ten, at most five per axis."""
     found: list[Path | Text] = []
     for power in _powers(*at.ys):
         y = at.y(10.0**power)
@@ -154,17 +154,17 @@ def _ticks(at: _Logarithmic) -> list[Path | Text]:
 
 
 def _powers(low: float, high: float) -> range:
-    """Powers of ten between two values."""
+    """Exponents of at most five powers of ten between two values."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     return range(first, last + 1, max(1, math.ceil((last - first + 1) / 5)))
 
 
 def _roof_names(at: _Logarithmic, roof: Roofline, low: float, lowest: float) -> list[Text]:
-    """Names of the levels next to their slopes, from the fastest down, without overlap."""
+    """Names of the memory levels next to their slopes, from the fastest level down, without overlap."""
     found: list[Text] = []
     for order, (name, bandwidth, holding) in enumerate(sorted(roof.levels, key=lambda level: -level[1])):
         if low * bandwidth >= roof.peak:
-            continue  # its slope is not seen
+            continue  # its slope lies outside the figure
         lower_end = at.y(min(roof.peak, max(low * bandwidth, lowest)))
         y = min(at.y(roof.peak) + 14.0 + 22.0 * order, lower_end)
         x = at.x(max(low, at.operations(y) / bandwidth))
@@ -174,7 +174,7 @@ def _roof_names(at: _Logarithmic, roof: Roofline, low: float, lowest: float) -> 
 
 
 def way(steps: list[StepBack], floor: float) -> Figure:
-    """Time by the model after every step, logarithmic, with the roofline's floor below."""
+    """Curve of the model's time after every step, on a logarithmic scale, above a line for the roofline's floor."""
     height, left, right = 110.0, 8.0, WIDTH - 8.0
     high = max(step.seconds for step in steps)
     span = max(math.log(high / floor), 0.1)

@@ -1,4 +1,4 @@
-"""The page and its parts as HTML, from `views`, `figures` and `code`; every value is escaped."""
+"""HTML of the page and of its parts, rendered from `views`, `figures` and `code`. Every value is escaped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES = (
 
 @cache
 def _templates() -> Environment:
-    """Templates of this folder."""
+    """The environment of Jinja templates in this package, with escaping on."""
     return Environment(
         loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -39,7 +39,7 @@ def _written(name: str, **values: object) -> str:
 
 
 def page(address: Address, inner: str, token: str, players: list[tuple[str, str]]) -> str:
-    """The whole page around a part."""
+    """HTML of the whole page around the part `inner`."""
     return _written(
         "page.html", address=address, inner=inner, token=token, players=players, machines=hardware.names(), spaces=list(SPACES),
         examples=EXAMPLES, longest=LONGEST, seeds=SEEDS,
@@ -47,7 +47,7 @@ def page(address: Address, inner: str, token: str, players: list[tuple[str, str]
 
 
 def state(view: View, timed: Timed | None, absence: str) -> str:
-    """The part that shows a state. `absence` says why it cannot be measured, if so."""
+    """HTML of the part that shows a state. `absence` says why the program cannot be measured; empty if it can."""
     players = [(player.name, f"{player.name}: {player.about}") for player in view.players]
     return _written(
         "state.html", view=view, timed=timed, absence=absence, players=json.dumps(players), linked=LINKED,
@@ -57,20 +57,20 @@ def state(view: View, timed: Timed | None, absence: str) -> str:
 
 
 def waiting(progress: Progress, address: Address) -> str:
-    """Part of the page while something is computed."""
+    """HTML of the part that shows the progress of a computation."""
     return _written("waiting.html", progress=progress, address=address)
 
 
 def refusal(error: str) -> str:
-    """Part of the page for an error."""
+    """HTML of the part that shows an error."""
     return _written("refusal.html", error=error)
 
 
 def measured(timed: Timed) -> str:
-    """Part of the page for a measurement."""
+    """HTML of the part that shows a measurement."""
     return _written("measured.html", timed=timed)
 
 
 def code(listing: Listing) -> str:
-    """The source."""
+    """HTML of the part that shows a source."""
     return _written("code.html", listing=listing)

@@ -1,6 +1,6 @@
-"""Players: the traverser, shipped policies and the certified optimum, each for one action at a time.
+"""Players choose one action at a time: the traverser, the shipped policies, and a guide to the certified optimum.
 
-A player's action depends only on the address with its seed: a walk that was interrupted, shared or undone continues identically.
+A player's action depends only on the address with its seed, so that an interrupted, shared or undone walk continues identically.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, STOP, UNCACHE, space_action
 from gensor_gym.graph.compiled import plain
 
 _NEXT_DRAW = 0x9E3779B97F4A7C15
-"""Increment of the state of `walk.uniform` at every draw."""
+"""Increment of the state of the generator `walk.uniform` at every draw."""
 OPTIMUM = "optimum"
 
 
 @dataclass(frozen=True)
 class Player:
-    """Somebody who plays on a task."""
+    """A player on a task: its name, its description and the function that makes its next step."""
 
     name: str
     about: str
     next: Callable[[Position], Address | None]
-    """The address one step later, None at the end; ValueError or ImportError says why it cannot play."""
+    """The address one step later, None at the end; ValueError or ImportError if the player cannot play here."""
 
 
 def players_of(graph: ConstructionGraph) -> dict[str, Player]:
-    """Players of a task, by name."""
+    """Players on a task, by name."""
     name = traverser_of(graph)[0]
     found = [Player(name, "Gensor's traverser" if name == "markov" else "the traverser with knobs", _walked)]
     found += [Player(each, "a shipped policy, greedy", partial(_asked, each)) for each in policies_for(graph)]
@@ -55,20 +55,20 @@ def players_of(graph: ConstructionGraph) -> dict[str, Player]:
 
 
 def traverser_of(graph: ConstructionGraph) -> tuple[str, Markov]:
-    """Name and settings of the traverser of a space: `markov_ext` where there are knobs to move."""
+    """(name, settings) of the traverser for a space: `markov_ext` if the space has actions on knobs, else `markov`."""
     knobs = any(action.knob for action, there in zip(ACTIONS, space_actions(graph.space), strict=True) if there)
     return ("markov_ext", MarkovExtended()) if knobs else ("markov", Markov())
 
 
 def chances_of(position: Position) -> np.ndarray:
-    """Probabilities float64 [K] with which the traverser takes each of the position's moves at this step."""
+    """Probabilities float64 [K] with which the traverser takes each of the position's K moves at this step."""
     gains, temperature = _gains(position)
     weights = np.exp((gains - gains.max(initial=-math.inf)) / temperature)
     return weights / weights.sum()
 
 
 def _walked(position: Position) -> Address | None:
-    """One step of the same walk that `agents.gensor.walk.walk` makes from this seed, up to the length of an episode."""
+    """Make the step that `agents.gensor.walk.walk` makes here with this seed; return None after `stop`."""
     if position.finished:
         return None
     moves = position.moves
@@ -81,7 +81,7 @@ def _walked(position: Position) -> Address | None:
 
 
 def steps_of(graph: ConstructionGraph) -> int:
-    """Steps of the traverser's walk: those of its strategy, or those that fit an episode before `stop`."""
+    """Number of steps of the traverser's walk: its setting, but at most an episode's steps before `stop`."""
     return min(traverser_of(graph)[1].steps, graph.horizon - 1)
 
 
@@ -106,19 +106,19 @@ def _gains(position: Position) -> tuple[np.ndarray, float]:
 
 
 def _cooling(settings: Markov, steps: int) -> float:
-    """Factor of the temperature from step to step."""
+    """Factor by which the temperature changes from step to step."""
     return float((settings.final_temperature / settings.start_temperature) ** (1.0 / max(1, steps - 1)))
 
 
 def _steps_at_level(position: Position) -> int:
-    """Steps since a level was opened or closed."""
+    """Number of steps since the last action that moved to another memory level."""
     turns = (str(ACTIONS[CACHE]), str(ACTIONS[UNCACHE]))
     actions = position.address.actions
     return next((count for count, name in enumerate(reversed(actions)) if name in turns), len(actions))
 
 
 def policies_for(graph: ConstructionGraph) -> list[str]:
-    """Shipped policies that walk on graphs of this kind of machine and this space."""
+    """Names of the shipped policies that construct programs for this kind of machine and this space."""
     return [
         name for name, kind, space in _shipped(POLICIES) if kind == graph.hardware.kind and space == graph.space
     ]
@@ -126,14 +126,14 @@ def policies_for(graph: ConstructionGraph) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _shipped(folder: Path) -> list[tuple[str, str, str]]:
-    """(name, kind of machine, space) of every policy of a folder that walks."""
+    """(name, kind of machine, space) of every policy in a folder that takes construction actions."""
     cards = {path.parent.name: read_card(path.parent) for path in sorted(folder.glob("*/card.json"))}
     trained = {name: card["config"]["env"] for name, card in cards.items() if card["agent"] in LEARNERS}
     return [(name, hardware.get(env["hardware"]).kind, env["space"]) for name, env in trained.items()]
 
 
 def _asked(name: str, position: Position) -> Address | None:
-    """The policy's most probable action that leads to a program it has not been at."""
+    """Take the policy's most probable action that leads to a program not yet visited on this path."""
     if position.finished:
         return None
     learner, model = load_policy(str(POLICIES / name))
@@ -145,7 +145,7 @@ def _asked(name: str, position: Position) -> Address | None:
 
 
 def _led(position: Position) -> Address | None:
-    """One step on the path to the optimum, from the unscheduled program if this state is not on it."""
+    """Take one step on the path to the optimum. A state off the path restarts from the unscheduled program."""
     address, way = position.address, (*way_to_optimum(*position.address.task), str(ACTIONS[STOP]))
     if address.actions == way and not address.schedule:
         return None
@@ -155,7 +155,7 @@ def _led(position: Position) -> Address | None:
 
 @lru_cache(maxsize=16)
 def way_to_optimum(operator: str, machine: str, space: str) -> tuple[str, ...]:
-    """Names of the fewest actions, without `stop`, to the certified optimum of a task; ValueError if none ships."""
+    """Names of the shortest sequence of actions to a task's certified optimum, without `stop`; ValueError if none ships."""
     graph = graph_of(operator, machine, space)
     certificate = certificate_of(graph)
     if certificate is None:
@@ -164,7 +164,7 @@ def way_to_optimum(operator: str, machine: str, space: str) -> tuple[str, ...]:
 
 
 def next_of(address: Address, name: str) -> Position | None:
-    """The position after one step of a player, None at its end; ValueError names those who can play."""
+    """The position after one step of a player, None at its end; ValueError for an unknown player."""
     position = position_of(address)
     known = players_of(position.graph)
     if name not in known:

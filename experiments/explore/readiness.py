@@ -1,4 +1,4 @@
-"""Compilation in the background of the page: on a fresh machine Numba needs a minute for rules and model at their first call."""
+"""Numba compilation in the background of the page. On a fresh machine the first call of rules and model takes a minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.explore.views import view_of
 from gensor_gym import hardware
 
 PATIENCE = 0.3
-"""Seconds that an answer waits; after that the page shows the progress."""
+"""Seconds that a request waits before the page shows the progress instead."""
 
 def _first_mask(address: Address) -> object:
     graph = graph_of(*address.task)
@@ -29,12 +29,12 @@ STAGES: tuple[tuple[str, Callable[[Address], object]], ...] = (
     ("compiling the traverser's benefits", lambda address: chances_of(position_of(address))),
     ("looking for a certified optimum", lambda address: view_of(position_of(address))),
 )
-"""Steps before the first page, in order."""
+"""(words, function) of the steps before the first page, in order."""
 
 
 @dataclass
 class Progress:
-    """How far that is for one kind of task."""
+    """Progress of the preparation for one machine and space."""
 
     begun: float
     stage: int = 0
@@ -43,34 +43,34 @@ class Progress:
 
     @property
     def words(self) -> str:
-        """Words for the present step."""
+        """Description of the present stage."""
         return STAGES[min(self.stage, len(STAGES) - 1)][0]
 
     @property
     def share(self) -> float:
-        """Share of the finished stages, 0 to 1."""
+        """Finished share of the stages, 0 to 1."""
         return self.stage / len(STAGES)
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the preparation began."""
         return time.monotonic() - self.begun
 
 
 class Readiness:
-    """Which machines and spaces are ready, and getting others ready, one after the other."""
+    """Prepares machines and spaces on background threads, one at a time, and knows which are ready."""
 
     def __init__(self, stages: tuple[tuple[str, Callable[[Address], object]], ...] = STAGES) -> None:
-        """Nothing is ready. `stages` are gone through once for every machine and space."""
+        """Start with nothing ready. Each machine and space goes once through `stages`."""
         self._stages = stages
         self._one_at_a_time = Lock()
         self._known: dict[tuple[str, str], Progress] = {}
         self._lock = Lock()
 
     def waiting_for(self, address: Address, patience: float = PATIENCE) -> Progress | None:
-        """None if a task of that machine and space is ready; ValueError if the first requested one is impossible.
+        """None if the address's machine and space are ready, else the progress; the first call starts the preparation.
 
-        A failure is forgotten: the next request may succeed.
+        ValueError if the preparation failed. A failure is forgotten: the next request tries again.
         """
         key = (address.machine, address.space)
         with self._lock:
@@ -78,7 +78,7 @@ class Readiness:
             if progress is None:
                 progress = self._known[key] = Progress(time.monotonic())
                 task = Address(address.operator, *key)
-                Thread(target=self._prepare, args=(task, progress), daemon=True).start()  # nobody waits for it at the end
+                Thread(target=self._prepare, args=(task, progress), daemon=True).start()  # does not delay the exit
         if not progress.done.wait(patience):
             return progress
         if progress.error is not None:
@@ -88,7 +88,7 @@ class Readiness:
         return None
 
     def _prepare(self, address: Address, progress: Progress) -> None:
-        """Go through the stages."""
+        """Run the stages for an address; record a ValueError in `progress`."""
         try:
             with self._one_at_a_time:
                 for progress.stage, (_, work) in enumerate(self._stages):  # noqa: B007

@@ -1,8 +1,8 @@
-"""Access control: only pages of this server, by a name of this machine. Others get a refusal of one line.
+"""Access control: only this server's pages, addressed by a local name, get answers. Other requests are refused in one line.
 
 A page of another origin can send requests to localhost; its browser then names that page in `Origin` or says `cross-site` in
-`Sec-Fetch-Site`. A foreign name that is made to point at 127.0.0.1 (DNS rebinding) appears in `Host`. A link to a state is a
-navigation and may come from another site, which cannot read the answer.
+`Sec-Fetch-Site`. A foreign name that resolves to 127.0.0.1 (DNS rebinding) appears in `Host`. A link to a state is a navigation.
+It may come from another site, because that site cannot read the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 LONGEST_TARGET = 50_000
-"""Characters of path and query."""
+"""Most characters of path and query together."""
 TOKEN_HEADER = "x-explore-token"
 HEADERS = {
     "content-security-policy": (
@@ -32,16 +32,19 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Headers of every answer: no foreign resources, no frames, no inline scripts."""
+"""Headers of every answer. They forbid foreign resources, frames and inline scripts."""
 
 
 def new_token() -> str:
-    """Token that a page must send back for a measurement; new in every run of the server."""
+    """Random token that a page must send back to request a measurement; new in every run of the server."""
     return secrets.token_urlsafe(32)
 
 
 def refusal(method: str, path: str, length: int, headers: dict[str, str], port: int) -> str:
-    """Why a request is refused; empty if it is not. `length`: of path and query. `headers`: by names in small letters."""
+    """Reason to refuse a request; empty if it is allowed.
+
+    `length` counts the characters of path and query. `headers` are keyed by lower-case names.
+    """
     hosts = {f"{name}:{port}" for name in NAMES} | (set(NAMES) if port == 80 else set())
     host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")
     if host.lower() not in hosts:
@@ -60,14 +63,14 @@ def refusal(method: str, path: str, length: int, headers: dict[str, str], port: 
 
 
 class Guard:
-    """Refuses before anything else looks at a request, and puts the headers on every answer."""
+    """ASGI application that checks a request before `app` sees it, and adds `HEADERS` to every answer."""
 
     def __init__(self, app: Application, port: int) -> None:
         """Guard `app`, which listens on `port`."""
         self.app, self.port = app, port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 403."""
+        """Pass an allowed request on to the application; answer others with status 403."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -92,5 +95,5 @@ class Guard:
 
 
 def is_token(given: str, token: str) -> bool:
-    """Whether it is the token, in a time that says nothing of where they differ."""
+    """Whether `given` equals the token, compared in constant time."""
     return secrets.compare_digest(given.encode(), token.encode())

@@ -1,4 +1,4 @@
-"""HTTP requests and answers: the page, its parts, the code, a measurement."""
+"""Handlers of the HTTP requests for the page, its parts, the source and a measurement."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class Explorer:
-    """Answers requests; it stores only measurements and compiled code."""
+    """Handlers of the requests. Their only state is measurements and the progress of compilation."""
 
     def __init__(self, token: str, first: Address, readiness: Readiness | None = None, timer: Timer | None = None) -> None:
-        """`first` is shown where an address names no task."""
+        """Set up the handlers. The page shows `first` if the request has no query."""
         self.token, self.first = token, first
         self.readiness, self.timer = readiness or Readiness(), timer or Timer()
 
     def routes(self) -> list[Route]:
-        """Paths and their handlers; plain functions run on threads."""
+        """Paths with their handlers; synchronous handlers run on threads."""
         files = [Route(f"/{name}", _file(name), methods=["GET"]) for name in _FILES]
         return [
             Route("/", self.page, methods=["GET"]), Route("/state", self.state, methods=["GET"]),
@@ -41,7 +41,7 @@ class Explorer:
         ]  # fmt: skip
 
     def page(self, request: Request) -> Response:
-        """The whole page at an address."""
+        """Answer with the whole page at an address."""
         query = request.url.query or self.first.query()
         try:
             address, _ = read(query)
@@ -51,7 +51,7 @@ class Explorer:
         return _html(pages.page(address, inner, self.token, players), status)
 
     def state(self, request: Request) -> Response:
-        """The part of the page that shows a state, after one step of `player` where one is named; 204 at that player's end."""
+        """Answer with the part that shows a state, after one step of `player` if the query has one; 204 at that player's end."""
         try:
             address, others = read(request.url.query, ("player",))
         except ValueError as error:
@@ -61,7 +61,7 @@ class Explorer:
         return _html(inner, status) if inner else Response(status_code=204)
 
     def _inner(self, found: Callable[[], Position | None], address: Address) -> tuple[str, int, list[tuple[str, str]]]:
-        """(part of the page, status, players): a state, the progress, or an error; empty without a position."""
+        """(part of the page, status, players): a state, the progress or an error; an empty part if `found` gives None."""
         try:
             progress = self.readiness.waiting_for(address)
             if progress is not None:
@@ -76,7 +76,7 @@ class Explorer:
         return pages.state(view, self.timer.known(position), absence(position)), 200, players
 
     def code(self, request: Request) -> Response:
-        """The source at an address."""
+        """Answer with the source at an address; 204 while the task is being prepared."""
         try:
             address, _ = read(request.url.query)
             if self.readiness.waiting_for(address) is not None:
@@ -97,7 +97,7 @@ class Explorer:
         return await run_in_threadpool(self._measured, body.decode("latin-1"))
 
     def _measured(self, query: str) -> Response:
-        """Result of a measurement; 409 while another one runs."""
+        """Answer with a measurement of the program; 409 while another measurement or the compilation is running."""
         try:
             address, _ = read(query)
             if self.readiness.waiting_for(address) is not None:
@@ -110,7 +110,7 @@ class Explorer:
 
 
 def application(explorer: Explorer, port: int) -> Application:
-    """The explorer behind its guard."""
+    """The explorer's application behind its guard."""
     return Guard(Starlette(routes=explorer.routes()), port)
 
 
@@ -120,7 +120,7 @@ def _view_at(address: Address) -> View:
 
 
 def _view(position: Position) -> View:
-    """View of a position, cached for going back."""
+    """View of a position, cached by its address, so that going back is fast."""
     return _view_at(position.address)
 
 
@@ -129,5 +129,5 @@ def _html(text: str, status: int = 200) -> HTMLResponse:
 
 
 def _file(name: str) -> Callable[[Request], Response]:
-    """Answers with a file of this package."""
+    """Handler that answers with a static file of this package."""
     return lambda request: FileResponse(pages.FOLDER / "static" / name, media_type=_FILES[name])

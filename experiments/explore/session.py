@@ -1,4 +1,4 @@
-"""A position on the construction graph: the programs on the path to a state, and the next moves. Immutable."""
+"""An immutable position on the construction graph: the programs on the path to a state, and the next moves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.graph.schedule import Schedule
 
 @dataclass(frozen=True)
 class Moves:
-    """Moves at a state: legal actions int64 [K] but `stop`, their successors, int32 [K, ROW], and seconds [K]."""
+    """Legal moves at a state: actions int64 [K] without `stop`, successors int32 [K, ROW], and the successors' seconds [K]."""
 
     actions: np.ndarray
     rows: np.ndarray
@@ -24,31 +24,31 @@ class Moves:
 
 @dataclass(frozen=True)
 class Position:
-    """A state, with the way to it."""
+    """A state with the path of programs that leads to it."""
 
     address: Address
     graph: ConstructionGraph
     rows: np.ndarray
-    """Programs int32 [1 + steps, ROW], the first of the way before the others; `stop` leads to the same again."""
+    """Programs int32 [1 + steps, ROW] along the path, the starting program first. `stop` repeats the last program."""
 
     @property
     def steps(self) -> int:
-        """Actions taken."""
+        """Number of actions taken."""
         return len(self.rows) - 1
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The program."""
+        """The current program."""
         return Schedule(self.rows[-1])
 
     @cached_property
     def seconds(self) -> np.ndarray:
-        """Seconds by the model of every program on the path, float64 [1 + steps]."""
+        """The model's seconds of every program on the path, float64 [1 + steps]."""
         return self.graph.latencies(self.rows)
 
     @property
     def left(self) -> int:
-        """Steps left of an episode; with one left only `stop` may be done, as in the environment."""
+        """Number of steps left in the episode. With one left only `stop` is allowed, like in the environment."""
         return self.graph.horizon - self.steps
 
     @property
@@ -58,7 +58,7 @@ class Position:
 
     @cached_property
     def moves(self) -> Moves:
-        """The model's answer for every legal action, all at once."""
+        """All legal moves with their successors and the model's seconds, evaluated in one batch."""
         legal = self.graph.action_mask(self.schedule) if self.left > 1 and not self.finished else np.zeros(NUM_ACTIONS, bool)
         legal[STOP] = False
         actions = np.flatnonzero(legal)
@@ -68,13 +68,13 @@ class Position:
 
 @lru_cache(maxsize=16)
 def graph_of(operator: str, machine: str, space: str) -> ConstructionGraph:
-    """The graph of a task; ValueError names a bad operator, machine or space."""
+    """The construction graph of a task; ValueError names a bad operator, machine or space."""
     return ConstructionGraph(operator, machine, space)
 
 
 @lru_cache(maxsize=256)
 def position_of(address: Address) -> Position:
-    """The state of an address. ValueError names an unknown or illegal part."""
+    """The position at an address; ValueError names an unknown or illegal part."""
     graph = graph_of(*address.task)
     first = Schedule.parse(address.schedule) if address.schedule else graph.initial()
     if not graph.is_legal(first):

@@ -1,4 +1,4 @@
-"""The verified time of a program on this machine, one at a time, and earlier measurements."""
+"""Verified times of programs on this machine: one measurement at a time, with earlier results kept."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from gensor_gym.measure.stats.intervals import LEVEL, median_interval
 from gensor_gym.operators.types import ITEM_BYTES
 
 MOST_BYTES = 2 * 1024**3
-"""Most bytes of an operator's tensors in a measurement."""
+"""Most bytes of an operator's tensors for which a measurement is allowed."""
 MOST_SECONDS = 2.0
-"""Most seconds of one call, by the model: a kernel is called many times in a measurement."""
+"""Most seconds of one call by the model. The limit is low because a measurement calls the kernel many times."""
 MOST_KEPT = 1024
 HOST = "host"
-"""The machine that this runs on, among those that are CPUs."""
+"""Name of the only CPU machine that can be measured: the one that Python runs on."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Result of a measurement, in words."""
+    """Result of a measurement, as text for the page."""
 
     status: str
     time: str = ""
     interval: str = ""
     beside: str = ""
-    """Beside the model and the roofline."""
+    """Comparison with the model and the roofline."""
     error: str = ""
 
 
@@ -42,18 +42,18 @@ class Timer:
     """Measures one program at a time and remembers the results."""
 
     def __init__(self, measured: Callable[[ConstructionGraph, Schedule], Measurement] | None = None) -> None:
-        """`measured` is asked for a measurement; by default the machine itself, in a worker process."""
+        """Measure with `measured`; by default on the machine itself, in a worker process."""
         self._measured = measured or (lambda graph, schedule: measure(graph.operator, schedule, graph.hardware))
         self._known: dict[tuple[str, str, bytes], Measurement] = {}
         self._lock = Lock()
 
     def known(self, position: Position) -> Timed | None:
-        """Earlier measurement of this program."""
+        """Earlier measurement of this program; None if there is none."""
         found = self._known.get(_key(position))
         return None if found is None else in_words(position, found)
 
     def measure(self, position: Position) -> Timed:
-        """Measure now. ValueError says why that cannot be done here, RuntimeError that another measurement is under way."""
+        """Measure the program now. ValueError if it cannot be measured here, RuntimeError if another measurement is running."""
         if reason := absence(position):
             raise ValueError(reason)
         if not self._lock.acquire(blocking=False):
@@ -69,12 +69,12 @@ class Timer:
 
 
 def _key(position: Position) -> tuple[str, str, bytes]:
-    """Key of a measurement."""
+    """Key of a measurement: operator, machine and program."""
     return str(position.graph.operator), position.graph.hardware.name, position.schedule.key
 
 
 def absence(position: Position) -> str:
-    """Why a program cannot be timed here; empty if it can."""
+    """Reason why a program cannot be timed here; empty if it can."""
     op, machine = position.graph.operator, position.graph.hardware
     if machine.kind == "cpu" and machine.name != HOST:
         return f"{machine.name} is not the processor of this machine: choose machine {HOST}"
@@ -93,7 +93,7 @@ def absence(position: Position) -> str:
 
 
 def in_words(position: Position, found: Measurement) -> Timed:
-    """A measurement as it is shown."""
+    """Text of a measurement, compared with the model and the roofline."""
     if found.status is not Status.OK:
         return Timed(str(found.status), error=found.error[-2000:])
     seconds, model, floor = found.seconds, float(position.seconds[-1]), position.graph.floor

@@ -1,4 +1,4 @@
-"""Content of the page for a state, as plain data in a reader's words and units."""
+"""Content of the page for a state, as plain data: texts with units, ready to be shown."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 
 LINKED = 24
-"""Steps back that have a link: an address is as long as its way, and a page with all of them would be slow."""
+"""Number of last steps that have links. An address grows with its path, so that links to all steps would make the page slow."""
 _KINDS = {
     "block": "outer", "task": "outer", "slice": "outer", "thread": "middle", "share": "middle", "step": "middle", "l1": "middle",
     "tile": "middle", "chunk": "inner", "vthread": "inner", "inner": "inner",
 }  # fmt: skip
-"""How deep a loop lies, by the end of its name."""
+"""Nesting depth of a loop, by the last part of its name."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """A legal action and its description."""
+    """A legal action with its effect and its description."""
 
     action: str
     words: str
-    """Its effect: `tile of m`, old and new value."""
+    """Subject of the action, such as `tile m`; `change` has the old and the new value."""
     change: str
     seconds: str
     gain: float
-    """log(time now / time after): above 0 it is faster."""
+    """log(time now / time after): positive if the action makes the program faster."""
     gain_words: str
     chance: float | None
-    """Probability that the traverser takes it now; None for `stop`, which it never takes by itself."""
+    """Probability that the traverser takes the action now; None for `stop`, which it never draws."""
     best: bool
     query: str
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A length between 0 and 1 with its words; `state` says how it looks."""
+    """A bar of a chart with its label; `length` is between 0 and 1, and `state` is its class in the style sheet."""
 
     name: str
     words: str
@@ -58,7 +58,7 @@ class Bar:
 
 @dataclass
 class Nest:
-    """A loop, or a line between loops, with its body."""
+    """A loop with its body, or a line between loops."""
 
     text: str
     note: str = ""
@@ -68,7 +68,7 @@ class Nest:
 
 @dataclass(frozen=True)
 class Axis:
-    """The chain of an axis: tiles from the registers outwards, and its extent."""
+    """The tiles of an axis, from the registers outwards, and its extent."""
 
     name: str
     reduce: bool
@@ -79,7 +79,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The machine's roofs, and where the program is under them; operations per second and per byte."""
+    """The machine's roofs and the program's performance, in operations per second; `intensity` is operations per byte."""
 
     intensity: float
     peak: float
@@ -91,13 +91,13 @@ class Roofline:
 
     @property
     def share(self) -> str:
-        """The program's performance, in words."""
+        """Text of the program's performance and its share of the roof."""
         return f"{rate(self.here)}, {100 * self.here / self.best:.2g} % of its roof"
 
 
 @dataclass(frozen=True)
 class StepBack:
-    """A program on the way."""
+    """A program on the path, with a link back to it."""
 
     number: int
     action: str
@@ -108,7 +108,7 @@ class StepBack:
 
 @dataclass(frozen=True)
 class View:
-    """Everything of a state but its code."""
+    """Everything that the page shows of a state, except its source."""
 
     address: Address
     operator: str
@@ -131,9 +131,9 @@ class View:
     nest: list[Nest]
     terms: list[Bar]
     floor: float
-    """The roofline's floor on the scale of the terms, 0 to 1."""
+    """The roofline's floor, as a share of the width of the bars `terms`."""
     total: float
-    """The latency on that scale."""
+    """The latency, as a share of the width of the bars `terms`."""
     floor_seconds: float
     floor_words: str
     resources: list[Bar]
@@ -141,9 +141,9 @@ class View:
     way: list[StepBack]
     schedule: str
     by_schedule: str
-    """Query of the address that names the program by its text, without the way to it."""
+    """Query of the address that gives the program by its text, without the path to it."""
     knobs: list[tuple[str, int, bool]]
-    """(name, value, whether it is the default) of knobs that the operator can use on this machine."""
+    """(name, value, whether it is the default) of the knobs that the operator can use on this machine."""
 
 
 def view_of(position: Position) -> View:
@@ -167,7 +167,7 @@ def view_of(position: Position) -> View:
 
 
 def moves_of(position: Position) -> list[Move]:
-    """Every legal action, `stop` last; the fastest of those that are faster is marked."""
+    """Every legal action, `stop` last. The fastest is marked if it improves on the current program."""
     if position.finished:
         return []
     moves, now = position.moves, float(position.seconds[-1])
@@ -189,7 +189,7 @@ def moves_of(position: Position) -> list[Move]:
 
 
 def in_words(position: Position, action: int, row: np.ndarray) -> tuple[str, str]:
-    """Subject and effect of an action that leads to `row`."""
+    """(subject, effect) of an action that leads to `row`, in words."""
     before, taken = position.rows[-1], ACTIONS[action]
     names = LEVEL_NAMES[position.graph.hardware.kind]
     if taken.knob is not None:
@@ -207,7 +207,7 @@ def in_words(position: Position, action: int, row: np.ndarray) -> tuple[str, str
 
 
 def nested(lines: list[Line]) -> list[Nest]:
-    """Lines with a depth as nested loops."""
+    """Turn lines with depths into nested loops."""
     root = Nest("")
     stack = [root]
     for line in lines:
@@ -220,7 +220,7 @@ def nested(lines: list[Line]) -> list[Nest]:
 
 
 def _percent(gain: float) -> str:
-    """`+25 %` faster, `-3 %`, `x 12`: how much more work in the same time."""
+    """Text of a gain as the change of speed: `+25 %` if faster, `−3 %` if slower, `× 12` for large changes."""
     ratio = math.exp(gain)
     if abs(gain) < 5e-4:
         return "same"
@@ -229,7 +229,7 @@ def _percent(gain: float) -> str:
 
 
 def _regret(position: Position, seconds: float) -> str:
-    """How far the program is from the certified optimum, where there is one."""
+    """Text of the program's regret against the certified optimum; empty if there is no certificate."""
     certificate = certificate_of(position.graph)
     if certificate is None:
         return ""
@@ -237,7 +237,7 @@ def _regret(position: Position, seconds: float) -> str:
 
 
 def _axes(program: Program) -> list[Axis]:
-    """Axes in the operator's order."""
+    """The axes of a program, in the operator's order."""
     op = program.operator
     return [
         Axis(axis.name, axis.kind == "reduce", tuple(tile[a] for tile in program.tiles), program.vthread[a], op.extents[a])
@@ -246,7 +246,7 @@ def _axes(program: Program) -> list[Axis]:
 
 
 def _terms(position: Position, seconds: float) -> tuple[list[Bar], float]:
-    """(bars, seconds of the whole width)."""
+    """(bars of the model's terms, seconds that the full width stands for)."""
     words, terms = TERM_WORDS[position.graph.hardware.kind], position.graph.terms(position.schedule)
     largest = max(terms.values())
     scale = max(largest, seconds, position.graph.floor)
@@ -257,14 +257,14 @@ def _terms(position: Position, seconds: float) -> tuple[list[Bar], float]:
 
 
 def _resource(use: Use) -> Bar:
-    """A resource against its limit."""
+    """Bar of a resource's use as a share of its limit."""
     state = "good" if use.fraction <= 0.75 else "near" if use.fraction <= 1.0 or use.soft else "over"
     share = f"{use.fraction:.0%}" if use.fraction < 9.995 else f"× {use.fraction:.0f}"
     return Bar(str(use) + (" (may overflow)" if use.soft else ""), share, min(1.0, use.fraction), state)
 
 
 def _roofline(position: Position) -> Roofline:
-    """As the renderer's figure: the levels of memory that outlive a kernel."""
+    """The roofline data of a position, with the memory levels `dram`, `l3`, `l2` and `l1`."""
     graph, op = position.graph, position.graph.operator
     holding = resident_bandwidth(op, graph.hardware)
     levels = [level for level in graph.hardware.memory if level.name in ("dram", "l3", "l2", "l1")]
@@ -278,7 +278,7 @@ def _roofline(position: Position) -> Roofline:
 
 
 def _way(position: Position) -> list[StepBack]:
-    """The programs so far, the first included."""
+    """The programs on the path, including the starting program."""
     names = ("start", *position.address.actions)
     return [
         StepBack(number, name, float(seconds), in_seconds(float(seconds)), position.address.back_to(number).query())
@@ -287,14 +287,14 @@ def _way(position: Position) -> list[StepBack]:
 
 
 def _knobs(position: Position) -> list[tuple[str, int, bool]]:
-    """Knobs that do something here."""
+    """(name, value, whether it is the default) of the knobs that have more than one usable value here."""
     graph, schedule = position.graph, position.schedule
     useful = [knob for knob in KNOBS if len(knob.usable(graph.operator, graph.hardware)) > 1]
     return [(knob.name, schedule.knob(knob.name), schedule.knob(knob.name) == knob.default) for knob in useful]
 
 
 def rate(operations: float) -> str:
-    """Operations per second in a reader's unit."""
+    """Text of operations per second with an SI prefix."""
     for scale, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if operations >= scale:
             return f"{operations / scale:.3g} {unit}flop/s"

@@ -1,1 +1,1 @@
-"""`gensor fine_tune`: training of policies continued with measured rewards."""
+"""`gensor fine_tune`: continue the training of policies with measured rewards."""

@@ -1,6 +1,6 @@
-"""Fine-tuning of policies that write programs column by column, kernel after kernel (see `measured_columns`).
+"""Fine-tuning of policies that write programs column by column (see `measured_columns`).
 
-Between two steps of learning kernels of one operator are measured.
+Before every step of learning, kernels of one operator are measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gensor_gym.operators.types import Operator
 
 
 def measure(judge: Judge, rows: np.ndarray, count: int, timings: Timings) -> None:
-    """Measure the `count` programs of int32 [N, ROW] that the judge wants, one after the other."""
+    """Measure the `count` programs among rows int32 [N, ROW] that the judge selects, one after the other."""
     for schedule in judge.wanted(rows, count):
         judge.keep(schedule, timings.line(judge.graph, schedule, judge.graph.latency(schedule)))
 
@@ -33,7 +33,7 @@ def measure(judge: Judge, rows: np.ndarray, count: int, timings: Timings) -> Non
 def learn(
     config: DictConfig, card: dict[str, Any], ops: list[Operator], hardware: Hardware, timings: Timings, folder: Path
 ) -> tuple[int, float]:
-    """Go on with the policy of the card, which is saved; programs written and seconds, of earlier runs as well.
+    """Continue training the card's policy and save it; return (programs written, seconds), including earlier runs.
 
     ValueError names a setting that is out of range.
     """

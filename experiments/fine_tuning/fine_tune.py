@@ -1,8 +1,8 @@
 """Continue the training of a policy with measured rewards: `python -m experiments fine_tune checkpoint=FOLDER output=FOLDER`.
 
-A policy trained on the model continues in the same way on operators of the train part whose kernels run quickly, until a number
-of different kernels were measured (conf/fine_tune.yaml). Every measurement is kept in a store and in measured.jsonl, the policy
-after every update: the same command resumes after a kill.
+A policy trained on the model is trained further, with the same method, on operators of the train part whose kernels run quickly.
+It ends when a given number of different kernels has been measured (conf/fine_tune.yaml). Every measurement goes to a store and to
+measured.jsonl, and the policy is saved after every update, so that the same command resumes a killed run.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.operators.types import Operator
 
 BEGUN, MEASURED = "begun.json", "measured.jsonl"
-"""Files of a fine-tuning folder: initial settings, and measurements."""
+"""Files of a fine-tuning folder: the initial settings, and the measurements."""
 FREE = ("measurements", "seconds", "store", "output", "hydra", "trust")
-"""Settings that may be others when it goes on."""
+"""Settings that may differ when a run is resumed."""
 GO_ON = {ColumnWriter.agent: columns.learn}
-"""How policies of an agent learn from measured rewards, those of others by `walk.learn`."""
+"""Agent -> function that fine-tunes its policies; agents not listed use `walk.learn`."""
 
 
 def chosen(config: DictConfig) -> list[Operator]:
-    """Operators to measure, of classes not left out, at most `most_points` loop points each.
+    """Operators to measure: the configured ones without `leave_out`, each with at most `most_points` loop points.
 
-    ValueError for one that is not of the train part.
+    ValueError if one of them is not in the train part.
     """
     given: Any = config.operators if isinstance(config.operators, str) else list(config.operators)
     kept = [op for op in operators.resolve(given) if op.name not in config.leave_out]
@@ -57,7 +57,7 @@ def chosen(config: DictConfig) -> list[Operator]:
 
 
 def begin(config: DictConfig, device: str, folder: Path) -> None:
-    """Record the initial settings. ValueError if the folder holds measurements of others; the differences are named."""
+    """Record the initial settings; ValueError names the differences if the folder has measurements made with other settings."""
     settings: Any = OmegaConf.to_container(config)
     kept = {name: value for name, value in settings.items() if name not in FREE}
     now = {**kept, "policy": digest_of_policy(located(config.checkpoint)), "device": device}
@@ -71,14 +71,14 @@ def begin(config: DictConfig, device: str, folder: Path) -> None:
 
 
 def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
-    """Learn, write policy and card; returns the card. ValueError names a bad argument, or says that another process is at it."""
+    """Train, write policy and card, and return the card. ValueError for a bad argument or a folder that another process uses."""
     folder, source = make_folder(config.output), located(config.checkpoint)
     with locked(folder):
         return _go_on(config, folder, source, console)
 
 
 def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> dict[str, Any]:
-    """`fine_tune` in a folder of its own."""
+    """Fine-tune in a folder that this process has locked."""
     card = checked_card(source)
     if not is_current(card):
         raise ValueError(f"checkpoint {source} was trained on tasks whose fingerprints differ here: other rules or another model")
@@ -95,7 +95,7 @@ def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> 
 def _write_card(
     config: DictConfig, card: dict[str, Any], timings: Timings, folder: Path, seconds: float, steps: int
 ) -> dict[str, Any]:
-    """The card: that of the initial policy, with the measurements since."""
+    """Write and return the card: the initial policy's card with an entry on the fine-tuning."""
     found = {
         "from": str(config.checkpoint), "digest": digest_of_policy(located(config.checkpoint)), "backend": timings.backend.name,
         "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",
@@ -112,7 +112,7 @@ def _write_card(
 
 @command("fine_tune")
 def main(config: DictConfig, console: Console) -> None:
-    """Command line."""
+    """Fine-tune with the settings of the command line, and print a summary."""
     found = fine_tune(config, console)["fine_tuned"]
     console.print(
         f"{found['measurements']} kernels measured ({found['failed']} failed) in {found['seconds']:.0f} s; policy and card in "

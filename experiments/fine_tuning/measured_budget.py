@@ -1,4 +1,4 @@
-"""Remaining measurements of a fine-tuning, and its learning curve: a line whenever the policy was saved."""
+"""The budget of a fine-tuning and its learning curve, which gets a line whenever the policy is saved."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ CURVE = "measured_curve.jsonl"
 
 
 class MeasuredBudget:
-    """Different kernels and seconds, over all runs of the same command."""
+    """Counts different kernels and seconds over all runs of the same command, and compares them with the limits."""
 
     def __init__(self, timings: Timings, config: DictConfig, folder: Path, resumed: bool) -> None:
-        """Limits are `measurements` and `seconds` of the configuration; earlier runs count if one is resumed."""
+        """Take the limits `measurements` and `seconds` from the configuration. The seconds of earlier runs count if `resumed`."""
         self.timings, self.config, self.path = timings, config, folder / CURVE
         self._begin = time.perf_counter() - (seconds_before(self.path) if resumed else 0.0)
 
     @property
     def elapsed(self) -> float:
-        """Seconds of all runs."""
+        """Seconds of all runs so far."""
         return time.perf_counter() - self._begin
 
     def is_left(self) -> bool:
-        """Whether to go on."""
+        """Whether some of the budget is left."""
         return bool(self.timings.spent < self.config.measurements and self.elapsed < self.config.seconds)
 
     def add_point(self, mean_return: float | None) -> None:
-        """A line of the curve."""
+        """Append a line to the curve."""
         point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean_return}
         append_row(self.path, point)
 
 
 def seconds_before(path: Path) -> float:
-    """Seconds that earlier runs took until the last point of the curve; a torn last line is dropped."""
+    """Seconds of earlier runs until the last point of the curve; a torn last line is dropped."""
     with Journal(path, ()) as journal:
         points = list(journal)
     return float(points[-1]["seconds"]) if points else 0.0

@@ -1,10 +1,10 @@
-"""Learning from measurements for a policy that writes programs column by column: judges rank programs, a learner uses them.
+"""Learning from measurements for policies that write programs column by column: judges rank programs for a learner.
 
-The policy continues its training by the rank of its programs among those of their task. A measured kernel counts with its time,
-others with the model's, corrected by measurements of their structure (`agents.core.feedback`, as `markov_ext` predicts). The
-fastest measured kernels of a task are added to the drawn programs, so that the policy learns from them however improbable they
-were (self-imitation, Oh et al. 2018). Measured are the policy's draws for an operator that are predicted to be the fastest, some
-of them from warmer draws.
+The policy is still trained on the rank of its programs among all programs drawn for the task. A measured kernel counts with its
+measured time. An unmeasured kernel counts with the model's time, corrected by measurements of kernels of the same structure
+(`agents.core.feedback`, like `markov_ext` predicts). The fastest measured kernels of a task are added to the drawn programs, so
+that the policy learns from them however improbable they were (self-imitation, Oh et al. 2018). The kernels to measure are the
+policy's draws with the fastest predicted times; some of them are drawn at a higher temperature.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 
 PER_REGISTER_TILE = 2
-"""Kernels of one register tile that are measured at a time before others, as strategies do."""
+"""Number of kernels with one register tile that are measured before the next register tile's turn, like in the strategies."""
 Line = Mapping[str, Any]
-"""A kernel measured: operator, schedule, seconds, which are None if it failed, and more."""
+"""A measured kernel: operator, schedule, seconds (None if it failed), and other fields."""
 
 
 class Judge:
-    """Times of programs of one operator: measured, or else predicted."""
+    """Times of one operator's programs: measured if known, else predicted."""
 
     def __init__(self, choices: Choices, lines: Sequence[Line] = ()) -> None:
-        """Start with the operator's measurements."""
+        """Start with the operator's earlier measurements."""
         self.choices, self.feedback = choices, Feedback()
         self.known: dict[Schedule, float] = {}
-        """Measured seconds, infinite if a kernel failed."""
+        """Schedule -> measured seconds, infinite if the kernel failed."""
         self.asked: set[Schedule] = set()
-        """Requested programs that are not measured yet."""
+        """Programs that were requested but are not measured yet."""
         for line in lines:
             self.keep(Schedule.parse(line["schedule"]), line)
 
     @property
     def graph(self) -> ConstructionGraph:
-        """Graph of the operator."""
+        """Construction graph of the operator."""
         return self.choices.graph
 
     def seconds(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of programs int32 [N, ROW], float64 [N]; infinite if illegal or failed."""
+        """Measured or predicted seconds float64 [N] of programs int32 [N, ROW]; infinite if illegal or failed."""
         found = self.graph.latencies(rows)
         if not self.known:
             return found
@@ -60,9 +60,9 @@ class Judge:
         return found
 
     def wanted(self, rows: np.ndarray, count: int) -> list[Schedule]:
-        """The `count` programs of int32 [N, ROW] that are predicted to be the fastest, of several register tiles.
+        """At most `count` programs among rows int32 [N, ROW] with the fastest predicted times, of several register tiles.
 
-        Measured and pending ones are excluded.
+        Measured and pending programs are excluded.
         """
         seconds = self.seconds(rows)
         fitting = np.isfinite(seconds)
@@ -71,21 +71,21 @@ class Judge:
         return diverse(fresh, PER_REGISTER_TILE)[:count]
 
     def keep(self, schedule: Schedule, line: Line) -> None:
-        """Know a kernel."""
+        """Record the measurement of a kernel."""
         measured = math.inf if line["seconds"] is None else float(line["seconds"])
         self.asked.discard(schedule)
         self.known[schedule] = measured
         self.feedback.add(schedule, self.graph.latency(schedule), measured)
 
     def fastest(self, count: int) -> np.ndarray:
-        """Choices int64 [at most `count`, K] of the kernels that ran, fastest first."""
+        """Choices int64 [at most `count`, K] of the fastest kernels that succeeded, fastest first."""
         ran = sorted((s for s, seconds in self.known.items() if math.isfinite(seconds)), key=self.known.__getitem__)
         vectors = [vector for s in ran[:count] if (vector := self.choices.vector(s)) is not None]
         return np.array(vectors, dtype=np.int64).reshape(-1, len(self.choices.counts))
 
 
 class MeasuredLearner(ColumnLearner):
-    """A learner whose programs are ranked by judges.
+    """A column learner that ranks programs by the times of judges.
 
     Settings in addition to those of `ColumnLearner`: kernels, warm_kernels, temperature, remembered, updates
     (conf/fine_tune.yaml).
@@ -94,7 +94,7 @@ class MeasuredLearner(ColumnLearner):
     def __init__(
         self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], lines: Sequence[Line], seed: int
     ) -> None:
-        """A learner with its own network; `lines` are earlier measurements. Measurements end it, not a number of steps."""
+        """Create a learner with its own network. `lines` are earlier measurements. The measurements' budget ends the training."""
         check(settings)
         constant = {f"final_{name}": settings[name] for name in ("learning_rate", "entropy")}
         super().__init__({**settings, **constant}, graphs, 1, seed)
@@ -104,34 +104,37 @@ class MeasuredLearner(ColumnLearner):
         self.judges = {choices: Judge(choices, mine.get(str(choices.graph.operator), ())) for choices in self.choices}
         warm = settings["warm_kernels"]
         self.turns = ((settings["kernels"] - warm, 1.0), (warm, float(settings["temperature"])))
-        """(kernels that are measured, temperature that they are drawn at)."""
+        """(number of kernels to measure, temperature of the draws) of each part of a turn."""
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """Seconds by the judge of the task."""
+        """Seconds of the chosen programs by the task's judge."""
         return self.judges[choices].seconds(choices.rows(chosen))
 
     def given(self, choices: Choices) -> Given:
-        """The fastest kernels that were measured."""
+        """The fastest measured kernels of a task, which are added to the drawn programs."""
         return Given(self.judges[choices].fastest(self.settings["remembered"]))
 
     def next_task(self) -> Choices:
-        """Task of the next measured kernels: any."""
+        """Draw the task whose kernels are measured next."""
         return self.choices[int(self.rng.integers(len(self.choices)))]
 
     def drawn(self, choices: Choices, temperature: float) -> np.ndarray:
-        """Programs of the policy for a task, legal or not, int32 [programs, ROW]."""
+        """Draw programs int32 [programs, ROW] for a task from the policy; they may be illegal."""
         draws = self.rng.random((self.settings["programs"], len(choices.counts)))
         with torch.no_grad():
             chosen, _, _ = self.network(choices, draws, temperature)
         return choices.rows(chosen)
 
     def learn(self) -> None:
-        """The batches that are learned from after `kernels` measurements."""
+        """Train on `updates` batches and record their rewards."""
         self.rewards += [self.advance() for _ in range(self.settings["updates"])]
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """ValueError names a setting that is out of range; those of any training of columns are left to the learner."""
+    """Check the settings of learning from measurements: ValueError names one that is out of range.
+
+    The learner itself checks the settings common to all training of columns.
+    """
     least = {"kernels": 1, "updates": 1, "warm_kernels": 0, "remembered": 0}
     most = {"warm_kernels": settings["kernels"], "remembered": settings["programs"] // 2}
     for name, low in least.items():

@@ -1,8 +1,8 @@
-"""An environment of the model's tier with a measured final reward, for fine-tuning.
+"""An environment on the analytic model whose final reward is measured, for fine-tuning.
 
-The process is that of `env.measured` with two differences. Timings go through a session for each operator, so that a store
-answers repeated measurements. And each reward is reduced by its operator's mean of log(model / measured) so far. A constant of
-the task changes no optimal policy, while the critic, which was trained on the model, would have to learn it first.
+The process is that of `env.measured` with two differences. Measurements go through one session per operator, so that a store
+answers repeated requests. And each reward is reduced by its operator's mean of log(model / measured) so far. A constant of the
+task changes no optimal policy, but the critic, which was trained on the model, would have to learn it first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "schedule", "digest", "status"), str), **dict.fromkeys(("reward", "modelled"), int | float),
     "seconds": int | float | None,
 }  # fmt: skip
-"""Fields of a line, with their types."""
+"""Fields of a line in the file of measurements, with their types."""
 
 
 class Timings:
-    """Measurements of a fine-tuning: a line of a file for every different kernel."""
+    """Measurements of a fine-tuning, kept in a file with a line for every different kernel."""
 
     def __init__(self, path: Path, backend: Backend, store: Store | None) -> None:
-        """Read the lines of a run that was stopped; a torn last one is dropped."""
+        """Read the lines of an earlier run; a torn last line is dropped."""
         self.path, self.backend, self.store = path, backend, store
         with Journal(path, ()) as journal:
             self.rows = list(journal)
@@ -47,29 +47,29 @@ class Timings:
 
     @property
     def spent(self) -> int:
-        """Different kernels measured."""
+        """Number of different kernels measured."""
         return len(self.rows)
 
     def of(self, text: str) -> list[dict[str, Any]]:
-        """Lines of the kernels of an operator."""
+        """Lines of an operator's kernels; `text` is the operator's text."""
         return [row for row in self.rows if row["operator"] == text]
 
     def gain(self, graph: ConstructionGraph, row: np.ndarray, model_s: float) -> float:
-        """Measured less modelled R of a program, the mean of its operator's kernels that ran so far taken away."""
+        """Measured minus modelled final reward R, minus the mean of this difference over the operator's successful kernels."""
         found = self.line(graph, Schedule(row), model_s)
         mine = self.of(str(graph.operator))
         ran = [known["reward"] - known["modelled"] for known in mine if known["status"] == Status.OK.value]
         return float(found["reward"]) - _modelled(graph, model_s) - (float(np.mean(ran)) if ran else 0.0)
 
     def line(self, graph: ConstructionGraph, schedule: Schedule, model_s: float) -> dict[str, Any]:
-        """The line of a program's kernel, measured and written where there is none; `model_s` are the model's seconds for it."""
+        """The line of a program's kernel, which is measured first if it is new; `model_s` is the model's seconds for it."""
         digest = self.backend.digest(graph.operator, schedule, graph.hardware)
         if digest not in self._known:
             self._known[digest] = self._measured(graph, schedule, digest, _modelled(graph, model_s))
         return self._known[digest]
 
     def _measured(self, graph: ConstructionGraph, schedule: Schedule, digest: str, modelled: float) -> dict[str, Any]:
-        """The line of a kernel, which is written."""
+        """Measure a kernel, append its line to the file and return it."""
         text = str(graph.operator)
         if text not in self._sessions:
             task = Task(graph.operator, graph.hardware, self.backend, graph.space)
@@ -86,7 +86,7 @@ class Timings:
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """A line that was read; KeyError or TypeError for one that `Timings.line` does not write."""
+    """Return the line if it has the fields of `_FIELDS`; KeyError or TypeError if not."""
     for name, kinds in _FIELDS.items():
         if not isinstance(row[name], kinds):
             raise TypeError(f"a line has {name} {row[name]!r}")
@@ -94,20 +94,20 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _modelled(graph: ConstructionGraph, model_s: float) -> float:
-    """R of the model's seconds."""
+    """R, the final reward, for a time of `model_s` seconds."""
     return max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / model_s))
 
 
 class MeasuredVectorEnv(ConstructVectorEnv):
-    """`ConstructVectorEnv` of the analytic tier, reset within the step; the reward of an episode's end is a measurement's."""
+    """`ConstructVectorEnv` on the analytic model with same-step resets, whose last reward of an episode is measured."""
 
     def __init__(self, timings: Timings, num_envs: int, **arguments: Any) -> None:
-        """`arguments` as of `ConstructVectorEnv`, without `backend` and `autoreset_mode`."""
+        """`arguments` are those of `ConstructVectorEnv`, without `backend` and `autoreset_mode`."""
         super().__init__(num_envs, backend="analytic", autoreset_mode=AutoresetMode.SAME_STEP, **arguments)
         self.timings = timings
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """As of the environment, with that reward."""
+        """Step like `ConstructVectorEnv`; add the measured gain to the last reward of every ended episode."""
         rows, graphs = self.rows.copy(), self.graphs  # `stop` and the horizon leave the program as it is
         observation, rewards, ended, truncated, info = super().step(actions)
         for i in np.flatnonzero(ended):

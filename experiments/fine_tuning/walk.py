@@ -1,4 +1,4 @@
-"""Fine-tuning of policies that walk on the construction graph: PPO goes on in environments whose last reward is measured."""
+"""Fine-tuning of policies that walk on the construction graph: PPO continues in environments whose last reward is measured."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from gensor_gym.operators.types import Operator
 
 
 class Until(BaseCallback):
-    """Ends learning when enough was measured, and saves the policy whenever a rollout has been learned from."""
+    """Callback that ends learning when the budget is spent, and saves the policy after every update."""
 
     def __init__(self, budget: MeasuredBudget, folder: Path) -> None:
-        """Saves in the folder."""
+        """Save in `folder`."""
         super().__init__()
         self.budget, self.folder, self._first = budget, folder, 0
 
     def _on_training_start(self) -> None:
-        """Nothing has been learned yet in this run."""
+        """Remember the number of steps at the start of this run."""
         self._first = self.model.num_timesteps
 
     def _on_rollout_start(self) -> None:
-        """The rollout before, if there was one, has been learned from."""
+        """Save the policy if a rollout of this run has been learned from."""
         if self.model.num_timesteps > self._first:
             self._save()
 
     def _on_step(self) -> bool:
-        """Whether to go on."""
+        """Whether to continue."""
         return self.budget.is_left()
 
     def _save(self) -> None:
-        """The policy, whole or not at all, and a point of the curve."""
+        """Write the training state atomically, and append a point to the curve."""
         write_state(self.folder / LAST, {}, state_of_model(self.model))
         episodes: Any = self.model.ep_info_buffer or []
         self.budget.add_point(sum(e["r"] for e in episodes) / len(episodes) if episodes else None)
@@ -55,9 +55,9 @@ class Until(BaseCallback):
 def learn(
     config: DictConfig, card: dict[str, Any], ops: list[Operator], hardware: Hardware, timings: Timings, folder: Path
 ) -> tuple[int, float]:
-    """Go on with the policy of the card, which is saved; steps of the environment and seconds, of earlier runs as well.
+    """Continue training the card's policy and save it; return (environment steps, seconds), including earlier runs.
 
-    ValueError for a policy that PPO did not learn.
+    ValueError if the policy was not trained by PPO.
     """
     before = card["config"]["env"]
     kept = {name: before[name] for name in ("space", "discount", "step_cost") if name in before}
@@ -73,7 +73,7 @@ def learn(
 
 
 def _model(card: dict[str, Any], envs: MeasuredVectorEnv, config: DictConfig, last: Path) -> Any:
-    """The model of the card, or of `last` where it is there, with the settings of fine-tuning in place of those of training."""
+    """The card's model, or the one saved in `last` if the file exists, with the settings of fine-tuning instead of training."""
     from gensor_gym.env.sb3 import ConstructVecEnv
 
     settings: dict[str, Any] = OmegaConf.to_container(config.ppo)  # type: ignore[assignment]

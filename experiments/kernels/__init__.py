@@ -1,1 +1,1 @@
-"""Kernels for use: `gensor optimize` for one operator, `gensor export` for many."""
+"""Find and export kernels: `gensor optimize` for one operator, `gensor export` for many."""

@@ -1,4 +1,4 @@
-"""Time of a kernel called from Python in this process; and the code that calls it."""
+"""Time of a kernel called from Python in this process, and the line of Python that calls it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gensor_gym.operators.inputs import ARRAY_OFFSET
 from gensor_gym.operators.loops import Tensor
 
 TURNS = 9
-"""Each some tens of milliseconds."""
+"""Number of timed turns, each of some tens of milliseconds."""
 
 
 def called(result: Result, seed: int) -> list[float]:
-    """Seconds of a call of a kernel of this processor, a fresh output each time; one for each turn."""
+    """Seconds per call of a kernel on this processor, with a fresh output at every call: one time for each turn."""
     drawn = operators.random_inputs(result.task.operator, np.random.default_rng(seed))
     inputs, kernel = [placed(array, ARRAY_OFFSET) for array in drawn], result.kernel
     return [seconds(lambda: kernel(*inputs)) for _ in range(TURNS)]
 
 
 def call_of(op: Computation) -> str:
-    """A call of `kernel` with names of its inputs, and their shapes."""
+    """Python line that calls `kernel` with its inputs by name, and a comment with their shapes."""
     names = ", ".join(tensor.name for tensor in op.inputs)
     shapes = ", ".join(f"{tensor.name} {_shape(tensor)}" for tensor in op.inputs)
     given = ", ".join(tensor.name for tensor in op.outputs)

@@ -1,8 +1,8 @@
-"""Take kernels away: `gensor export FILE folder=FOLDER [trials=N]`, one library for a file of operators.
+"""Export kernels: `gensor export FILE folder=FOLDER [trials=N]` writes one library for a file of operators.
 
-The file has an operator on each line, and comments after `#`. Each is the best program that `gensor optimize` or `optimize(..,
-reuse=True)` has found on this machine; with `trials` those without one are searched for. Operators that differ in sizes alone are
-also called by one function, which takes the sizes.
+The file has one operator per line, with comments after `#`. Each kernel is the best program that `gensor optimize` or
+`optimize(.., reuse=True)` has found on this machine. With `trials`, operators without a known program are searched first.
+Operators that differ only in sizes can also be called through one function that takes the sizes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gensor_gym.operators.types import Operator
 
 
 def operators_of(given: str | ListConfig | None) -> list[Operator]:
-    """The operators of a file, or those that a list, a table or a text names, each once; ValueError names the line."""
+    """Distinct operators of a file, or of a list, a table's name or a text; ValueError names the faulty line."""
     if given is None:
         raise ValueError("no operators: name a file of them, as in gensor export FILE folder=FOLDER")
     if not isinstance(given, str) or not Path(given).is_file():
@@ -49,7 +49,7 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
 
 
 def check_known(ops: Sequence[Operator], search: Search) -> None:
-    """ValueError names the operators without a program, where none is searched for."""
+    """Check that every operator has a known program unless `trials` allows a search; ValueError names the missing ones."""
     if search.trials is None and search.backend.stored:
         missing = [op for op in ops if fastest(op, search.hardware, search.backend, search.store) is None]
     else:
@@ -60,7 +60,7 @@ def check_known(ops: Sequence[Operator], search: Search) -> None:
 
 
 def show(results: Sequence[Result], console: Console) -> None:
-    """A line for each kernel."""
+    """Print a table with a row for each kernel."""
     rows = [
         (str(one.task.operator), seconds(one.seconds), f"{len(one.trace)} trials" if one.trace else "before")
         for one in results
@@ -70,7 +70,7 @@ def show(results: Sequence[Result], console: Console) -> None:
 
 @command("export")
 def main(config: DictConfig, console: Console) -> None:
-    """Collect the programs, search for those that are missing, write the folder."""
+    """Look up or search the programs of all operators, and write the folder of the library."""
     if config.folder is None:
         raise ValueError("no folder: name a new one, as in gensor export FILE folder=FOLDER")
     folder = check_folder(config.folder)

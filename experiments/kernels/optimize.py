@@ -1,7 +1,7 @@
 """Find a fast kernel: `gensor optimize 'gemm(m=512, n=512, k=512)' [trials=N] [export=FOLDER] [source=FILE]`.
 
-Every trial is kept in the store of `gensor_gym.tuned`, which loads the best at once; `reuse=true` searches only where nothing
-was found before.
+Every trial is kept in the store of `gensor_gym.tuned`, which loads the best program without a search. With `reuse=true` a search
+runs only if the store has no program yet.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from gensor_gym.measure.stats.intervals import LEVEL, median_interval
 from gensor_gym.operators.types import Operator
 
 NAME = 9
-"""Places of the names of lines."""
+"""Width of the column of names."""
 
 
 def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
-    """Result in words: (name, value)."""
+    """Lines (name, value) that describe the result."""
     task, measurement = result.task, result.measurement
     op, hw = task.operator, task.hardware
     yield "operator", str(op)
@@ -62,7 +62,7 @@ def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
 
 
 def show(console: Console, lines: Iterable[tuple[str, str]], width: int | None) -> None:
-    """Print each under its name, in whole words within `width` columns; None is no screen."""
+    """Print each value after its name, wrapped at words to `width` columns; None does not wrap."""
     for what, which in lines:
         for number, line in enumerate(words(which, None if width is None else width - NAME - 1)):
             console.print(f"[bold]{'' if number else what:{NAME}}[/] ", end="")
@@ -70,7 +70,7 @@ def show(console: Console, lines: Iterable[tuple[str, str]], width: int | None) 
 
 
 def _times(samples: Sequence[float]) -> str:
-    """Median with its interval, and how many there are."""
+    """Text of the median with its interval and the number of samples."""
     if len(samples) == 1:
         return seconds_text(samples[0])
     low, high = map(seconds_text, median_interval(list(samples)))
@@ -78,7 +78,7 @@ def _times(samples: Sequence[float]) -> str:
 
 
 def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
-    """Write the requested files: (kind, path)."""
+    """Write the requested files; yield (kind, path) of each."""
     if config.source is not None:
         write_text(Path(config.source), result.kernel.source)
         yield "source", str(config.source)
@@ -88,7 +88,7 @@ def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_file(path: Path) -> None:
-    """ValueError if no file can be written there."""
+    """Check that a file can be written at `path`, whose folder is created; ValueError if it is a folder."""
     make_folder(path.parent)
     if path.is_dir():
         raise ValueError(f"source {path} is a folder: expected a file")
@@ -96,7 +96,7 @@ def _check_file(path: Path) -> None:
 
 @command("optimize")
 def main(config: DictConfig, console: Console) -> None:
-    """Search, print the result, write the requested files."""
+    """Search, print the result, and write the requested files."""
     if config.operators is None:
         raise ValueError("no operator: name one, as in gensor optimize 'gemm(m=512, n=512, k=512)'")
     op, search = resolve_computation(config.operators), Search.of(config)
@@ -117,7 +117,7 @@ def main(config: DictConfig, console: Console) -> None:
     if search.backend.stored:
         lines.append(("kept", f"{search.store}: reuse=true and {search.tuned(op)} answer from it"))
     show(console, lines, width_of(console))
-    if search.backend.stored:  # to copy: a line of code is one line however long
+    if search.backend.stored:  # for copying: a line of code is never wrapped
         show(console, [("call it", "import gensor_gym"), ("", f"kernel = {search.tuned(op)}"), ("", call_of(op))], None)
     console.print()
     if isinstance(op, Operator) and isinstance(result.schedule, Schedule):

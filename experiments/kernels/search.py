@@ -1,4 +1,4 @@
-"""Shared parts of `optimize` and `export`: a machine, a strategy and a store, and a search with a progress bar."""
+"""Shared parts of `optimize` and `export`: settings of a search, and a search with a progress bar."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Search:
-    """How programs are searched for, and where they are kept."""
+    """Settings of a search: machine, backend, strategy, budget and the store that keeps the trials."""
 
     hardware: Hardware
     backend: Backend
@@ -40,7 +40,7 @@ class Search:
 
     @classmethod
     def of(cls, config: DictConfig) -> Search:
-        """From a configuration; ValueError names the unknown part. `threads` applies to this process from then on."""
+        """Read the settings of a configuration and set this process's `threads`; ValueError for an unknown or invalid value."""
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_whole(plain, 0, "seed")
         check_whole(plain, 1, "trials", null=("trials",))
@@ -55,13 +55,13 @@ class Search:
         return cls(hw, backend, strategy, hyperparameters, plain["trials"], plain["seed"], store)
 
     def tuned(self, op: Computation) -> str:
-        """The call that loads the best program kept of an operator."""
+        """Python call that loads the best stored program of an operator."""
         which = "" if self.hardware.name == "host" else f", {self.hardware.name!r}"
         where = "" if self.store == tuned_path() else f", store={str(self.store)!r}"
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
     def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
-        """The best program found; with `reuse` that of the store, where it has one. RuntimeError if none ran well."""
+        """The best program found, or with `reuse` the stored program if there is one. RuntimeError if no program succeeded."""
         strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -82,7 +82,7 @@ class Search:
             )  # fmt: skip
 
     def _strategy(self, op: Operator | Dataflow, console: Console) -> tuple[str, Mapping[str, object]]:
-        """The strategy chosen; of a fused operator the one for these, where that does not search them, with a word."""
+        """(strategy, hyperparameters) for an operator; if the strategy cannot search a fused operator, the default for it."""
         if searched_of(op) == FUSED and FUSED not in STRATEGIES[self.strategy].searches:
             chosen = default_for(op, self.hardware)
             note = f"{self.strategy} does not search fused operators: {chosen} does"

@@ -1,4 +1,4 @@
-"""A schedule as a table: how large the tile of each level is along each axis, from the innermost level outwards."""
+"""A schedule as a table: the tile sizes of each level along each axis, from the innermost level outwards."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LEVELS = {"cpu": ("registers", "L1 tile", "task (L2)"), "gpu": ("registers", "block (shared memory)")}
-"""Levels by kind of hardware, from the innermost."""
+"""Names of the levels by kind of hardware, from the innermost level outwards."""
 
 
 def tiles(op: Operator, hw: Hardware, schedule: Schedule) -> Sheet:
-    """A column for each axis; knobs that are not at their usual value stand beneath."""
+    """Table with a column for each axis and a row for each level; a note lists the knobs with other than default values."""
     slots = [slot_of(number, len(op.spatial)) for number in range(len(op.axes))]
     rows: list[list[Given]] = []
     if any(schedule.row[VTHREAD + slot] > 1 for slot in slots):

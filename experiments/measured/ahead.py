@@ -1,4 +1,4 @@
-"""One thing is prepared on other CPUs while the one before is used on this one."""
+"""Prepare the next item on other CPUs while this CPU works on the current one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Made = TypeVar("Made")
 
 
 def prepared(items: Iterable[Item], prepare: Callable[[Item], Made], cpus: set[int]) -> Iterator[tuple[Item, Made]]:
-    """Each item with what `prepare` makes of it, in order; one is made ahead by a thread that runs on `cpus` alone.
+    """Yield (item, prepared item) in order; a thread that runs only on `cpus` prepares the next item ahead.
 
     Processes that the thread starts stay on these CPUs too.
     """
@@ -28,9 +28,9 @@ def prepared(items: Iterable[Item], prepare: Callable[[Item], Made], cpus: set[i
 
 
 def alone_on(cpu: int) -> set[int]:
-    """Let this process run on one CPU, so that the host is a machine of one core; returns the CPUs that are left for others.
+    """Restrict this process to one CPU, so that the host counts as a machine of one core; return the CPUs left for other work.
 
-    ValueError for a CPU that this process may not use.
+    ValueError if this process may not use the CPU.
     """
     usable = os.sched_getaffinity(0)
     if cpu not in usable:

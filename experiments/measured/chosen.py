@@ -1,8 +1,8 @@
-"""Operators of Measured v1, by rules and a seed: the same list on every machine.
+"""Operators of Measured v1, chosen by rules and a seed: the same list on every machine.
 
-Half are layers of named networks (`layers`), half have random sizes. Classes in UNSEEN are only in the part `unseen`. Operators
-of `train` and `validation` are of those parts of split v2. No operator of `test` is near one of `train` (within a factor of two
-on every axis); none of any part is near split v2's own test part.
+Half are layers of named networks (`layers`), half have random sizes. Operators of the classes UNSEEN are only in the part
+`unseen`. The parts `train` and `validation` lie within the same parts of split v2. No operator of `train` or `validation` is near
+one of `test` (within a factor of two on every axis), and none of any part is near split v2's own test part.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 PARTS = {"train": 1500, "validation": 100, "test": 64, "unseen": 64}
-"""Operators of each part."""
+"""Part -> number of operators."""
 KNOWN = ("conv2d", "gemm", "conv2d", "max_pool2d", "gemm", "conv2d", "reduce_sum", "gemv", "avg_pool2d")
-"""Classes of the parts that are learned from, in turn."""
+"""Classes of all parts except `unseen`, in the order in which they take turns."""
 UNSEEN = ("depthwise_conv2d", "batched_gemm")
 FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
-"""Least and most arithmetic and traffic: from microseconds to some ten milliseconds on one core."""
+"""(least, most) floating-point operations and traffic: from microseconds to tens of milliseconds on one core."""
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
-"""Share of products and convolutions with constant weights, as networks have them; epilogues of half of these classes."""
+"""Share of matrix products and convolutions with constant weights, like in networks; epilogues that half of them get."""
 FEW, MOST_TURNS = 30, 4
-"""Draws of a class before the next has its turn; turns for each wanted operator."""
+"""Most draws of a class in one turn, and most turns per wanted operator."""
 SEED = 1
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """An operator of the data set."""
+    """An operator of the data set and its part."""
 
     part: str
     operator: Operator
 
 
 def chosen(seed: int = SEED) -> list[Chosen]:
-    """All operators in the order of recording, which is random: a recording that is stopped early has all parts."""
+    """All operators in a random order for recording, so that a recording that is stopped early has operators of all parts."""
     apart = list(operators.resolve(["split/v2/test"]))
     found: dict[str, list[Operator]] = {}
     for number, part in enumerate(("test", "unseen", "train", "validation")):
@@ -54,9 +54,10 @@ def chosen(seed: int = SEED) -> list[Chosen]:
 
 
 def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Operator]) -> list[Operator]:
-    """Different operators of a part, none near one of the others, a class at a time, every second one a layer of a network.
+    """Draw different operators of a part that are not near any of `others`; every second one is a layer of a network.
 
-    A class that has no more of them (few networks pool by averages) takes no more than FEW draws each time.
+    The classes take turns. A class without further suitable operators (few networks use average pooling) gives up after FEW
+    draws.
     """
     found = dict[Operator, None]()
     for turn, kind in enumerate(cycle(UNSEEN if part == "unseen" else KNOWN)):
@@ -70,7 +71,7 @@ def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Ope
 
 
 def _one(kind: str, layers: bool, rng: np.random.Generator) -> Operator | None:
-    """A random operator of a class; None if it is too large or too small."""
+    """Draw an operator of a class; None if it is too large, too small or invalid."""
     try:
         op = drawn_layer(rng, kind) if layers else random_operator(kind, rng)
     except ValueError:  # an image that is smaller than the window, or too many elements
@@ -86,7 +87,7 @@ def _one(kind: str, layers: bool, rng: np.random.Generator) -> Operator | None:
 
 
 def counted(listed: Sequence[Chosen]) -> Iterator[tuple[str, str, int]]:
-    """(part, class, operators) for a table."""
+    """Rows (part, class, number of operators) for a table."""
     for part in PARTS:
         names = [one.operator.name for one in listed if one.part == part]
         yield from ((part, name, names.count(name)) for name in sorted(set(names)))

@@ -1,7 +1,7 @@
 """Record Measured v1 on this machine: `gensor collect [output=FOLDER] [cpu=N] [operators=N]`.
 
-Every trial is a line of the journal before the next begins; the same command goes on after any stop. Kernels are for one core
-and are timed on CPU `cpu`. The other CPUs compile the next operator's programs meanwhile.
+Every trial is written to the journal before the next begins, and the same command resumes after any stop. Kernels are for one
+core and are timed on CPU `cpu`, while the other CPUs compile the next operator's programs.
 """
 
 from __future__ import annotations
@@ -38,35 +38,38 @@ from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.requests import Built
 
 RULES = TimingRules(budget=0.03, sample=1e-3, warmup=4e-3, least=3)
-"""A third of a search's budget: breadth counts more here than the last percent, and AGAIN says how far two times differ."""
+"""Timing rules with a third of a search's budget: many programs matter more here than the last percent of precision.
+
+The second timing (AGAIN) shows how much two times of a program differ.
+"""
 AGAIN = 1
-"""Number of the second timing of the first good program of an operator, after all others."""
+"""Value of `pass` for the second timing of an operator's first successful program, after all its other programs."""
 NAME = "trials.jsonl"
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A program that is compiled, or the reason why it is not."""
+    """A compiled program, or the reason why it did not compile."""
 
     program: Program
     built: Built | Measurement
 
 
 class Collection:
-    """The recording of one machine."""
+    """The recording of operators on one machine."""
 
     def __init__(self, hw: Hardware, journal: Journal, backend: NativeBackend, seed: int = 0) -> None:
-        """`journal` has the fields `operator`, `digest` and `pass`."""
+        """The journal is keyed by its fields `operator`, `digest` and `pass`."""
         self.hardware, self.journal, self.seed = hw, journal, seed
         self._backend = backend
 
     def run(self, listed: Sequence[Chosen], compilers: set[int]) -> Iterator[list[Row]]:
-        """The rows of one operator after another; `compilers` are the CPUs that compile."""
+        """Yield the rows of each operator in turn; the CPUs `compilers` compile the next operator meanwhile."""
         for one, ready in prepared(listed, self.compiled, compilers):
             yield self.timed(one, ready)
 
     def compiled(self, one: Chosen) -> list[Ready]:
-        """The different kernels of an operator, compiled."""
+        """Compile the distinct kernels of an operator."""
         op, hw = one.operator, self.hardware
         made = [(program, make_kernel(op, program.schedule, hw)) for program in programs(op, hw, self.seed)]
         different = {kernel.digest: (program, kernel) for program, kernel in reversed(made)}
@@ -75,14 +78,17 @@ class Collection:
         return [Ready(program, next(built) if isinstance(kernel, Kernel) else kernel) for program, kernel in pairs]
 
     def timed(self, one: Chosen, ready: Sequence[Ready]) -> list[Row]:
-        """Time the programs that the journal lacks, then the first good one again."""
+        """Time the programs missing in the journal, then the first successful program again; return all rows of the operator."""
         others = OtherCores()
         rows = [self._row(one, item, 0, others) for item in ready]
         good = [item for item, row in zip(ready, rows, strict=True) if row["status"] == Status.OK.value]
         return [*rows, *(self._row(one, item, AGAIN, others) for item in good[:1])]
 
     def _row(self, one: Chosen, item: Ready, number: int, others: OtherCores) -> Row:
-        """One trial, from the journal or made now, with the cores that other programs used since the operator's first."""
+        """The row of a trial, from the journal or from a new measurement.
+
+        Its field `others` is the number of cores that other programs used since the operator's first trial.
+        """
         digest = item.built.digest if isinstance(item.built, Measurement) else item.built.kernel.digest
         name = str(one.operator), digest, number
         if name in self.journal.rows:
@@ -101,7 +107,7 @@ class Collection:
 
 
 def machine(name: str, folder: Path) -> Hardware:
-    """This machine as the folder describes it, or as it is found; figures measured again differ a little."""
+    """The machine's description in the folder, written if missing. A stored one is kept, since new figures differ a little."""
     path = folder / FILE
     if not path.exists():
         write_text(path, machines.to_json(replace(machines.get("host"), name=name)))
@@ -110,7 +116,7 @@ def machine(name: str, folder: Path) -> Hardware:
 
 @command("collect")
 def run(config: DictConfig, console: Console) -> Path:
-    """Record, or go on."""
+    """Record the operators, or resume an earlier recording; return its folder."""
     check_whole(config, 1, "operators", null=("operators",))
     check_whole(config, 0, "cpu", "seed")
     others = alone_on(config.cpu)

@@ -1,7 +1,7 @@
 """Write the layers of named networks: `python -m experiments.measured.extract` (needs torchvision and timm).
 
-Vision networks run once on one image. Of language models a line of sizes is enough.
-The networks that `docs/results` compares with OpenVINO are left out: nothing learns from them.
+Each vision network runs once on one image. A language model is described by a line of sizes. The networks that `docs/results`
+compares with OpenVINO are left out, so that nothing is learned from them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LANGUAGE = {  # hidden size, width of the feed-forward part, heads, size of a he
     "bart_large": (1024, 4096, 16, 64, 16), "pythia_70m": (512, 2048, 8, 64, 8), "qwen2_0_5b": (896, 4864, 14, 64, 2),
     "llama_3_2_1b": (2048, 8192, 32, 64, 8), "tinyllama": (2048, 5632, 32, 64, 4), "gemma_2b": (2048, 16384, 8, 256, 1),
 }  # fmt: skip
-"""From the models' published configurations."""
+"""Sizes from the models' published configurations."""
 
 
 def vision(name: str, network: nn.Module) -> Iterator[Layer]:
-    """Convolutions, poolings and products of a network on one image."""
+    """Layers of a network on one image: convolutions, poolings and matrix products."""
     found: list[Layer] = []
 
     def seen(module: nn.Module, given: tuple[torch.Tensor, ...], result: torch.Tensor) -> None:
@@ -46,7 +46,7 @@ def vision(name: str, network: nn.Module) -> Iterator[Layer]:
 
 
 def _layers(name: str, module: nn.Module, x: torch.Tensor, result: torch.Tensor) -> Iterator[Layer]:
-    """The layer of one module; nothing of modules that have no operator of this project."""
+    """The layer of one module; none if this project has no operator for the module."""
     window = {"r": "kernel_size", "s": "kernel_size", "stride": "stride", "padding": "padding", "dilation": "dilation"}
     if isinstance(module, nn.Linear):
         yield Layer(name, "gemm", {"n": module.out_features, "k": module.in_features}, "image", x.numel() // x.shape[-1])
@@ -65,7 +65,7 @@ def _layers(name: str, module: nn.Module, x: torch.Tensor, result: torch.Tensor)
 
 
 def language(name: str, hidden: int, wide: int, heads: int, head: int, shared: int) -> Iterator[Layer]:
-    """Products of a transformer on TOKENS tokens."""
+    """Layers of a transformer on TOKENS tokens: matrix products and the reductions of its rows."""
     widths = {(heads * head, hidden), (shared * head, hidden), (hidden, heads * head), (wide, hidden), (hidden, wide)}
     for n, k in sorted(widths):
         yield Layer(name, "gemm", {"n": n, "k": k}, "tokens", TOKENS)
@@ -75,7 +75,7 @@ def language(name: str, hidden: int, wide: int, heads: int, head: int, shared: i
 
 
 def layers() -> Iterator[Layer]:
-    """The layers of all networks, each once a network."""
+    """The layers of all networks, without repetitions within a network."""
     import timm
     import torchvision
 

@@ -1,6 +1,6 @@
-"""Layers of named networks, as operators at many sizes of images, numbers of tokens and batches.
+"""Layers of named networks, as operators at many image sizes, numbers of tokens and batch sizes.
 
-`experiments/data/network_layers.csv` holds each layer at one image of 224 x 224 or 128 tokens (`extract`).
+`experiments/data/network_layers.csv` has each layer at one image of 224 x 224 or at 128 tokens (written by `extract`).
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from gensor_gym.operators.types import Operator
 
 FILE = ROOT / "experiments" / "data" / "network_layers.csv"
 SIZE, TOKENS = 224, 128
-"""Side of the image and number of tokens at which the file has the extents."""
+"""Side of the image and number of tokens for which the file gives the extents."""
 SIDES = (64, 96, 128, 160, 192, 224, 256, 320, 384)
-"""Sides of images that are drawn."""
+"""Sides of the images that are drawn."""
 MOST_BATCH = 8
 _DEFAULT = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a network. `extent` is the side of its image, or its rows (tokens, pixels)."""
+    """A layer of a network. `extent` is the side of its image, or its number of rows (tokens or pixels)."""
 
     network: str
     kind: str
     sizes: Mapping[str, int]
-    """Arguments of the operator that do not change; 0 stands for the number of tokens."""
+    """Constant arguments of the operator; 0 stands for the number of tokens."""
     scales: str
-    """`image` or `tokens`: with which size the extent grows."""
+    """Whether the extent grows with the size of the `image` or with the number of `tokens`."""
     extent: int
 
     def __hash__(self) -> int:
-        """By its text."""
+        """Hash of the layer's line, since a dict has no hash."""
         return hash(self.row())
 
     def row(self) -> tuple[str, ...]:
-        """A line of the file."""
+        """The layer's line in the file."""
         sizes = " ".join(f"{key}={value}" for key, value in self.sizes.items() if _DEFAULT.get(key) != value)
         return self.network, self.kind, sizes, self.scales, str(self.extent)
 
     def at(self, size: int, batch: int) -> Operator:
-        """The operator for images of `size` x `size`, or for `size` tokens. ValueError where the image is too small for it."""
+        """The operator for images of `size` x `size`, or for `size` tokens. ValueError if an image is too small for the layer."""
         rows = max(1, round(self.extent * size / (SIZE if self.scales == "image" else TOKENS)))
         sizes = {key: value or rows for key, value in self.sizes.items()}
         if self.kind in ("gemm", "reduce_sum"):
@@ -61,19 +61,19 @@ class Layer:
 
 @cache
 def layers() -> tuple[Layer, ...]:
-    """The layers of the file."""
+    """All layers of the file."""
     with FILE.open(encoding="utf-8", newline="") as file:
         _, *lines = csv.reader(file)
     return tuple(Layer(network, kind, _sizes(sizes), scales, int(extent)) for network, kind, sizes, scales, extent in lines)
 
 
 def _sizes(text: str) -> dict[str, int]:
-    """Arguments of their text."""
+    """Parse arguments written as `name=value name=value`."""
     return {key: int(value) for key, _, value in (word.partition("=") for word in text.split())}
 
 
 def drawn_layer(rng: np.random.Generator, kind: str) -> Operator:
-    """A layer of a class at random sizes; of `gemv` a product for one row. ValueError where the sizes do not fit it."""
+    """Draw a layer of a class at random sizes; `gemv` is a matrix product with one row. ValueError for impossible sizes."""
     known = _of("gemm" if kind == "gemv" else kind)
     layer = known[rng.integers(len(known))]
     if layer.scales == "image":

@@ -1,4 +1,4 @@
-"""A recording as a table of Measured v1, with its description and a card: `gensor collect` writes them at its end."""
+"""Pack a recording as a table of Measured v1 with a machine description and a data card, the last step of `gensor collect`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAD = ("part", "class", "operators", "programs", "first of `markov_ext` over th
 
 
 def packed(rows: Iterable[Row]) -> pandas.DataFrame:
-    """Rows of a journal as a table (columns: `gensor_gym.measure.records.measured`), sorted by part and operator."""
+    """Table of a journal's rows (columns: `gensor_gym.measure.records.measured`), sorted by part and operator."""
     first, again = list[Row](), dict[tuple[str, str], float]()
     for row in rows:
         if row["pass"]:
@@ -48,22 +48,22 @@ def packed(rows: Iterable[Row]) -> pandas.DataFrame:
 
 
 def _seconds(row: Row) -> float:
-    """The median of a row's samples; infinite if the trial failed."""
+    """Median of a row's samples; infinite if the trial failed."""
     return float(f"{statistics.median(row['samples']):.4g}") if row["status"] == Status.OK.value else math.inf
 
 
 def _quiet(row: Row) -> float:
-    """The `quiet_seconds` of a row's samples; infinite if the trial failed."""
+    """`quiet_seconds` of a row's samples; infinite if the trial failed."""
     return float(f"{Measurement(Status(row['status']), tuple(row['samples'])).quiet_seconds:.4g}")
 
 
 def _spread(row: Row) -> float:
-    """The relative precision of the median; NaN with fewer than three samples."""
+    """Relative precision of the median; NaN with fewer than three samples."""
     return float(f"{half_width(row['samples']):.2g}") if len(row["samples"]) >= 3 else math.nan
 
 
 def write(rows: Iterable[Row], folder: Path, name: str) -> pandas.DataFrame:
-    """Write NAME.parquet, NAME.json and NAME.md into the folder, in which `hardware.json` describes the machine."""
+    """Write NAME.parquet, NAME.json and NAME.md into the folder, whose hardware.json describes the machine; return the table."""
     found = packed(rows)
     small = found.astype(dict.fromkeys(("seconds", "quiet", "spread", "again", "others", "compile_s"), "float32"))
     small = small.astype({"rank": "int16", "samples": "int16"} | dict.fromkeys(("operator", "origin", "status"), "category"))
@@ -74,7 +74,7 @@ def write(rows: Iterable[Row], folder: Path, name: str) -> pandas.DataFrame:
 
 
 def card(found: pandas.DataFrame, name: str) -> str:
-    """The data card."""
+    """Markdown text of the data card."""
     good = found[found.status == Status.OK.value]
     apart = np.abs(np.log(good.again / good.quiet)).dropna()
     statuses = ", ".join(f"{status} {count}" for status, count in Counter(found.status).most_common())
@@ -94,7 +94,7 @@ def card(found: pandas.DataFrame, name: str) -> str:
 
 
 def _classes(good: pandas.DataFrame) -> list[tuple[str, ...]]:
-    """A line for each part and class."""
+    """Cells of the card's table, a row for each part and class."""
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for (part, operator), rows in good.groupby(["part", "operator"], observed=True):
         best = rows.seconds.min()
@@ -110,5 +110,5 @@ def _classes(good: pandas.DataFrame) -> list[tuple[str, ...]]:
 
 
 def _mean(values: np.ndarray) -> float:
-    """Geometric mean of those that are numbers."""
+    """Geometric mean of the finite values; NaN if there are none."""
     return float(np.exp(np.nanmean(np.log(values)))) if np.isfinite(values).any() else math.nan

@@ -1,4 +1,4 @@
-"""Programs of an operator that are recorded: what searches propose, programs near them, and random ones."""
+"""Programs that are recorded for an operator: proposals of searches, programs near them, and random programs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from gensor_gym.operators.types import Operator
 
 SPACE = "extended"
 TRAVERSER_RANKS, POLICY_RANKS = (0, 1, 2, 3, 7, 31, 127), (0, 1)
-"""Places among the programs of `markov_ext` and of the policy, best by the model first."""
+"""Ranks taken from the programs of `markov_ext` and of the policy, which are sorted by the model, fastest first."""
 PAPER_RANKS = (0,)
-"""Places among the programs of `markov`."""
+"""Ranks taken from the programs of `markov`."""
 NEAR, STEPS = 5, (1, 2, 4)
-"""Programs a few random actions from one of the traverser's first, and the numbers of actions."""
+"""Number of programs near one of the traverser's first three, and their possible distances in random actions."""
 RANKED, OF = 2, 16
-"""Random programs that are the best of OF by the model."""
+"""Number of programs that are each the best of OF random programs by the model."""
 RANDOM = 2
 POLICY = ROOT / "agents" / "data" / "policies" / "columns_cpu"
 
@@ -41,7 +41,7 @@ class Program:
 
 
 def programs(op: Operator, hw: Hardware, seed: int) -> list[Program]:
-    """Different programs of an operator, in random order."""
+    """Distinct programs of an operator, in random order."""
     rng = np.random.default_rng([seed, *hashlib.sha256(str(op).encode()).digest()])
     found: dict[bytes, Program] = {}
     for program in _proposed(ConstructionGraph(op, hw, SPACE), rng):
@@ -51,7 +51,7 @@ def programs(op: Operator, hw: Hardware, seed: int) -> list[Program]:
 
 
 def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Program]:
-    """Programs by origin; some may be equal."""
+    """Yield the programs of each origin in turn; some may be equal."""
     traverser = _constructed("markov_ext", graph, rng)
     yield from _ranked("markov_ext", traverser, TRAVERSER_RANKS)
     paper = ConstructionGraph(graph.operator, graph.hardware, "gensor")
@@ -67,12 +67,12 @@ def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Pr
 
 
 def _ranked(origin: str, schedules: Sequence[Schedule], ranks: Sequence[int]) -> Iterator[Program]:
-    """Those of the ranks, or the last where there are fewer."""
+    """Programs at the given ranks; a rank beyond the end gives the last program."""
     yield from (Program(origin, rank, schedules[min(rank, len(schedules) - 1)]) for rank in ranks)
 
 
 def _constructed(name: str, graph: ConstructionGraph, rng: np.random.Generator) -> list[Schedule]:
-    """What a strategy constructs by the model, best first."""
+    """Programs that a strategy constructs with the model alone, fastest first."""
     found: Construction = _strategy(name).construct(graph, rng)
     return list(found.schedules)
 
@@ -83,7 +83,7 @@ def _strategy(name: str) -> Any:
 
 
 def _near(graph: ConstructionGraph, schedule: Schedule, steps: int, rng: np.random.Generator) -> Schedule:
-    """A program `steps` random legal actions away."""
+    """A program reached from `schedule` by `steps` random legal actions."""
     for _ in range(steps):
         legal = np.flatnonzero(graph.action_mask(schedule))[1:]  # without stop
         if len(legal):

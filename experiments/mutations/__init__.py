@@ -1,1 +1,1 @@
-"""Mutations: thirty-two faults planted one at a time in a copy of the tree, and which test catches each."""
+"""Mutation testing: each of thirty-two faults is planted alone in a copy of the tree, and a test has to catch it."""

@@ -1,11 +1,11 @@
 """Plant each mutation in a copy of the tree and find the test that catches it: `python -m experiments.mutations LABEL`.
 
-LABEL names the state of the tree, such as `before`. Results are lines of results/mutations/LABEL.jsonl and are not repeated;
-results/mutations/mutations.md compares all labels. `--mode quick` runs the test files that a mutation names, and the whole suite
-if these pass; `named` skips the whole suite, `whole` runs only that. A test counts as having caught a mutation if it passes
-without it, in the same copy.
+LABEL names the state of the tree, such as `before`. Results are lines of results/mutations/LABEL.jsonl; a mutation with a final
+result is not run again. results/mutations/mutations.md compares all labels. `--mode quick` runs the test files that a mutation
+names, and the whole suite if these pass; `named` skips the whole suite, `whole` runs only that. A test has caught a mutation if
+it fails with it and passes without it, in the same copy.
 
-Numba compiles anew for every mutation of rules and model: one to two minutes each.
+Numba recompiles for every mutation of rules and model, which takes one to two minutes each.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PAGE = "mutations.md"
 
 
 def outcomes(path: Path) -> dict[str, Outcome]:
-    """Outcomes in a file of lines, by mutation."""
+    """Mutation name -> outcome, from a file of JSON lines."""
     return {row["mutation"]: Outcome(**{name: value for name, value in row.items() if name != "key"}) for row in read_rows(path)}
 
 
 def page(folder: Path) -> str:
-    """The table in Markdown, columns for every file of lines in the folder, `before` first."""
+    """Markdown table with columns for every JSON Lines file in the folder, `before` first."""
     paths = sorted(folder.glob("*.jsonl"), key=lambda path: (path.stem != "before", path.stem))
     labels = {path.stem: outcomes(path) for path in paths}
     heads = " | ".join(f"{label}: caught by | s" for label in labels)
@@ -59,19 +59,19 @@ def page(folder: Path) -> str:
 
 
 def _cells(outcome: Outcome | None) -> str:
-    """Test and seconds."""
+    """Table cells of an outcome: test and seconds."""
     if outcome is None:
         return " | "
     return f"{f'`{outcome.test}`' if outcome.caught else f'**not caught** ({outcome.mode})'} | {outcome.seconds:.0f}"
 
 
 def _commits(found: dict[str, Outcome]) -> str:
-    """Commits that the lines were made at."""
+    """Text of the commits at which the outcomes were found."""
     return ", ".join(sorted({outcome.commit for outcome in found.values()}))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 if a mutation was not caught."""
+    """Run the mutations of the command line; return the exit status, which is 1 if a mutation was not caught."""
     parser = Parser(prog="python -m experiments.mutations", description="See tests catch planted faults.")
     parser.add_argument("label", help="name of the state of the tree, such as before")
     parser.add_argument("--mode", choices=MODES, default="quick")

@@ -1,4 +1,4 @@
-"""A copy of the tree in which mutations are planted one after another, with tests run over each."""
+"""A copy of the tree in which mutations are planted one after another, and tests are run for each."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from experiments.mutations.faults import Mutation
 
 MODES = ("quick", "named", "whole")
 PASSED, FAILED, STOPPED = 0, 1, 2
-"""Exit statuses of pytest: all passed; some failed; stopped by -x, or by a module that does not import."""
+"""Exit statuses of pytest: all tests passed, some failed, or the run stopped (by -x, or by a module that does not import)."""
 LONGEST = 3600.0
-"""Seconds after which a run of tests counts as hanging, which is a way of being caught."""
+"""Seconds after which a run of tests counts as hanging. A mutation that makes the tests hang counts as caught."""
 HANGS = "no test: the run hangs"
 STILL_APPLIES = "test_every_mutation_still_applies_once"
 """A test that fails for every planted fault, because it looks for the original text."""
@@ -29,30 +29,30 @@ _FIRST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a mutation."""
+    """Result of planting one mutation."""
 
     mutation: str
     kind: str
     module: str
-    """The file that was mutated."""
+    """Path of the mutated file."""
     caught: bool
     test: str
     """The first test that failed; empty if none did."""
     mode: str
-    """`named` or `whole`: which tests were run."""
+    """Tests that were run: `named` or `whole`."""
     seconds: float
     commit: str
 
 
 class Unsure(Exception):
-    """A test fails without a mutation too, so that it says nothing of it."""
+    """Raised if the failing test fails without the mutation too, so that it says nothing about the mutation."""
 
 
 class Copy:
-    """A copy of the files that git tracks, or would, with a folder for Numba's cache; removed at the end without a place."""
+    """A copy of the files that git tracks or would track, with a cache for Numba; deleted at the end unless `place` is given."""
 
     def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
-        """Copy the tree at `root`; `jobs` processes run tests. Numba's cache at a `place` is reused."""
+        """Copy the tree at `root`, below `place` if given, whose Numba cache is reused; `jobs` processes run tests."""
         self._scratch = None if place else tempfile.TemporaryDirectory(prefix="mutations-")
         self._jobs = jobs
         self.root = (place.resolve() if place else Path(self._scratch.name)) / "tree"  # type: ignore[union-attr]
@@ -66,18 +66,18 @@ class Copy:
         self.commit = _git(root, "rev-parse", "--short", "HEAD").strip()
 
     def __enter__(self) -> Copy:
-        """Itself."""
+        """Return the copy itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete the copy."""
+        """Delete the copy if it is temporary."""
         if self._scratch:
             self._scratch.cleanup()
 
     def tried(self, mutation: Mutation, mode: str) -> Outcome:
-        """Plant a mutation, run tests until one fails, take it out again.
+        """Plant a mutation, run tests until one fails, and restore the file.
 
-        RuntimeError if pytest itself fails, Unsure if the test that failed does so without the mutation too.
+        RuntimeError if pytest itself fails, Unsure if the failing test fails without the mutation too.
         """
         path = mutation.place(self.root)
         file = self.root / path
@@ -91,17 +91,17 @@ class Copy:
                 test, ran = self._first_failure([]), "whole"
         finally:
             file.write_bytes(before)
-            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # what Numba compiled of it before is good again
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # so that Numba's cache of the original is valid again
         seconds = round(time.perf_counter() - begin, 1)
         if test and test != HANGS and (without := self._first_failure([test])):
             raise Unsure(f"mutation {mutation.name!r}: {without} fails without it too, and says nothing")
         return Outcome(mutation.name, mutation.kind, str(path), bool(test), test, ran, seconds, self.commit)
 
     def _first_failure(self, tests: Iterable[str]) -> str:
-        """The first test that fails of some files (or of all, where none is named); empty if none does."""
+        """Name of the first failing test of the given files, or of all tests if none are given; empty if all pass."""
         options = ["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-n", str(self._jobs), "--dist", "loadfile"]
-        options += ["-o", f"timeout={LONGEST / 3:.0f}"]  # of a test, which may wait for Numba
-        options += ["--deselect", f"tests/experiments/test_mutations.py::{STILL_APPLIES}"]  # it sees that the text has changed
+        options += ["-o", f"timeout={LONGEST / 3:.0f}"]  # limit of a single test, which may wait for Numba
+        options += ["--deselect", f"tests/experiments/test_mutations.py::{STILL_APPLIES}"]  # it fails for every changed text
         environment = {
             **os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": str(self.root),
             "NUMBA_CACHE_DIR": str(self.root.parent / "numba"), "PYTHONDONTWRITEBYTECODE": "1",
@@ -122,5 +122,5 @@ class Copy:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """Output of git for the tree at `root`."""
+    """Standard output of a git command for the tree at `root`."""
     return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout

@@ -1,10 +1,10 @@
-"""The mutations, each written down before tests were moved.
+"""The mutations, all written before the tests were reorganised.
 
-Four each of rules, model, generators, worker and statistics; twelve of row nests, chains, networks, front ends, environments,
-tensor cores, exports and the store.
+Rules, model, generators, worker and statistics have four each. Row nests, chains, networks, front ends, environments, tensor
+cores, exports and the store have twelve together.
 
-A mutation is found by its text, which stands exactly once in the sources, and not by its path: so it survives that files
-move. The same is true of the tests that are expected to catch it, which are named by the stem of their file.
+A mutation is located by its text, which occurs exactly once in the sources, and not by its path, so that it survives moved files.
+The tests expected to catch it are named by the stem of their file for the same reason.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 
 SOURCES = ("gensor_gym", "agents", "experiments")
 OWN = ("mutations",)
-"""Packages that quote texts of others."""
+"""Packages that are never mutated, because they quote the texts of mutations."""
 KINDS = ("rules", "model", "generators", "worker", "statistics", "fused", "networks", "environments", "tensor cores", "kept")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change, with (file, text, replacement) of every edit."""
+    """A named change of sources; `edits` are (file, old text, new text)."""
 
     name: str
     edits: tuple[tuple[str, str, str], ...]
 
     def plant(self, root: Path) -> None:
-        """Change a copy; ValueError if a text does not stand in its file exactly once."""
+        """Apply the edits to the copy at `root`; ValueError if a text does not occur exactly once in its file."""
         for file, old, new in self.edits:
             text = (root / file).read_text(encoding="utf-8")
             if (count := text.count(old)) != 1:
@@ -36,20 +36,20 @@ class Change:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A fault: `old`, which stands once in the sources, becomes `new`."""
+    """A fault: the text `old`, which occurs once in the sources, is replaced by `new`."""
 
     name: str
     kind: str
     """One of KINDS."""
     fault: str
-    """The resulting fault, in words."""
+    """Description of the resulting fault."""
     old: str
     new: str
     tests: tuple[str, ...]
-    """Stems of the files of tests that are expected to catch it (`stem::test` for one test), the likeliest first."""
+    """Stems of the test files expected to catch it (`stem::test` for a single test), the most likely first."""
 
     def place(self, root: Path) -> Path:
-        """The file below `root` that holds the text, relative to it; ValueError if it does not stand exactly once."""
+        """Path, relative to `root`, of the file that contains the text; ValueError if the text does not occur exactly once."""
         found = [path for path in sources(root) for _ in range(path.read_text(encoding="utf-8").count(self.old))]
         if len(found) != 1:
             where = ", ".join(str(path.relative_to(root)) for path in found) or "nowhere"
@@ -61,19 +61,19 @@ class Mutation:
         return Change(self.name, ((str(self.place(root)), self.old, self.new),))
 
     def files(self, root: Path) -> list[str]:
-        """Its tests as pytest takes them, relative to `root`; ValueError if a file does not exist exactly once."""
+        """Arguments of pytest that select the mutation's tests, relative to `root`; ValueError for a missing or ambiguous one."""
         parts = [name.partition("::") for name in self.tests]
         return [f"{_only(root, stem).relative_to(root)}{mark}{test}" for stem, mark, test in parts]
 
 
 def sources(root: Path) -> list[Path]:
-    """All modules of the project that may be mutated."""
+    """Paths of all modules that may be mutated."""
     paths = (path for package in SOURCES for path in sorted((root / package).rglob("*.py")))
     return [path for path in paths if path.relative_to(root).parts[1] not in OWN]
 
 
 def _only(root: Path, stem: str) -> Path:
-    """The file of tests of that name."""
+    """Path of the test file with that stem; ValueError if it is missing or ambiguous."""
     found = sorted((root / "tests").rglob(f"{stem}.py"))
     if len(found) != 1:
         raise ValueError(f"{len(found)} files of tests are called {stem}.py, expected one")

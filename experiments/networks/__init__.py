@@ -1,1 +1,1 @@
-"""Networks as the field times them, in plain torch: shapes of the papers, random weights of a fixed seed, no download."""
+"""Networks of common benchmarks in plain torch: the papers' shapes, random weights of a fixed seed, nothing downloaded."""

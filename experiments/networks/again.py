@@ -1,9 +1,9 @@
-"""Time to compile a network with known kernels: first in a new process, then again in the same one.
+"""Time to compile a network whose kernels are known: first in a new process, then again in the same process.
 
-`python -m experiments.networks.again ASKED` is that process: it imports torch and gensor_gym, builds the network, and only then
-reads the clock. ASKED is JSON: `network`, `batch`, `seed`, `rounds`, `options` of `gensor_gym.compile`. It prints a list of
-(seconds, seconds of these in torch's export), that of the new process first. It is no part of a benchmark's package, which would
-import the timed modules.
+`python -m experiments.networks.again ASKED` is the new process. It imports torch and gensor_gym, builds the network, and only
+then starts to time. ASKED is JSON: `network`, `batch`, `seed`, `rounds`, `options` of `gensor_gym.compile`. It prints a list of
+(seconds, seconds of torch's export within them), the first compilation first. The module is not in a package of a benchmark,
+which would import the timed modules.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SECONDS = 600.0
 
 
 def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of a compilation in a new process, and the median of later ones there; for both the time of torch's export.
+    """Seconds of the first compilation in a new process and the median of later ones there, each also for torch's export.
 
-    RuntimeError with the process's words if it fails.
+    RuntimeError with the process's error output if it fails.
     """
     asked = {"network": network, "batch": batch, "seed": seed, "rounds": rounds, "options": dict(options)}
     line = [sys.executable, "-m", "experiments.networks.again", json.dumps(asked)]
@@ -38,7 +38,7 @@ def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Ma
 
 
 def _times(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """See the module."""
+    """(seconds, seconds in torch's export) of each compilation in this process, in order."""
     import torch  # noqa: F401  (which a user's process has, too)
 
     import gensor_gym
@@ -55,7 +55,7 @@ def _times(network: str, batch: int, seed: int, rounds: int, options: Mapping[st
 
 @contextmanager
 def _timed_exports() -> Iterator[list[float]]:
-    """Seconds of each of torch's exports inside, with their imports."""
+    """Record the seconds of each call of `torch.export.export` in the `with` block, including its imports."""
     import torch
 
     export, found = torch.export.export, list[float]()

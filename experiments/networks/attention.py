@@ -1,4 +1,4 @@
-"""Attention: BERT's encoder (Devlin et al., arXiv 1810.04805), GPT-2's blocks, oneDNN Graph Compiler's MHA and MLP."""
+"""Attention: BERT's encoder (Devlin et al., arXiv 1810.04805), GPT-2's blocks, and oneDNN Graph Compiler's MHA and MLP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class Attention(nn.Module):
-    """Self-attention with projections of query, key and value in one product, as both networks have it."""
+    """Self-attention that computes query, key and value by one linear layer, like both networks do."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Attention(nn.Module):
         self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Input is [batch, rows, width]; `seen` is a mask of visible rows, bool [batch, 1, 1, rows]."""
+        """Apply self-attention to x [batch, rows, width]; `seen` is a mask of visible rows, bool [batch, 1, 1, rows]."""
         batch, rows, width = x.shape
         parts = self.project(x).view(batch, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         made = scaled_dot_product_attention(parts[0], parts[1], parts[2], seen, is_causal=self.causal)
@@ -27,7 +27,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and two products with a GELU between; normalised before each (GPT-2) or after (BERT)."""
+    """A transformer block with a GELU between two linear layers; it normalises before each part (GPT-2) or after it (BERT)."""
 
     def __init__(self, width: int, heads: int, first: bool, causal: bool, approximate: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Block(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
 
     def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Input is [batch, rows, width]; `seen` as of `Attention`."""
+        """Apply the block to x [batch, rows, width]; `seen` is the mask of `Attention`."""
         one, other = self.norms
         if self.first:
             x = x + self.attention(one(x), seen)
@@ -48,25 +48,25 @@ class Block(nn.Module):
 
 
 def bert(layers: int = 12, width: int = 768, heads: int = 12) -> nn.Module:
-    """The encoder of BERT-base on embedded tokens [batch, rows, width]."""
+    """The encoder of BERT-base, applied to embedded tokens [batch, rows, width]."""
     return nn.Sequential(*(Block(width, heads, first=False, causal=False, approximate="none") for _ in range(layers)))
 
 
 def gpt2(layers: int = 12, width: int = 768, heads: int = 12) -> nn.Module:
-    """The blocks of GPT-2 (124 million parameters) on embedded tokens [batch, rows, width], with the last normalisation."""
+    """The blocks and last normalisation of GPT-2 (124 million parameters), applied to embedded tokens [batch, rows, width]."""
     blocks = (Block(width, heads, first=True, causal=True, approximate="tanh") for _ in range(layers))
     return nn.Sequential(*blocks, nn.LayerNorm(width))
 
 
 class Heads(nn.Module):
-    """oneDNN Graph Compiler's MHA: softmax(q k^T / sqrt(size) + mask) v of heads that lie side by side in rows."""
+    """oneDNN Graph Compiler's MHA: softmax(q k^T / sqrt(size) + mask) v, with the heads next to each other in each row."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.heads = heads
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """q, k, v of [batch, rows, hidden], a mask that is added of [batch, 1, 1, rows]."""
+        """Attention of q, k and v [batch, rows, hidden], with an additive mask [batch, 1, 1, rows]."""
         batch, rows, hidden = q.shape
         q, k, v = (one.view(batch, rows, self.heads, hidden // self.heads).transpose(1, 2) for one in (q, k, v))
         scores = q @ k.transpose(2, 3) / (hidden // self.heads) ** 0.5 + mask
@@ -74,5 +74,5 @@ class Heads(nn.Module):
 
 
 def mlp(widths: Sequence[int]) -> nn.Module:
-    """OneDNN Graph Compiler's MLP: products with a ReLU after every one."""
+    """MLP of oneDNN Graph Compiler: linear layers, each followed by a ReLU."""
     return nn.Sequential(*(layer for c, k in pairwise(widths) for layer in (nn.Linear(c, k), nn.ReLU())))

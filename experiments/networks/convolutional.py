@@ -1,4 +1,4 @@
-"""Networks of convolutions: ResNet (He et al., arXiv 1512.03385) and MobileNetV2 (Sandler et al., arXiv 1801.04381)."""
+"""Convolutional networks: ResNet (He et al., arXiv 1512.03385) and MobileNetV2 (Sandler et al., arXiv 1801.04381)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def _convolution(c: int, k: int, size: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    """A convolution that keeps the image but for its stride, and a batch normalisation."""
+    """A convolution that changes the image size only by its stride, and a batch normalisation."""
     return [nn.Conv2d(c, k, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(k)]
 
 
@@ -22,26 +22,26 @@ class Residual(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Input are images [n, c, h, w]."""
+        """Apply the residual block to images [n, c, h, w]."""
         result: Tensor = self.relu(self.body(x) + self.shortcut(x))
         return result
 
 
 def _basic(c: int, width: int, stride: int) -> Residual:
-    """Two 3x3 convolutions."""
+    """Residual block of two 3x3 convolutions."""
     body = [*_convolution(c, width, 3, stride), nn.ReLU(), *_convolution(width, width, 3)]
     return Residual(c, width, stride, body)
 
 
 def _bottleneck(c: int, width: int, stride: int) -> Residual:
-    """1x1, 3x3, 1x1; the stride is at the 3x3 one, as in torchvision's (version 1.5 of the network)."""
+    """Residual block of convolutions 1x1, 3x3, 1x1 with the stride in the 3x3, like in torchvision (ResNet version 1.5)."""
     first, middle = _convolution(c, width, 1), _convolution(width, width, 3, stride)
     body = [*first, nn.ReLU(), *middle, nn.ReLU(), *_convolution(width, 4 * width, 1)]
     return Residual(c, 4 * width, stride, body)
 
 
 def resnet(blocks: Sequence[int], deep: bool) -> nn.Module:
-    """A ResNet with the given blocks in each of four stages, for images [n, 3, 224, 224]; `deep` ones have bottlenecks."""
+    """A ResNet for images [n, 3, 224, 224] with the given number of blocks in each stage; `deep` selects bottleneck blocks."""
     layers: list[nn.Module] = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     c = 64
     for stage, count in enumerate(blocks):
@@ -65,17 +65,17 @@ class Inverted(nn.Module):
         self.adds = stride == 1 and c == k
 
     def forward(self, x: Tensor) -> Tensor:
-        """Input are images [n, c, h, w]."""
+        """Apply the inverted residual to images [n, c, h, w]."""
         result: Tensor = self.body(x)
         return x + result if self.adds else result
 
 
 _MOBILENET_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-"""(expand, channels, blocks, stride of the first)."""
+"""(expansion factor, channels, number of blocks, stride of the first block) of each stage."""
 
 
 def mobilenet_v2() -> nn.Module:
-    """Width 1.0, for images [n, 3, 224, 224]."""
+    """MobileNetV2 of width 1.0, for images [n, 3, 224, 224]."""
     layers: list[nn.Module] = [*_convolution(3, 32, 3, 2), nn.ReLU6()]
     c = 32
     for expand, k, count, stride in _MOBILENET_V2:

@@ -1,4 +1,4 @@
-"""Values that are joined: Swin's patch merging (Liu et al., arXiv 2103.14030) and channels, as U-Net and DenseNet join them."""
+"""Concatenations in networks: Swin's patch merging (Liu et al., arXiv 2103.14030), and channels like in U-Net and DenseNet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Merging(nn.Module):
-    """Four neighbouring pixels become one, with their channels one behind the other; then, if asked, half of these are kept."""
+    """Concatenate the channels of every 2x2 pixels; if `goes_on`, normalise them and project them to half as many."""
 
     def __init__(self, channels: int, goes_on: bool) -> None:
         super().__init__()
@@ -15,15 +15,15 @@ class Merging(nn.Module):
         self.rest = nn.Sequential(nn.LayerNorm(4 * channels), kept) if goes_on else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Input is [n, h, w, channels]."""
+        """Merge the pixels of x [n, h, w, channels]."""
         parts = [x[:, row::2, column::2] for column in (0, 1) for row in (0, 1)]
         made: Tensor = self.rest(torch.cat(parts, -1))
         return made
 
 
 class Channels(nn.Module):
-    """Channels of two images one behind the other."""
+    """Concatenation of two images' channels."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Join [n, c, h, w] and [n, k, h, w]."""
+        """Concatenate x [n, c, h, w] and y [n, k, h, w] along the channels."""
         return torch.cat((x, y), 1)

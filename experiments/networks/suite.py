@@ -1,4 +1,4 @@
-"""The networks by name, with the shapes of their inputs."""
+"""The benchmark networks by name, with the shapes of their inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMAGE, _TOKENS = ((3, 224, 224),), ((128, 768),)
 
 @dataclass(frozen=True)
 class Ids:
-    """Whole numbers from `least` up to `below`, int64."""
+    """An input of random int64 ids: `least` <= id < `below`."""
 
     shape: tuple[int, ...]
     below: int
@@ -25,7 +25,7 @@ class Ids:
 
 @dataclass(frozen=True)
 class Workload:
-    """Builder of a network, and the inputs of one call for each element of the batch: shapes of float32 tensors, or ids."""
+    """Builder of a network and its inputs per element of the batch: shapes of float32 tensors, or `Ids`."""
 
     build: Callable[[], nn.Module]
     inputs: tuple[tuple[int, ...] | Ids, ...]
@@ -58,15 +58,16 @@ SUITE = {
     "channels_64_64": Workload(joined.Channels, ((64, 56, 56), (64, 56, 56))),
     "channels_96_32": Workload(joined.Channels, ((96, 56, 56), (32, 56, 56))),
 }
-"""Name -> workload. `bert` and `gpt2` are their blocks alone, those `of_ids` are whole.
+"""Name -> workload. `bert` and `gpt2` are only the blocks; `bert_of_ids` and `gpt2_of_ids` are the whole networks.
 
-MLP and MHA are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, table 1)."""
+The MLPs and MHAs are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, table 1).
+"""
 
 
 def module_of(name: str, seed: int = 0) -> nn.Module:
-    """A network in evaluation mode with random weights; ValueError for a name that there is not.
+    """A network in evaluation mode with random weights; ValueError for an unknown name.
 
-    Statistics of batch normalisations are random, too: those of a new network, 0 and 1, would hide a wrong fold.
+    The running statistics of batch normalisations are random too. Those of a new network, 0 and 1, would hide wrong folding.
     """
     if name not in SUITE:
         raise ValueError(f"network {name!r}: expected one of {', '.join(SUITE)}{near(name, SUITE)}")
@@ -80,12 +81,12 @@ def module_of(name: str, seed: int = 0) -> nn.Module:
 
 
 def inputs_of(name: str, batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
-    """Random inputs of a network, normal or uniform among ids."""
+    """Random inputs of a network: normal for float32 tensors, uniform for ids."""
     return drawn(SUITE[name].inputs, batch, seed)
 
 
 def drawn(wanted: Sequence[tuple[int, ...] | Ids], batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
-    """Random inputs of these kinds."""
+    """Random inputs of the given shapes and ids."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(
         torch.randint(one.least, one.below, (batch, *one.shape), generator=generator)

@@ -1,1 +1,1 @@
-"""Comparisons with other systems, each in an environment of its own. None of them is needed for anything else."""
+"""Comparisons with other systems, each in its own environment. No other part of the project needs them."""

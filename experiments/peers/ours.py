@@ -1,7 +1,7 @@
 """One of our searches in a fresh process: `python -m experiments.peers.ours REQUEST.json ANSWER.json`.
 
-The request has `operator`, `strategy`, `trials` and `seed`. Neither a store of timings nor the cache of compiled kernels is used:
-every candidate is compiled and timed. The answer is the measured part of a run (see `experiments.peers.runs`).
+The request has `operator`, `strategy`, `trials` and `seed`. The search uses neither a store of timings nor the cache of compiled
+kernels: every candidate is compiled and timed. The answer has the measured fields of a run (see `experiments.peers.runs`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WARM_UP = "gemm(m=16, n=16, k=16)"
 
 
 def search(request: dict[str, Any]) -> dict[str, Any]:
-    """Start up, which a search of one trial on a tiny operator does, then search."""
+    """Search the requested operator and return the answer, after a warm-up search of one trial on a tiny operator."""
     from agents import get_strategy
     from agents.optimize import run
     from experiments.benches.lines import empty_cache
@@ -49,7 +49,7 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(request: Path, answer: Path) -> None:
-    """Entry point; see the module."""
+    """Read the request, search, and write the answer."""
     found = search(json.loads(request.read_text(encoding="utf-8")))
     answer.write_text(json.dumps(found), encoding="utf-8")
 

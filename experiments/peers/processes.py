@@ -1,4 +1,4 @@
-"""Running another program with a log and a time limit; see `experiments.common.processes`."""
+"""Run another program with a log and a time limit; see `experiments.common.processes`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from experiments.common.processes import run_group
 
 LAST = 5
-"""Lines of the log that an error quotes."""
+"""Number of last lines of the log that an error quotes."""
 
 
 class Stopped(RuntimeError):
-    """A program failed, or took longer than it may; the text has the end of its log."""
+    """Raised if a program failed or exceeded its time limit; the text has the end of its log."""
 
 
 def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Mapping[str, str] | None = None) -> None:
-    """Run a program in a process group of its own, its words in `log`, which is begun anew.
+    """Run a program in its own process group and write its output to `log`, which is overwritten.
 
-    `variables` are its whole environment, by default ours. The group is killed when the program ends, when `limit_s` seconds
-    are over, and on any exception. Raises Stopped, or OSError if it cannot be started.
+    `variables` are its whole environment, by default ours. The group is killed when the program ends, after `limit_s` seconds,
+    and on any exception. Raises Stopped, or OSError if the program cannot be started.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
@@ -32,11 +32,11 @@ def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Ma
 
 
 def _name(command: Sequence[str]) -> str:
-    """Short name of a command."""
+    """Short name of a command for messages."""
     return " ".join(Path(word).name for word in command[:4])
 
 
 def _last(log: Path) -> str:
-    """The last lines of a log."""
+    """The last lines of a log, joined in one line."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return " | ".join(line.strip()[:300] for line in lines[-LAST:]) or "none"

@@ -1,4 +1,4 @@
-"""Runs of either system: one search each, kept in a journal as soon as it is done."""
+"""Runs of our system and of TVM: one search each, recorded in a journal when it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS, TVM = "ours", "tvm"
 
 @dataclass(frozen=True)
 class Plan:
-    """Key of a run: the same plan is run once."""
+    """Description and key of a run; a plan that was run is not run again."""
 
     system: str
     """`ours` or `tvm`."""
@@ -24,45 +24,45 @@ class Plan:
     trials: int
     seed: int
     threads: int
-    """Threads of kernels."""
+    """Number of threads of the kernels."""
     device: str
     version: str
-    """Version of TVM, or the digest of our code, with everything else that the outcome depends on."""
+    """Version of TVM or digest of our code, and all other settings that the result depends on."""
 
     @property
     def key(self) -> str:
-        """Sixteen digits that name it."""
+        """Hash of the plan, sixteen digits."""
         return short_hash(dataclasses.asdict(self))
 
     @property
     def label(self) -> str:
-        """Its name among the kernels of one operator."""
+        """Name of the run among the kernels of one operator."""
         return f"{self.system}@{self.trials} seed {self.seed}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A search that ended. Seconds of wall time."""
+    """A finished search. Times are seconds of wall time, except for `best_s`."""
 
     plan: Plan
     startup_s: float
-    """Until the search could begin: imports, compiled functions loaded, builder and runner started."""
+    """Time until the search could begin: imports, loading of compiled functions, start of builder and runner."""
     tuning_s: float
-    """The search with all building and measuring, without `waited_s`."""
+    """Time of the search with all building and measuring, without `waited_s`."""
     waited_s: float | None
-    """Seconds of waiting for the machine's timing lock; None if unknown and part of `tuning_s`."""
+    """Time spent waiting for the machine's timing lock; None if it is unknown and part of `tuning_s`."""
     best_s: float
-    """Latency of the best kernel as its own system measured it."""
+    """Seconds of the best kernel, as its own system measured it."""
     tried: int
     valid: int
-    """Candidates that ran."""
+    """Number of candidates that succeeded."""
     product: str
-    """Our schedule, or the file of TVM's module within the folder of the runs."""
+    """Our schedule, or the path of TVM's module relative to the folder of the runs."""
     conditions: dict[str, Any] = field(default_factory=dict)
 
 
 def run_of(row: Mapping[str, Any]) -> Run:
-    """A run from its row; ValueError for a row that is none."""
+    """Read a run from its row; ValueError if the row is invalid."""
     try:
         return Run(**{**row, "plan": Plan(**row["plan"])})
     except (KeyError, TypeError) as error:
@@ -70,23 +70,23 @@ def run_of(row: Mapping[str, Any]) -> Run:
 
 
 class Runs:
-    """The runs in a folder: `runs.jsonl`, and TVM's modules next to it."""
+    """The runs in a folder, with rows in `runs.jsonl` and TVM's modules next to it."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the file. ValueError for an invalid row, and if another process writes there."""
+        """Read the rows. ValueError for an invalid row, or if another process writes to the file."""
         self.folder = folder
         self.journal = Journal(folder / "runs.jsonl", (), finite=True)
         self._runs = {run.plan.key: run for run in map(run_of, self.journal)}
 
     def get(self, plan: Plan) -> Run | None:
-        """The run of a plan, if it was made and its module is still there."""
+        """The run of a plan; None if there is none or TVM's module is gone."""
         run = self._runs.get(plan.key)
         if run is None or (plan.system == TVM and not (self.folder / run.product).exists()):
             return None
         return run
 
     def put(self, run: Run) -> Run:
-        """Keep a run."""
+        """Record a run and return it."""
         self.journal.add(dataclasses.asdict(run))
         self._runs[run.plan.key] = run
         return run

@@ -1,10 +1,10 @@
 """Our search compared with TVM's MetaSchedule on this processor: `python -m experiments.peers.tvm` (conf/peers.yaml).
 
-A comparison of systems, not of searches: spaces, code generators, compilers and thread pools differ as well. Every search runs in
-a fresh process, TVM's in its own environment, with as many threads as our kernels have (GENSOR_GYM_THREADS). A finished search is
-kept at once; a stopped command resumes, and any part can be run by itself: `peers.trials=[64] peers.seeds=[0]
-peers.retime=false`. At the end the winners of one operator, and torch, are timed together in one worker, in interleaved rounds,
-TVM's through its C interface.
+The comparison is of systems, not of searches: spaces, code generators, compilers and thread pools differ as well. Every search
+runs in a fresh process, TVM's in its own environment, with as many threads as our kernels have (GENSOR_GYM_THREADS). A finished
+search is recorded at once, and a stopped command resumes. Any part can be run separately: `peers.trials=[64] peers.seeds=[0]
+peers.retime=false`. At the end one worker times torch and the winners for each operator together, in interleaved rounds. It calls
+TVM's kernels through their C interface.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from gensor_gym.operators.types import Operator
 
 WORKER = Path(__file__).with_name("tvm_worker.py")
 SETTINGS = 1
-"""Version of TVM's settings in tvm_worker.py; raised with each change, so that searches are repeated."""
+"""Version of TVM's settings in tvm_worker.py. It is raised with each change of them, so that searches are repeated."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """A resolved comparison."""
+    """The resolved settings of a comparison."""
 
     tasks: tuple[Operator, ...]
     trials: tuple[int, ...]
-    """Trials of TVM's searches."""
+    """Numbers of trials of TVM's searches."""
     seeds: tuple[int, ...]
     strategy: str
     our_trials: int
@@ -69,24 +69,24 @@ class Study:
     pip: tuple[str, ...]
 
     def ours(self, op: Operator, seed: int) -> Plan:
-        """Our search."""
+        """Plan of our search on an operator."""
         version = f"{self.strategy}, code {code_digest()}"
         return Plan(OURS, str(op), self.our_trials, seed, self.hardware.units, self.device, version)
 
     def theirs(self, op: Operator, trials: int, seed: int) -> Plan:
-        """TVM's search."""
+        """Plan of TVM's search on an operator."""
         packages = requirements()
         version = f"{PACKAGE} {packages[PACKAGE]}, xgboost {packages['xgboost']}, settings {SETTINGS}"
         return Plan(TVM, str(op), trials, seed, self.hardware.units, self.device, version)
 
     def plans(self, op: Operator) -> list[Plan]:
-        """Every search on an operator."""
+        """Plans of all searches on an operator."""
         mine = [self.ours(op, seed) for seed in self.seeds]
         return mine + [self.theirs(op, trials, seed) for trials in self.trials for seed in self.seeds]
 
 
 def study_of(config: DictConfig) -> Study:
-    """Resolve a configuration (conf/peers.yaml); ValueError names its fault."""
+    """Resolve a configuration (conf/peers.yaml); ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     peers, hw = plain["peers"], hardware.get("host")
     tasks = tuple(dict.fromkeys(op for text in peers["tasks"] for op in operators.resolve(text)))
@@ -107,20 +107,20 @@ def study_of(config: DictConfig) -> Study:
 
 
 def has_workload(op: Operator) -> bool:
-    """Whether tvm_worker.py can write the operator down."""
+    """Whether tvm_worker.py can express the operator in TVM."""
     plain = op.dtype == "float32" and not op.epilogue
     return plain and (op.name == "gemm" or (op.name == "conv2d" and dict(op.arguments).get("groups", 1) == 1))
 
 
 def compile_ours(study: Study) -> None:
-    """One uncounted trial: Numba compiles our code once for a checkout, and caches it. Raises Stopped."""
+    """Run one trial that is not counted, so that Numba compiles and caches our code before the searches. Raises Stopped."""
     op = operators.resolve_one(WARM_UP)
     command, variables = our_process(study, {"operator": str(op), "trials": 1, "seed": 0}, study.folder / "compile")
     run_process(command, study.folder / "compile" / "log.txt", study.limit_s, variables)
 
 
 def our_process(study: Study, asked: dict[str, Any], folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of one of our searches, its request written."""
+    """Write the request of one of our searches; return its (command, environment)."""
     write_text(make_folder(folder) / "request.json", json.dumps({**asked, "strategy": study.strategy}))
     words = [str((folder / name).absolute()) for name in ("request.json", "answer.json")]
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -128,7 +128,7 @@ def our_process(study: Study, asked: dict[str, Any], folder: Path) -> tuple[list
 
 
 def tvm_process(op: Operator, plan: Plan, tvm: TvmEnvironment, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of one of TVM's searches, its request written."""
+    """Write the request of one of TVM's searches; return its (command, environment)."""
     cores = len(os.sched_getaffinity(0))
     asked: dict[str, Any] = {"name": op.name, "arguments": dict(op.arguments), "trials": plan.trials, "seed": plan.seed}
     asked |= {"threads": plan.threads, "cores": cores, "folder": str(folder.absolute()), "lock": str(lock_path())}
@@ -138,7 +138,7 @@ def tvm_process(op: Operator, plan: Plan, tvm: TvmEnvironment, folder: Path) -> 
 
 
 def searches(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> list[str]:
-    """Make the missing runs; returns errors, by run in words."""
+    """Run the missing searches; return the errors, each with the name of its run."""
     wrong: list[str] = []
     todo = [(op, plan) for op in study.tasks for plan in study.plans(op) if runs.get(plan) is None]
     if any(plan.system == OURS for _, plan in todo):
@@ -159,7 +159,7 @@ def searches(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) ->
 
 
 def search(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment) -> Run:
-    """One search in a fresh process; leftovers of an interrupted one are removed first. Raises Stopped on failure."""
+    """Run one search in a fresh process, after removing files of an interrupted one. Raises Stopped if it fails."""
     folder = study.folder / plan.system / plan.key
     shutil.rmtree(folder, ignore_errors=True)
     if plan.system == OURS:
@@ -173,7 +173,7 @@ def search(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment) -> Run:
 
 
 def run_of_answer(plan: Plan, found: dict[str, Any], module: str) -> Run:
-    """The run of a search's answer; TVM's product is the file of its module."""
+    """The run of a search's answer; `module` is the path of TVM's module."""
     names = ("startup_s", "tuning_s", "waited_s", "best_s", "tried", "valid")
     product = found["schedule"] if plan.system == OURS else module
     rest = {name: value for name, value in found.items() if name not in (*names, "schedule")}
@@ -182,7 +182,7 @@ def run_of_answer(plan: Plan, found: dict[str, Any], module: str) -> Run:
 
 
 def time_together(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> dict[str, Comparison]:
-    """Samples of all winners by operator."""
+    """Time the winners of each operator together; return the comparisons by operator."""
     backend = get_backend("cpu", study.hardware)
     retimer = Retimer(backend, study.hardware, study.rounds, study.folder / "comparisons")
     found = {}
@@ -199,7 +199,7 @@ def time_together(study: Study, tvm: TvmEnvironment, runs: Runs, console: Consol
 
 
 def compare(study: Study, console: Console) -> list[str]:
-    """Run missing searches, time the winners, write page and lines; returns errors."""
+    """Run missing searches, time the winners, and write the page and the lines of results; return the errors."""
     compilers()
     with console.status(f"making the environment of TVM in {study.environment}"):
         tvm = environment(study.environment, arguments=study.pip)
@@ -226,7 +226,7 @@ def compare(study: Study, console: Console) -> list[str]:
 
 @configured("peers")
 def run(config: DictConfig) -> None:
-    """Run one configuration. Exit code 1 if a search failed, 2 if nothing could run."""
+    """Run the comparison of a configuration. Exit code 1 if a search failed, 2 if nothing could run."""
     console = Console()
     begin = time.perf_counter()
     with refusals(Stopped):
@@ -236,7 +236,7 @@ def run(config: DictConfig) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the comparison with the settings of the command line."""
     command_line(run)
 
 

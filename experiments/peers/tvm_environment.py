@@ -1,4 +1,4 @@
-"""TVM's environment: made once with exact versions (tvm_requirements.txt), in a folder; nothing of it is imported here."""
+"""TVM's virtual environment, created once with pinned versions (tvm_requirements.txt). This process imports nothing from it."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from experiments.peers.processes import Stopped, run_process
 
 REQUIREMENTS = Path(__file__).with_name("tvm_requirements.txt")
 MADE = "made.txt"
-"""File of an environment that is complete: the digest of the requirements it was made from."""
+"""File that marks a complete environment, with the digest of the requirements it was created from."""
 PACKAGE = "apache-tvm"
 LIBRARIES = ("tvm_ffi/lib/libtvm_ffi.so", "tvm/lib/libtvm_runtime.so")
-"""Libraries of a TVM module, in the order of loading."""
+"""Libraries that a TVM module needs, in the order of loading."""
 
 
 @dataclass(frozen=True)
 class TvmEnvironment:
-    """A complete environment."""
+    """Paths of a complete environment."""
 
     python: Path
     libraries: tuple[Path, ...]
 
     def variables(self, threads: int, cores: int) -> dict[str, str]:
-        """Environment of its processes: threads of kernels, and cores that the search itself may use.
+        """Environment variables of TVM's processes, with threads for kernels and cores for the search itself.
 
-        Safe paths, since a folder of this repository holds a module called tvm.
+        Safe paths are on, since a folder of this repository contains a module called tvm.
         """
         mine = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(cores), "PYTHONSAFEPATH": "1"}
         return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | mine
 
 
 def requirements() -> dict[str, str]:
-    """Version by package."""
+    """Package name -> required version."""
     lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     pairs = (line.partition("==") for line in lines if line.strip() and not line.startswith("#"))
     return {name: version for name, _, version in pairs}
 
 
 def existing(folder: Path) -> TvmEnvironment | None:
-    """The environment in the folder if it is complete and of these versions."""
+    """The environment in the folder; None unless it is complete and has the required versions."""
     marker = folder / MADE
     if not marker.exists() or marker.read_text(encoding="utf-8").strip() != _digest():
         return None
@@ -56,9 +56,9 @@ def existing(folder: Path) -> TvmEnvironment | None:
 
 
 def environment(folder: Path, limit_s: float = 1800.0, arguments: Sequence[str] = ()) -> TvmEnvironment:
-    """The environment in the folder, created if missing; `arguments` are further ones for `pip install`.
+    """The environment in the folder, created if missing; `arguments` are extra arguments of `pip install`.
 
-    ValueError, with the last words of the failed step, if it cannot be made within `limit_s` seconds.
+    ValueError, with the last output of the failed step, if a step fails or takes more than `limit_s` seconds.
     """
     if (found := existing(folder)) is not None:
         return found
@@ -85,13 +85,13 @@ def environment(folder: Path, limit_s: float = 1800.0, arguments: Sequence[str] 
 
 
 def compilers() -> None:
-    """ValueError if the C++ compiler that TVM links candidates with is missing."""
+    """Check that a C++ compiler, with which TVM links candidates, is installed; ValueError if not."""
     if not any(_answers(name) for name in filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++"))):
         raise ValueError("TVM links what it builds with a C++ compiler: install g++ or clang++, or name one in $CXX")
 
 
 def _answers(command: str) -> bool:
-    """Whether a compiler says its version."""
+    """Whether a compiler can be run and prints its version."""
     try:
         return subprocess.run([command, "--version"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -99,5 +99,5 @@ def _answers(command: str) -> bool:
 
 
 def _digest() -> str:
-    """Digest of the requirements."""
+    """SHA-256 digest of the requirements file."""
     return hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""A module that TVM exported, as a kernel that our workers verify and time."""
+"""Wrap a module that TVM exported as a kernel that our workers can verify and time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gensor_gym.operators.types import Operator
 
 ENTRY = "gg_tvm"
 FUNCTION = "main"
-"""Name of the function in the module."""
+"""Name of the function in TVM's module."""
 
 
 def tvm_kernel(op: Operator, module: Path, libraries: Sequence[Path]) -> Kernel:
-    """The kernel whose entry calls TVM's function through its C interface (`tvm_call.c`), with TVM's own thread pool.
+    """Kernel whose entry calls TVM's function through its C interface (`tvm_call.c`), with TVM's own thread pool.
 
-    `libraries` are libtvm_ffi and then the others to be loaded before the module. The digest covers the module's content.
-    ValueError for data types other than float32 and for a missing file.
+    `libraries` are loaded before the module in their order, libtvm_ffi first. The digest covers the module's content. ValueError
+    for data types other than float32 and for a missing file.
     """
     tensors = (*op.inputs, op.output)
     if other := {tensor.dtype for tensor in tensors} - {"float32"}:
@@ -46,7 +46,7 @@ def tvm_kernel(op: Operator, module: Path, libraries: Sequence[Path]) -> Kernel:
 
 
 def _sizes(number: int, shape: tuple[int, ...]) -> str:
-    """C arrays of a tensor's extents and strides."""
+    """C definitions of the arrays of a tensor's extents and strides."""
     strides = list(itertools.accumulate(reversed(shape[1:]), operator.mul, initial=1))[::-1]
     return "\n".join(
         f"static int64_t {name}{number}[] = {{{', '.join(map(str, values))}}};"

@@ -1,4 +1,4 @@
-"""Our system compared with TVM in words and numbers: pairs of searches of one seed, their kernels timed in the same rounds."""
+"""Report on our system compared with TVM: pairs of searches with one seed, whose kernels were timed in the same rounds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
 
 FASTEST, SHARE = 1.0, 0.2
-"""Aims: most time over TVM's, most tuning time over TVM's."""
+"""Aims: the largest acceptable ratios of our kernel time and of our tuning time to TVM's."""
 HEAD = ("operator", "seed", "ours", "TVM", "ours / TVM", "verdict", "tuning ours", "tuning TVM", "ours / TVM, tuning")
 
 
 def summarise(pairs: Sequence[tuple[Run, Run]], comparisons: dict[str, Comparison]) -> dict[str, Any]:
-    """Rows by pair (our run, TVM's), and means by TVM's number of trials; ratios are ours over TVM's, below 1 for us."""
+    """Summary with rows by pair (our run, TVM's) and means by TVM's number of trials. Ratios are ours / TVM's: below 1 we win."""
     rows = [_row(ours, theirs, comparisons[ours.plan.operator]) for ours, theirs in pairs]
     trials = list(dict.fromkeys(row["tvm_trials"] for row in rows))
     return {
@@ -38,7 +38,7 @@ def summarise(pairs: Sequence[tuple[Run, Run]], comparisons: dict[str, Compariso
 
 
 def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
-    """A pair; times are None if a winner could not be timed."""
+    """Row of a pair; times are None if a winner could not be timed."""
     row: dict[str, Any] = {
         "operator": ours.plan.operator, "part": part_of(resolve_one(ours.plan.operator)), "seed": ours.plan.seed,
         "our_trials": ours.plan.trials, "tvm_trials": theirs.plan.trials, "ours": None, "tvm": None, "time_ratio": None,
@@ -58,7 +58,7 @@ def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
 
 
 def _means(trials: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric means over tasks and seeds, and whether the aim is reached; None if nothing was timed."""
+    """Geometric means over tasks and seeds, and whether each aim is reached; values of times are None if no pair was timed."""
     timed = [row for row in rows if row["time_ratio"]]
     times = [row["time_ratio"]["median"] for row in timed]
     value: dict[str, Any] = {
@@ -75,7 +75,7 @@ def _means(trials: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _interval(rows: list[dict[str, Any]], values: list[float]) -> tuple[float, float] | None:
-    """95 % bootstrap interval of a geometric mean, tasks drawn, then seeds; None unless every task has the same seeds."""
+    """95 % bootstrap interval of a geometric mean, drawing tasks, then seeds; None unless every task has the same seeds."""
     tasks = list(dict.fromkeys(row["operator"] for row in rows))
     logs = [[math.log(v) for row, v in zip(rows, values, strict=True) if row["operator"] == task] for task in tasks]
     if len(tasks) < 2 or len({len(of) for of in logs}) != 1:
@@ -87,7 +87,7 @@ def _interval(rows: list[dict[str, Any]], values: list[float]) -> tuple[float, f
 def lines(
     about: dict[str, Any], summary: dict[str, Any], runs: Sequence[Run], comparisons: dict[str, Comparison]
 ) -> list[dict[str, Any]]:
-    """Lines of the results: the circumstances, every run, raw samples, pairs, means."""
+    """Lines of the results file: circumstances, runs, raw samples, pairs and means."""
     distinct = {run.plan.key: run for run in runs}.values()
     return [
         {"kind": "study", "stamp": "system comparison", **about},
@@ -99,7 +99,7 @@ def lines(
 
 
 def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str]) -> str:
-    """The page."""
+    """Markdown text of the results page."""
     versions = about["versions"]
     page = [
         "# Our search beside MetaSchedule of TVM", "",
@@ -132,7 +132,7 @@ MEANS = ("TVM's trials", "pairs", "time", "tuning", "with start-up", "verdicts",
 
 
 def _mean_cells(mean: dict[str, Any]) -> tuple[Given, ...]:
-    """One line of the table of means."""
+    """Cells of one row of the table of means."""
     reached = [("kernels", mean["fast_enough"]), ("tuning time", mean["tuned_fast_enough"])]
     aim = ", ".join(f"{name}: {'not known' if value is None else 'reached' if value else 'missed'}" for name, value in reached)
     verdicts = ", ".join(f"{count} {name}" for name, count in mean["verdicts"].items()) or "-"
@@ -143,7 +143,7 @@ def _mean_cells(mean: dict[str, Any]) -> tuple[Given, ...]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[Given, ...]:
-    """One line of a table of pairs; see HEAD."""
+    """Cells of one row of a table of pairs, with the columns HEAD."""
     times: tuple[Given, ...] = ("-", "-", "-", "-")
     if row["time_ratio"]:
         found = row["time_ratio"]
@@ -156,7 +156,7 @@ def _cells(row: dict[str, Any]) -> tuple[Given, ...]:
 
 
 def _ratio(value: float | None, ends: tuple[float, float] | None) -> Cell:
-    """A ratio with its interval."""
+    """Cell of a ratio with its interval."""
     if value is None:
         return NOTHING
     text = f"{value:.3g}"
@@ -164,11 +164,11 @@ def _ratio(value: float | None, ends: tuple[float, float] | None) -> Cell:
 
 
 def means(summary: dict[str, Any]) -> Sheet:
-    """The geometric means, a line for each number of TVM's trials."""
+    """Table of the geometric means, a row for each of TVM's numbers of trials."""
     return Sheet.of("ours over TVM", MEANS, map(_mean_cells, summary["means"]))
 
 
 def pairs(summary: dict[str, Any]) -> Sheet:
-    """All pairs."""
+    """Table of all pairs."""
     rows = ((str(row["tvm_trials"]), *_cells(row)) for row in summary["rows"])
     return Sheet.of("ours beside TVM", ("TVM's trials", *HEAD), rows)

@@ -1,13 +1,13 @@
 """One MetaSchedule search, run by the Python of TVM's environment: `python -P tvm_worker.py REQUEST.json ANSWER.json`.
 
-Imports nothing of this repository, which is not installed there. `-P` keeps this folder off the path, because it has a module tvm
-too. The request has `name`, `arguments` (of the operator), `trials`, `seed`, `threads`, `cores`, `folder` and `lock`; the answer
-is the measured part of a run (see `experiments.peers.runs`).
+It imports nothing of this repository, which is not installed there. `-P` keeps this folder off the path, because the folder also
+has a module called tvm. The request has `name`, `arguments` (of the operator), `trials`, `seed`, `threads`, `cores`, `folder` and
+`lock`; the answer has the measured fields of a run (see `experiments.peers.runs`).
 
 TVM's settings are its defaults: evolutionary search, XGBoost cost model, 64 trials an iteration, its local builder and runner.
-There are two exceptions, both in its favour. Importing `tvm.s_tir.tensor_intrin` parses the intrinsics of all processors, 17 to
-36 seconds in this process and again in every builder process of every iteration; here only those of x86 are parsed (no float32
-kernel needs even them). And a build may take 120 seconds instead of 30.
+There are two exceptions, both in its favour. Importing `tvm.s_tir.tensor_intrin` parses the intrinsics of all processors, which
+takes 17 to 36 seconds in this process and again in every builder process of every iteration. Here only those of x86 are parsed
+(and no float32 kernel needs even them). And a build may take 120 seconds instead of 30.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any
 BEGIN = time.perf_counter()
 BUILD_SECONDS = 120.0
 FAILED_SECONDS = 1e9
-"""MetaSchedule records 1e10 s for a candidate that failed."""
+"""Times from here on mean a failure: MetaSchedule records 1e10 s for a failed candidate."""
 
 
 def few_intrinsics() -> None:
-    """Let `import tvm.s_tir.tensor_intrin` register the intrinsics of x86 alone."""
+    """Make `import tvm.s_tir.tensor_intrin` register only the intrinsics of x86."""
     import importlib
     import importlib.util
     import sys
@@ -48,7 +48,7 @@ def few_intrinsics() -> None:
 
 
 def workload(name: str, arguments: dict[str, Any]) -> Any:
-    """The operator as a TensorIR function: inputs in our order, then the output; row-major, NCHW and OIHW, float32."""
+    """The operator as a TensorIR function in float32: inputs in our order, then the output; row-major, NCHW and OIHW."""
     from tvm import te, topi
 
     if name == "gemm":
@@ -67,8 +67,8 @@ def workload(name: str, arguments: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def held(path: str, waited: list[float]) -> Iterator[None]:
-    """Hold the machine's timing lock, and note the seconds that it took to get it."""
-    place = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # it is there, and may be another user's
+    """Hold the machine's timing lock in the `with` block; append the seconds spent waiting for it to `waited`."""
+    place = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # the file exists, and may belong to another user
     try:
         begin = time.perf_counter()
         fcntl.flock(place, fcntl.LOCK_EX)
@@ -79,7 +79,7 @@ def held(path: str, waited: list[float]) -> Iterator[None]:
 
 
 def locked_runner(lock: str, waited: list[float]) -> Any:
-    """TVM's local runner, holding the machine's timing lock while it times a batch."""
+    """TVM's local runner, which holds the machine's timing lock while it times a batch."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.runner import LocalRunner, PyRunner
 
@@ -95,7 +95,7 @@ def locked_runner(lock: str, waited: list[float]) -> Any:
 
 
 def target_of(threads: int) -> Any:
-    """This processor, as LLVM knows it."""
+    """LLVM target of this processor."""
     from tvm.target import Target
     from tvm.target.codegen import llvm_get_system_cpu
 
@@ -103,7 +103,7 @@ def target_of(threads: int) -> Any:
 
 
 def search(request: dict[str, Any]) -> dict[str, Any]:
-    """Tune, and save the best module as a shared library in the request's folder."""
+    """Tune the operator, save the best module as a shared library in the request's folder, and return the answer."""
     few_intrinsics()
     import tvm
     from tvm.s_tir import meta_schedule as ms
@@ -142,13 +142,13 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seconds(record: Any) -> float:
-    """Mean seconds of one record, as MetaSchedule ranks it."""
+    """Mean seconds of a record, by which MetaSchedule ranks it; FAILED_SECONDS without samples."""
     runs = [float(seconds) for seconds in record.run_secs or ()]
     return sum(runs) / len(runs) if runs else FAILED_SECONDS
 
 
 def main(request: Path, answer: Path) -> None:
-    """Entry point; see the module."""
+    """Read the request, search, and write the answer."""
     found = search(json.loads(request.read_text(encoding="utf-8")))
     answer.write_text(json.dumps(found), encoding="utf-8")
 

@@ -1,1 +1,1 @@
-"""`gensor record`: whole tables of timings; stores; cards of tasks."""
+"""Recording: whole tables of timings (`gensor record`), stores of trials, and cards of tasks."""

@@ -1,7 +1,7 @@
-"""Recording a task's programs in passes: each goes over all of them in its own order, so that drift is observed.
+"""Record a task's programs in passes. Each pass measures all programs in its own random order, which makes drift visible.
 
-Every measurement is in the store before the next begins. A killed recording resumes without repeating measurements. Schedules of
-one kernel are one program.
+Every measurement is stored before the next begins, and a killed recording resumes without repeating measurements. Schedules with
+the same kernel count as one program.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators.types import Operator
 
 BATCH = 16
-"""Kernels that are compiled before they are timed; while one is timed nothing is compiled."""
+"""Number of kernels that are compiled before they are timed. Nothing is compiled while a kernel is timed."""
 MOOD = (Status.TIMEOUT, Status.CRASHED)
-"""Statuses that may be the machine's: tried again."""
+"""Transient statuses: the machine may be the cause, so the program is tried again."""
 ATTEMPTS = 3
-"""Attempts at a program with a transient status."""
+"""Most attempts at a program with a transient status."""
 BUDGET = 8.0
-"""Seconds that the samples of one pass may take; the worker's deadline is 10."""
+"""Most seconds for the samples of one pass; the worker's deadline is 10."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a recording. `schedules` is None for every schedule of the space, else a number of random ones."""
+    """Settings of a recording. `schedules` is the number of random schedules, or None for all schedules of the space."""
 
     operator: Operator
     hardware: Hardware
@@ -52,21 +52,21 @@ class Plan:
     passes: int = 3
     samples: int = 5
     anchor: int = 100
-    """Trials from one timing of the anchor to the next."""
+    """Number of trials between two timings of the anchor, the kernel that is timed repeatedly to show drift."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """ValueError names a count that is none."""
+        """Check the counts; ValueError names an invalid count."""
         check_whole(vars(self), 1, "passes", "samples", "anchor", "schedules", null=("schedules",))
 
     @property
     def complete(self) -> bool:
-        """Whether the whole space is recorded."""
+        """Whether the whole space is to be recorded."""
         return self.schedules is None
 
 
 def backend_of(hw: Hardware, samples: int) -> NativeBackend:
-    """A backend for kernels on `hw` with `samples` samples a trial; ValueError if that device is not here."""
+    """Backend for kernels on `hw` with `samples` samples per trial; ValueError if that device is not present."""
     get_backend("auto", hw)
     warmup = GPU_WARMUP if hw.kind == "gpu" else TimingRules.warmup
     rules = TimingRules(budget=BUDGET, warmup=warmup, precision=0.0, least=samples, most=samples)
@@ -74,7 +74,7 @@ def backend_of(hw: Hardware, samples: int) -> NativeBackend:
 
 
 class Recording:
-    """The recording of one task; `store` has the measurements so far."""
+    """The recording of one task. `store` has the measurements so far."""
 
     def __init__(self, plan: Plan, store: Store, device: str, anchors: Path) -> None:
         """Generate the kernels. `device` is part of the store's key; times of the anchor go to the file `anchors`."""
@@ -92,28 +92,28 @@ class Recording:
 
     @property
     def programs(self) -> int:
-        """Different kernels."""
+        """Number of different kernels."""
         return len(self._kernels)
 
     @property
     def left(self) -> int:
-        """Trials still to be made."""
+        """Number of trials still to be made."""
         return sum(self._pending(digest, number) for number in self._numbers() for digest in self._kernels)
 
     def stored(self) -> list[Record]:
-        """The store's records of this task, without trials of searches."""
+        """The store's records of this task that a recording made, without trials of searches."""
         found = self._store.records(Selection(str(self.plan.operator), self.device, PROTOCOL))
         return [record for record in found if "passes" in record.measurement.conditions]
 
     @property
     def anchors(self) -> list[dict]:
-        """Times of the anchor so far: `at` in seconds since 1970, `pass`, `status`, `samples` in seconds."""
+        """Rows of the anchor's timings so far: `at` in seconds since 1970, `pass`, `status`, `samples` in seconds."""
         return read_rows(self._anchors)
 
     def run(self, backend: NativeBackend, on_trial: Callable[[Measurement], None] = lambda _: None) -> None:
-        """Measure the missing programs; `on_trial` receives each stored record."""
+        """Measure the missing programs; call `on_trial` with each stored measurement."""
         anchor, since = self._anchor(), self.plan.anchor
-        for number in (*self._numbers(), *self._numbers()):  # the second round for what the machine's mood took
+        for number in (*self._numbers(), *self._numbers()):  # the second round repeats transient failures
             pending = self._order(number)
             for batch in (pending[i : i + BATCH] for i in range(0, len(pending), BATCH)):
                 for built in backend.compile([self._kernels[digest] for digest in batch]):
@@ -124,17 +124,17 @@ class Recording:
                     on_trial(self._trial(backend, built, number))
 
     def _numbers(self) -> range:
-        """Numbers of the passes."""
+        """Numbers of the passes, from 1."""
         return range(1, self.plan.passes + 1)
 
     def _order(self, number: int) -> list[str]:
-        """Kernels that a pass lacks, in the pass's order."""
+        """Digests of the kernels that a pass still lacks, in the random order of the pass."""
         order = np.random.default_rng([self.plan.seed, number]).permutation(len(self._kernels))
         digests = list(self._kernels)
         return [digests[i] for i in order if self._pending(digests[i], number)]
 
     def _pending(self, digest: str, number: int) -> bool:
-        """Whether a program lacks a pass."""
+        """Whether a program still needs a pass."""
         known = self.known.get(digest)
         if known is None:
             return True
@@ -144,7 +144,7 @@ class Recording:
         return number not in passes_of(known) and isinstance(lost, int) and lost < ATTEMPTS
 
     def _trial(self, backend: NativeBackend, built: Built | Measurement, number: int) -> Measurement:
-        """One program in one pass, into the store."""
+        """Measure one program in one pass; store and return its joined record."""
         digest = built.digest if isinstance(built, Measurement) else built.kernel.digest
         begin = time.perf_counter()
         found = one_trial(backend, built, self.plan.hardware)
@@ -153,19 +153,19 @@ class Recording:
         return joined
 
     def _put(self, measurement: Measurement) -> None:
-        """Into the store."""
+        """Store a measurement."""
         self._store.put(self.device, str(self.plan.operator), str(self._first[measurement.digest]), measurement)
         self.known[measurement.digest] = measurement
 
     def _anchor(self) -> Kernel | None:
-        """The program that is timed again and again: the best by the model."""
+        """The anchor: the kernel that is fastest by the model; None if no kernel was generated."""
         if not self._kernels:
             return None
         graph = ConstructionGraph(self.plan.operator, self.plan.hardware, self.plan.space)
         return self._kernels[min(self._kernels, key=lambda digest: graph.latency(self._first[digest]))]
 
     def _time_anchor(self, backend: NativeBackend, kernel: Kernel, number: int) -> None:
-        """Into the file of anchors."""
+        """Time the anchor and append the result to its file."""
         (built,) = backend.compile([kernel])
         found = one_trial(backend, built, self.plan.hardware)
         row = {"at": time.time(), "pass": number, "status": found.status.value, "samples": list(found.samples)}
@@ -173,10 +173,10 @@ class Recording:
 
 
 def join(before: Measurement | None, found: Measurement, number: int, run_seconds: float) -> Measurement:
-    """The record of a program after pass `number`.
+    """Record of a program after pass `number`: the earlier record joined with the new measurement.
 
-    `passes` has the pass of every sample, `compile_seconds` is that of the first pass, `trial_seconds` adds the mean time of
-    loading, verifying and timing. A crash or timeout after good passes leaves them and counts as `lost`.
+    `passes` has the pass of every sample, `compile_seconds` is that of the first pass, and `trial_seconds` adds the mean time of
+    loading, verifying and timing. A crash or timeout after successful passes keeps them and counts as `lost`.
     """
     old: dict[str, Any] = before.conditions if before is not None else {}
     good = before is not None and before.status is Status.OK

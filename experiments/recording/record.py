@@ -1,7 +1,7 @@
 """Record tables of timings: `python -m experiments record operator=... [space=compact] [machine=NAME] [output=FOLDER]`.
 
-Every measurement is in the store when the next begins; the same command resumes after any stop. Each operator becomes a Parquet
-file with a data card next to it, in a folder with the description of the machine: `backend=recorded:FOLDER` reads them, and a
+Every measurement is stored before the next begins, and the same command resumes after any stop. Each operator becomes a Parquet
+file with a data card, in a folder with the description of the machine. `backend=recorded:FOLDER` reads such a folder, and a
 folder copied to `gensor_gym/recordings/` is shipped.
 """
 
@@ -39,7 +39,7 @@ from gensor_gym.measure.records.tables import file_name
 
 @dataclass(frozen=True)
 class Settings:
-    """A recording of several tasks, resolved."""
+    """Resolved settings of a recording of several tasks."""
 
     plans: tuple[Plan, ...]
     folder: Path
@@ -48,7 +48,7 @@ class Settings:
 
 
 def settings_of(config: DictConfig) -> Settings:
-    """Resolve a configuration and make the folder; ValueError names its fault."""
+    """Resolve a configuration and make the folder; ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     hw = machines.get(plain["hardware"])
     name = plain["machine"] or (_name_of(hw) if hw.name == "host" else hw.name)
@@ -64,7 +64,7 @@ def settings_of(config: DictConfig) -> Settings:
 
 
 def record(settings: Settings, backend: NativeBackend | None, console: Console) -> list[dict[str, Any]]:
-    """Measure missing programs (with a backend) and write the tables; returns their descriptions."""
+    """Measure the missing programs if there is a backend, and write the tables; return their descriptions."""
     store = Store(settings.store)
     found = []
     for plan in settings.plans:
@@ -83,7 +83,7 @@ def record(settings: Settings, backend: NativeBackend | None, console: Console) 
 
 
 def _measure(recording: Recording, backend: NativeBackend, console: Console) -> None:
-    """Run a recording under a bar."""
+    """Run a recording and show its progress."""
     columns = (
         TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
@@ -95,7 +95,7 @@ def _measure(recording: Recording, backend: NativeBackend, console: Console) -> 
 
 
 def sheet_of(tables: Sequence[dict[str, Any]]) -> Sheet:
-    """A line for each table that was recorded."""
+    """Table with a row for each recorded table."""
     head = ("operator", "best", "schedules", "tied", "noise floor", "samples, at least", "complete", "space", "statuses")
     rows = []
     for about in tables:
@@ -109,7 +109,10 @@ def sheet_of(tables: Sequence[dict[str, Any]]) -> Sheet:
 
 
 def _described(hw: Hardware, path: Path) -> Hardware:
-    """The machine as the folder describes it: figures measured again differ a little, and tables must agree on them."""
+    """The machine's description in the folder, written if missing; ValueError if it is of another machine.
+
+    New figures differ a little from run to run, so that all tables of a folder use the first description.
+    """
     if not path.exists():
         write_text(path, machines.to_json(hw))
         return hw
@@ -133,14 +136,14 @@ def _device_of(store: Store, plan: Plan) -> str:
 
 
 def _name_of(hw: Hardware) -> str:
-    """A name for the host: its processor and its cores."""
+    """Name for the host, from its processor and number of cores."""
     words = re.sub(r"[^a-z0-9]+", "_", hw.source.get("name", "host").lower()).strip("_")
     return f"{words}_{hw.units}c"
 
 
 @configured("record")
 def run(config: DictConfig) -> None:
-    """Run one configuration."""
+    """Run the recording of a configuration."""
     console = Console()
     with refusals():
         settings = settings_of(config)
@@ -154,5 +157,5 @@ def run(config: DictConfig) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the recording with the settings of the command line."""
     command_line(run)

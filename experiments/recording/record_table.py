@@ -1,4 +1,4 @@
-"""A recording as a table: the records of a Parquet file, its description, and a data card in Markdown."""
+"""Write a recording as a table: a Parquet file of records with a description, and a data card in Markdown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 LICENCE = "Apache-2.0"
 BY_RECORD = "Recorded by `python -m experiments record`, read by backend `recorded`."
 CACHED = 5e-3
-"""Seconds below which a compilation came from the cache of compiled kernels."""
+"""Shorter compilations, in seconds, came from the cache of compiled kernels."""
 _KEPT = ("passes", "compile_seconds", "trial_seconds", "calls_per_sample", "lost")
 _SHARED = ("device", "threads", "cache", "compiler", "driver")
 _DIGITS = 16
@@ -45,20 +45,20 @@ class Content:
     digests: Sequence[str]
     known: Mapping[str, Measurement]
     created: Mapping[str, float]
-    """Seconds since 1970 of every digest known."""
+    """Digest -> time of its measurement, in seconds since 1970."""
     anchors: Sequence[dict]
     fingerprint: str
     version: str
     drift: float = 0.0
-    """See `optimum.find_optimum`; of a table of one pass."""
+    """Standard deviation of the drift between passes, for a table with one pass; see `optimum.find_optimum`."""
     notes: tuple[str, ...] = (BY_RECORD,)
-    """Sentences of the card on how the timings came about."""
+    """Sentences of the card on the origin of the timings."""
     protocol: int = PROTOCOL
-    """Version of the timing protocol of all of its times."""
+    """Version of the timing protocol of all times in the table."""
 
 
 def content_of(recording: Recording) -> Content:
-    """Content of a recording made with the present version."""
+    """Content of a recording that was made with the present version."""
     plan, created = recording.plan, {record.measurement.digest: record.created for record in recording.stored()}
     return Content(
         plan, recording.device, recording.schedules, recording.digests, recording.known, created, recording.anchors,
@@ -67,7 +67,7 @@ def content_of(recording: Recording) -> Content:
 
 
 def write(content: Content, folder: Path) -> dict[str, Any]:
-    """Write `<operator>.parquet` and its card `<operator>.md`; returns the table's description."""
+    """Write `<operator>.parquet` and its card `<operator>.md`; return the table's description."""
     records = table_records(content)
     about = about_table(content, records)
     path = folder / f"{file_name(content.plan.operator)}.parquet"
@@ -77,9 +77,9 @@ def write(content: Content, folder: Path) -> dict[str, Any]:
 
 
 def table_records(content: Content) -> list[Record]:
-    """A record for each schedule that was measured, in the order of enumeration.
+    """Records of all measured schedules, in the order of enumeration.
 
-    Samples are kept to single precision (a part in ten million), digests to sixteen digits, which keeps the file small.
+    Samples are rounded to single precision (one part in ten million) and digests to sixteen digits, which keeps the file small.
     """
     op = str(content.plan.operator)
     compiled = [_seconds(m, "compile_seconds") for m in content.known.values() if m.status is Status.OK]
@@ -94,7 +94,7 @@ def table_records(content: Content) -> list[Record]:
 
 
 def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
-    """Description of the table: values of JSON."""
+    """Description of the table as a JSON object."""
     plan, measured = content.plan, [record.measurement for record in records]
     good = [m for m in measured if m.status is Status.OK]
     least = min((len(m.samples) for m in good), default=0)
@@ -134,7 +134,7 @@ def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
 
 
 def card(about: dict[str, Any]) -> str:
-    """The data card."""
+    """Markdown text of the data card."""
     noise, best, anchor = about["noise"], about["optimum"], about["anchor"]
     kind = "complete: every schedule of the space" if about["complete"] else "**not complete**: the best is not known"
     lines = [
@@ -167,17 +167,17 @@ def card(about: dict[str, Any]) -> str:
 
 
 def _cannot(count: int) -> str:
-    """Words for a number of schedules that includes the fastest."""
+    """Words between a number of schedules and "be told from the fastest", singular or plural."""
     return "schedule alone can" if count == 1 else "schedules cannot"
 
 
 def _passes(count: int) -> str:
-    """A number of passes."""
+    """Text of a number of passes."""
     return "one pass" if count == 1 else f"{count} passes"
 
 
 def _drift_words(about: dict[str, Any]) -> str:
-    """Words of the card about passes."""
+    """Sentences of the card about the drift between passes."""
     if about["passes"] > 1:
         shifts = ", ".join(f"{value:.4f}" for value in about["noise"]["passes"])
         return f"Median of a pass over the median of all passes, in the median over schedules: {shifts}."
@@ -191,7 +191,7 @@ def _drift_words(about: dict[str, Any]) -> str:
 
 
 def _best_and_noise(best: dict[str, Any], noise: dict[str, Any], drift: str) -> list[str]:
-    """Lines of the card on the optimum."""
+    """Lines of the card about the optimum and the noise."""
     return [
         "",
         "## Best and noise",
@@ -209,7 +209,7 @@ def _best_and_noise(best: dict[str, Any], noise: dict[str, Any], drift: str) -> 
 
 
 def _slim(found: Measurement, usual: float) -> Measurement:
-    """A measurement as the table keeps it."""
+    """The reduced measurement that the table stores. A cached compilation gets the `usual` compilation time in seconds."""
     conditions: dict[str, Any] = {name: found.conditions[name] for name in _KEPT if name in found.conditions}
     if _seconds(found, "compile_seconds") < CACHED and "compile_seconds" in conditions:
         conditions["trial_seconds"] += usual - conditions["compile_seconds"]
@@ -222,7 +222,7 @@ def _slim(found: Measurement, usual: float) -> Measurement:
 
 
 def _noise(good: list[Measurement]) -> dict[str, Any]:
-    """Quantiles of standard deviation over mean within a schedule, and each pass over all passes."""
+    """Quantiles of standard deviation over mean within a schedule, and the median of each pass relative to all passes."""
     if not good:
         return {"cv": {}, "passes": []}
     spread = [statistics.pstdev(m.samples) / statistics.fmean(m.samples) for m in good]
@@ -239,7 +239,7 @@ def _noise(good: list[Measurement]) -> dict[str, Any]:
 
 
 def _optimum(records: list[Record], drift: float) -> dict[str, Any] | None:
-    """The best schedule and how many are tied with it; None if none is OK."""
+    """Description of the fastest schedule and the number of schedules tied with it; None if no trial succeeded."""
     measured = [record.measurement for record in records]
     samples = [m.samples if m.status is Status.OK else () for m in measured]
     if not any(samples):
@@ -256,7 +256,7 @@ def _optimum(records: list[Record], drift: float) -> dict[str, Any] | None:
 
 
 def _anchor(rows: Sequence[dict]) -> dict[str, Any] | None:
-    """The anchor's medians over time."""
+    """Summary of the anchor's medians over time; None if there are none."""
     series = [(row["at"], statistics.median(row["samples"])) for row in rows if row["status"] == "OK"]
     if not series:
         return None
@@ -271,11 +271,11 @@ def _anchor(rows: Sequence[dict]) -> dict[str, Any] | None:
 
 
 def _seconds(measurement: Measurement, name: str) -> float:
-    """A condition in seconds, 0 if there is none."""
+    """A condition in seconds, 0 if it is missing."""
     value = measurement.conditions.get(name, 0.0)
     return value if isinstance(value, float) else 0.0
 
 
 def _date(seconds: float) -> str:
-    """Date and time to the minute."""
+    """Date and time in UTC, to the minute."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M")

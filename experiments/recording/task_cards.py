@@ -1,7 +1,7 @@
-"""A card of each task: `python -m experiments task_cards OPERATOR.. [--space compact]`: its size and difficulty.
+"""Print the size and difficulty of tasks as cards: `python -m experiments task_cards OPERATOR.. [--space compact]`.
 
-If all states can be visited everything is exact. In larger spaces the optimum is certified and the shares are those of programs
-drawn uniformly from all legal schedules with every level opened, with their number.
+Everything is exact if all states can be visited. In a larger space the optimum is certified. The shares are then estimated from
+programs drawn uniformly from all legal schedules with every level opened, whose number the card states.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ NEAR = (0.01, 0.05, 0.10)
 
 @dataclass(frozen=True)
 class Card:
-    """Properties of a task for an agent."""
+    """Size and difficulty of a task."""
 
     operator: str
     hardware: str
     space: str
     horizon: int
     candidates: int
-    """Combinations of tiles, virtual threads and knobs with all levels opened, before legality."""
+    """Number of combinations of tiles, virtual threads and knobs with all levels opened, legal or not."""
     states: int | None
-    """Legal states that actions lead to, of every level; None if they are too many to visit."""
+    """Number of legal states of every level that actions lead to; None if they are too many to visit."""
     branching: float
-    """Legal actions of a state besides `stop`, on average over states, or over those drawn."""
+    """Mean number of legal actions of a state besides `stop`, over all states or over the drawn states."""
     most_actions: int
     depth: int | None
-    """Least actions to the farthest state."""
+    """Least number of actions to the farthest state."""
     to_optimum: int | None
-    """Least actions to an optimal state."""
+    """Least number of actions to an optimal state."""
     optimum_us: float
     optima: int | None
     near: dict[str, float]
-    """Share of states within 1, 5 and 10 percent of the optimum."""
+    """Shares of states within 1, 5 and 10 percent of the optimum."""
     drawn: int | None
-    """Programs that shares and branching come from, where they are not exact."""
+    """Number of programs from which shares and branching are estimated; None if they are exact."""
 
 
 def card_of(graph: ConstructionGraph, most: int = 20_000, candidates: int = 200_000, seed: int = 0) -> Card:
-    """The card of a task; up to `most` states are visited, else programs are drawn from `candidates` candidates."""
+    """The card of a task. Up to `most` states are visited; for more, programs are drawn from `candidates` candidates."""
     try:
         states = explore(graph, most)
     except ValueError:
@@ -62,7 +62,7 @@ def card_of(graph: ConstructionGraph, most: int = 20_000, candidates: int = 200_
 
 
 def _visited(graph: ConstructionGraph, states: StateGraph) -> Card:
-    """Exact."""
+    """Exact card, from the graph of all states."""
     actions = np.bincount(states.source, minlength=len(states.rows))
     best = float(states.seconds.min())
     return _card(
@@ -73,7 +73,7 @@ def _visited(graph: ConstructionGraph, states: StateGraph) -> Card:
 
 
 def _drawn(graph: ConstructionGraph, candidates: int, rng: np.random.Generator) -> Card:
-    """Shares from programs drawn evenly."""
+    """Card with shares estimated from programs that are drawn uniformly."""
     certificate = certificate_of(graph) or certify(graph)
     rows = sample_evenly(graph, rng, candidates)
     actions = graph.action_masks(rows).sum(axis=1) - 1
@@ -85,18 +85,18 @@ def _drawn(graph: ConstructionGraph, candidates: int, rng: np.random.Generator) 
 
 
 def _card(graph: ConstructionGraph, **rest: object) -> Card:
-    """The part of the card that needs no states."""
+    """Card of a task: `rest` has the fields that depend on its states."""
     candidates = count_schedules(graph.tables.ints, graph.tables.sizes)
     return Card(str(graph.operator), graph.hardware.name, graph.space, graph.horizon, candidates, **rest)  # type: ignore[arg-type]
 
 
 def _near(seconds: np.ndarray, best: float) -> dict[str, float]:
-    """Share of latencies within each of NEAR of the best."""
+    """Shares of latencies within each of NEAR of the best."""
     return {f"{share:.0%}": float((seconds <= best * (1 + share)).mean()) if len(seconds) else 0.0 for share in NEAR}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line: a JSON line for each operator."""
+    """Print the card of each operator as a JSON line."""
     parser = Parser(prog="python -m experiments task_cards", description="Say how large and hard tasks are.")
     parser.add_argument("operators", nargs="+")
     parser.add_argument("--hardware", default="h200")

@@ -1,1 +1,1 @@
-"""`gensor report`: one page of everything that was run."""
+"""`gensor report`: one HTML page with all results."""

@@ -1,4 +1,4 @@
-"""Content of folders of results: training runs, summaries, pages."""
+"""Find training runs, summaries and pages in folders of results."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agents.policies.card import CARD
 from gensor_gym.foreign import read_json
 
 SKIPPED = {".git", ".hydra", "wandb", "env", "site-packages", "node_modules"}
-"""Folders that hold no results."""
+"""Names of folders that contain no results."""
 SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Folders of training runs, summaries of comparisons and of studies by their folder, and Markdown pages."""
+    """Results found: folders of training runs, summaries of comparisons and studies by folder, and paths of Markdown pages."""
 
     trained: tuple[Path, ...]
     comparisons: dict[Path, dict[str, Any]]
@@ -26,7 +26,7 @@ class Gathered:
 
 
 def gather(folders: Sequence[Path]) -> Gathered:
-    """All of it, in the order of the names. ValueError if a folder is missing, a summary unreadable, or nothing found."""
+    """Find all results, sorted by path. ValueError if a folder is missing, a summary is unreadable, or nothing is found."""
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"folder {folder}: there is none; name folders of results, as outputs or results")
@@ -43,7 +43,7 @@ def gather(folders: Sequence[Path]) -> Gathered:
 
 
 def walk(folder: Path) -> list[Path]:
-    """Files below a folder that may be results; links to folders are not followed."""
+    """Paths of the files below a folder that may be results; links to folders are not followed."""
     found = []
     for path in sorted(folder.iterdir()):
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""A self-contained HTML page: text, tables, figures as data, plots with their script.
+"""A self-contained HTML page: text, tables, embedded figures, and plots with their scripts.
 
 All content from files is escaped. The page's policy (`Content-Security-Policy`) allows only its own scripts, by their digests,
 and loads nothing.
@@ -26,27 +26,27 @@ KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".jpg": "image/jpeg"}
 
 
 class Page:
-    """Sections in order; `text` puts them together."""
+    """A page that collects sections; `text` renders it."""
 
     def __init__(self, title: str) -> None:
-        """No section yet."""
+        """Create a page without sections."""
         self.title = title
         self._sections: list[tuple[str, str]] = []
         self._scripts: list[str] = []
 
     def add(self, title: str, body: str, source: str = "") -> None:
-        """A section of HTML; `source` says where it comes from."""
+        """Add a section with an HTML body; `source` names its origin."""
         note = f'<p class="source">{html.escape(source)}</p>' if source else ""
         self._sections.append((title, note + body))
 
     def plot(self, figure: Plot) -> str:
-        """HTML for the place of a plot of this page."""
+        """Register a plot's script and return the HTML element that shows the plot."""
         script, place = components(figure, wrap_script=False)
         self._scripts.append(script)
         return f'<div class="plot">{place}</div>'
 
     def text(self) -> str:
-        """The whole page."""
+        """HTML of the whole page."""
         name = html.escape(self.title)
         links = "".join(f'<a href="#s{i}">{html.escape(title)}</a>' for i, (title, _) in enumerate(self._sections))
         parts = "".join(
@@ -64,7 +64,7 @@ class Page:
         )
 
     def _plotting(self) -> list[str]:
-        """Scripts of the plots, where there are any: Bokeh whole, then a line for each."""
+        """Scripts of the plots: Bokeh's library, a script for each plot, and the colours; empty without plots."""
         if not self._scripts:
             return []
         library = "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
@@ -72,38 +72,38 @@ class Page:
 
 
 def _static(name: str) -> str:
-    """A file that every page has in it."""
+    """Text of a file of this package that every page embeds."""
     return (STATIC / name).read_text(encoding="utf-8")
 
 
 def _closed(script: str) -> str:
-    """A script that does not end its element early."""
+    """Escape the script's `</script` texts, so that they do not end the script element early."""
     return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE)
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """The page's policy: its own content and these scripts."""
+    """Text of the content security policy, which allows embedded content and these scripts."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Given]]) -> str:
-    """A table of texts; cells with numbers are sorted by these."""
+    """HTML of a table of texts. Cells with numbers carry the first as the key for sorting."""
     titles = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     body = "".join(f"<tr>{''.join(map(_data, row))}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _data(given: Given) -> str:
-    """A cell."""
+    """HTML of a table cell."""
     cell = as_cell(given)
     value = f' class="right" data-value="{cell.numbers[0]!r}"' if cell.numbers else ""
     return f"<td{value}>{html.escape(cell.text)}</td>"
 
 
 def image(path: Path, words: str = "") -> str:
-    """A picture as data, on a dark page the one for it where there is one; ValueError if its kind is not one of KINDS."""
+    """HTML of an embedded picture, with its dark variant if the file exists; ValueError if the format is not in KINDS."""
     if path.suffix not in KINDS:
         raise ValueError(f"picture {path}: expected one of {sorted(KINDS)}")
     shown = f'<img alt="{html.escape(words, quote=True)}" src="{_data_of(path)}">'
@@ -113,12 +113,12 @@ def image(path: Path, words: str = "") -> str:
 
 
 def _data_of(path: Path) -> str:
-    """A file as an address that holds it."""
+    """The file's content as a `data:` URL."""
     return f"data:{KINDS[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def from_markdown(text: str, folder: Path) -> tuple[str, str]:
-    """(title, HTML) of a Markdown text whose pictures lie relative to `folder`; those that are not there are named instead."""
+    """(title, HTML) of a Markdown text. Pictures, relative to `folder`, are embedded; a missing picture is named in the text."""
     title, _, rest = text.partition("\n")
     if not title.startswith("# "):
         title, rest = "", text

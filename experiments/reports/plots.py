@@ -1,4 +1,4 @@
-"""Plots to hover over, by Bokeh: its script is 1.3 MB in a page and needs nothing from elsewhere."""
+"""Interactive plots with Bokeh, whose script adds 1.3 MB to a page and needs no network."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from experiments.training import curves
 from gensor_gym.measure.stats.intervals import LEVEL
 
 Item = tuple[str, list[Any]]
-"""Entry of a legend, and its renderers."""
+"""(text, renderers) of a legend's entry."""
 DASHES = ("solid", "dashed", "dotted")
 LABEL = 22
-"""Most letters of a line next to an axis."""
+"""Most characters per line of a label next to an axis."""
 TOOLS = "pan,box_zoom,reset"
 
 
 def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
-    """Mean return over steps, a line for each configuration, with a 95 % interval of the mean where there are several seeds."""
+    """Plot of mean return against steps, a line for each configuration; with several seeds, a 95 % interval of the mean."""
     plot = _figure("steps of the environment", "mean return of an episode", 340)
     items: list[Item] = []
     for number, (label, runs) in enumerate(groups.items()):
@@ -49,12 +49,12 @@ def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Mean over tasks (there is one) and seeds."""
+    """Mean over tasks (always one here) and seeds."""
     return values.mean(axis=(0, 1))
 
 
 def regrets(strategies: Mapping[str, Sequence[Mapping[str, float]]], counts: Sequence[int], what: str) -> figure:
-    """Regret in percent after given trials or evaluations, a line for each strategy."""
+    """Plot of regret in percent against the number of trials or evaluations, a line for each strategy."""
     plot = _figure(what, "regret, %", 340, x_axis_type="log")
     plot.xaxis.ticker = list(counts)
     plot.xaxis.major_label_overrides = {count: f"{count:,}" for count in counts}
@@ -71,7 +71,7 @@ def regrets(strategies: Mapping[str, Sequence[Mapping[str, float]]], counts: Seq
 
 
 def times(rows: Sequence[Mapping[str, Any]]) -> figure:
-    """Times over the best of the same task, a point for each search with its interval.
+    """Plot of times relative to the best time of the same task: a point with its interval for each search.
 
     A row has task, strategy, seed, run, `gap` {"median", "low", "high"} (1 for the best), `time` and `over_torch` as text.
     """
@@ -100,12 +100,12 @@ def times(rows: Sequence[Mapping[str, Any]]) -> figure:
 
 
 def _cut(text: str, most: int) -> str:
-    """A text that is not too long for a telephone; the pointer says all of it."""
+    """The text cut to `most` characters, to fit a small screen; the tooltip shows the whole text."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _places(tasks: Sequence[str]) -> dict[str, str]:
-    """Labels of an axis, each its own: those of tasks that begin alike are numbered."""
+    """Distinct axis labels of tasks. If two labels are equal, the later one gets a number."""
     found: dict[str, str] = {}
     for number, task in enumerate(tasks, 1):
         label = _lines(task)
@@ -114,13 +114,13 @@ def _places(tasks: Sequence[str]) -> dict[str, str]:
 
 
 def _lines(task: str) -> str:
-    """An operator's text on three lines at most."""
+    """An operator's text on at most three lines."""
     first, *others = (_cut(line, LABEL) for line in words(style.plain(task), LABEL))
     return "\n".join([first, *others[:1], *(["…"] if len(others) > 1 else [])])
 
 
 def _figure(x: str, y: str, height: int, **more: Any) -> figure:
-    """An empty figure as wide as the page, whose ground is the page's; static/colours.js gives it its ink."""
+    """An empty figure as wide as the page, with a transparent background; static/colours.js sets its line and text colours."""
     plot = figure(
         sizing_mode="stretch_width", height=height, tools=TOOLS, toolbar_location="above", x_axis_label=x, y_axis_label=y,
         background_fill_color=None, border_fill_color=None, outline_line_color=None, **more,
@@ -130,7 +130,7 @@ def _figure(x: str, y: str, height: int, **more: Any) -> figure:
 
 
 def _with_legend(plot: figure, items: Sequence[Item]) -> figure:
-    """Add a legend below whose entries hide their lines when clicked."""
+    """Add a legend below the plot whose entries hide their lines when clicked."""
     legend = Legend(
         items=[LegendItem(label={"value": _cut(name, 24)}, renderers=parts) for name, parts in items], click_policy="hide",
         orientation="horizontal", ncols=2, label_text_font_size="11px",

@@ -1,8 +1,9 @@
-"""One page of all results: `gensor report [FOLDER ..] [--output FILE]`.
+"""Gather all results on one page: `gensor report [FOLDER ..] [--output FILE]`.
 
-It gathers, below the folders: training runs (card.json next to curve.jsonl), seeds of one configuration as one line; comparisons
-(summary.json), those of a multirun in one table; studies; and all Markdown pages that commands wrote, with their figures. The
-page is one self-contained HTML file: plots show details at the pointer, tables are sorted by a click on a heading.
+Below the folders it finds training runs (card.json next to curve.jsonl), comparisons and studies (summary.json), and all Markdown
+pages that commands wrote, with their figures. Seeds of one configuration are one line of a plot, and the comparisons of a
+multirun share a table. The page is one self-contained HTML file, in which plots show details at the pointer and a click on a
+heading sorts a table.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from experiments.reports.page import Page, from_markdown
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Gather, write, say where; ValueError if there is nothing to show."""
+    """Gather the results, write the page and print its path; ValueError if there is nothing to show."""
     args = _parser().parse_args(arguments)
     console = Console()
     page = make_page([Path(folder) for folder in args.folders], args.title)
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def make_page(folders: list[Path], title: str) -> Page:
-    """The page of everything below the folders; ValueError names a missing or invalid file."""
+    """The page of all results below the folders; ValueError names a missing or invalid file."""
     found, page = gather(folders), Page(title)
     if found.trained:
         page.add("Learning curves", sections.learning(page, found.trained))
@@ -50,7 +51,7 @@ def make_page(folders: list[Path], title: str) -> Page:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Arguments of the command line."""
+    """Parser of the command line."""
     parser = Parser(prog="python -m experiments report", description="Gather results into one HTML page.")
     parser.add_argument("folders", nargs="*", default=["results"], help="folders with results, searched to their ends")
     parser.add_argument("--output", default="outputs/report.html", help="the page (default: %(default)s)")

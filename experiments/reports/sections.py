@@ -1,4 +1,4 @@
-"""Sections of the page: results of training runs, comparisons and studies, with plots and tables over all of them."""
+"""Sections of the page: plots and tables of training runs, comparisons and studies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from experiments.training import curves
 
 HEAD = ("configuration", "seeds", "steps", "last return", "training", "evaluation on validation")
 MOST = 60
-"""Tasks of one plot."""
+"""Most tasks in one plot."""
 
 
 def learning(page: Page, folders: Sequence[Path]) -> str:
-    """Plot and table of all training runs, those of one hardware model, or of one recorded kernel, together."""
+    """HTML with a plot and a table of training runs for each hardware model and each recorded kernel."""
     runs = [curves.read_run(folder) for folder in folders]
     parts = []
     for place in sorted({_place(run) for run in runs}):
@@ -29,14 +29,14 @@ def learning(page: Page, folders: Sequence[Path]) -> str:
 
 
 def _place(run: curves.Run) -> str:
-    """The hardware model that a run was trained on, or the kernel whose recordings it learned in."""
+    """The hardware model that a run was trained on, or the kernel whose recordings it was trained on."""
     if "kernel" in run.card:
         return f"recordings of {run.card['kernel']}"
     return str(run.card.get("config", {}).get("env", {}).get("hardware", "hardware not stated"))
 
 
 def compared(page: Page, found: Mapping[Path, Mapping[str, Any]]) -> str:
-    """All searches of all comparisons, including multiruns; ValueError names an invalid summary."""
+    """HTML with plots and a table of all searches of all comparisons; ValueError names an invalid summary."""
     lines: list[list[Given]] = []
     points: list[dict[str, Any]] = []
     for folder, summary in found.items():
@@ -57,7 +57,7 @@ def compared(page: Page, found: Mapping[Path, Mapping[str, Any]]) -> str:
 
 
 def _point(row: Mapping[str, Any], summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A search as the plot shows it."""
+    """Data of a search for the plot."""
     shown = dict(zip(COLUMNS, cells(dict(row)), strict=True))
     text = {name: cell if isinstance(cell, str) else cell.text for name, cell in shown.items()}
     return {
@@ -67,7 +67,7 @@ def _point(row: Mapping[str, Any], summary: Mapping[str, Any], folder: Path) -> 
 
 
 def study(page: Page, summary: Mapping[str, Any]) -> str:
-    """Regrets of a study by trials or evaluations, as plot and table; ValueError if the summary is not as it should be."""
+    """HTML with a plot and a table of a study's regrets by trials or evaluations; ValueError if the summary is malformed."""
     try:
         what = "evaluations" if "evaluations" in summary else "trials"
         counts = [int(count) for count in summary["checkpoints"]]

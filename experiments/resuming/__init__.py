@@ -1,1 +1,1 @@
-"""Files from which a training resumes: JSON and arrays in one archive, written atomically, read without running code."""
+"""Files from which a training resumes: an archive of JSON and arrays, written atomically and read without executing code."""

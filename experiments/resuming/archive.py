@@ -1,4 +1,4 @@
-"""A file of a state: an uncompressed zip archive of the run's initial settings, JSON, and arrays (safetensors).
+"""A state in a file: an uncompressed zip archive of the run's initial settings, JSON, and arrays (safetensors).
 
 The initial settings are read and checked before anything else.
 """
@@ -19,13 +19,13 @@ from gensor_gym.files import whole
 from gensor_gym.foreign import parse_json, parse_object
 
 BEGUN, STATE, ARRAYS = "begun.json", "state.json", "arrays.safetensors"
-"""Members: the settings that bind a state to its run, numbers and text, arrays."""
+"""Members of the archive: the settings of the run that the state belongs to, numbers and text, arrays."""
 MOST_BYTES = {BEGUN: 16 << 20, STATE: 64 << 20, ARRAYS: 4 << 30}
-"""Limit of each; a replay buffer of DQN has some 150 MB."""
+"""Size limit of each member; a replay buffer of DQN has about 150 MB."""
 
 
 def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
-    """Write a state with its run's initial settings; an earlier file stays whole until this one is complete."""
+    """Write a state with its run's initial settings; an earlier file is replaced only when the new file is complete."""
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray] = {}
@@ -41,9 +41,10 @@ def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
 
 
 def read_state(path: Path, check: Callable[[dict[str, Any]], None], anew: str = "resume=false or another output=FOLDER") -> Any:
-    """The state of a file, once `check` has accepted its initial settings.
+    """Read the state of a file after `check` has accepted its initial settings.
 
-    ValueError for a file of an earlier version, which kept pickles, and for a broken one, with the advice `anew`.
+    ValueError for a broken file, and for a file of an earlier version, which contains pickles; its message gives the advice
+    `anew`.
     """
     with _told(path, anew):
         file = zipfile.ZipFile(path)
@@ -61,7 +62,7 @@ def read_state(path: Path, check: Callable[[dict[str, Any]], None], anew: str = 
 
 @contextmanager
 def _told(path: Path, anew: str) -> Iterator[None]:
-    """ValueError with advice for a broken file."""
+    """Turn errors of a broken file in the `with` block into a ValueError with advice."""
     try:
         yield
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
@@ -69,7 +70,7 @@ def _told(path: Path, anew: str) -> Iterator[None]:
 
 
 def _member(file: zipfile.ZipFile, name: str) -> bytes:
-    """The bytes of a member, which is as long as it says and not compressed."""
+    """Bytes of a member; ValueError if it is compressed or too large."""
     about = file.getinfo(name)
     if about.compress_type != zipfile.ZIP_STORED or about.file_size > MOST_BYTES[name]:
         raise ValueError(f"{name} is compressed, or has more than {MOST_BYTES[name]:,} bytes")
@@ -77,7 +78,7 @@ def _member(file: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _arrays(data: bytes) -> dict[str, np.ndarray]:
-    """Arrays by name, each a copy that may be written to."""
+    """Arrays by name, as writable copies."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -1,4 +1,4 @@
-"""The state of a model of stable-baselines3: networks, optimiser, counters, last observations, replay buffer."""
+"""Save and restore a model of stable-baselines3: networks, optimiser, counters, last observations, replay buffer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ COUNTERS = (
     "num_timesteps", "_num_timesteps_at_start", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls",
     "_current_progress_remaining", "exploration_rate", "_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer",
 )  # fmt: skip
-"""Attributes of a model that change while it learns, of those that it has."""
+"""Attributes that change while a model learns. Not every model has all of them."""
 _EPISODES = ("ep_info_buffer", "ep_success_buffer")
 _COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
-"""Arrays of a replay buffer, the first two a dictionary of arrays."""
+"""Attributes of a replay buffer that are arrays; the first two may be dictionaries of arrays."""
 
 
 def state_of_model(model: Any) -> dict[str, Any]:
-    """State for `restore_model`."""
+    """State of a model, for `restore_model`."""
     buffer = getattr(model, "replay_buffer", None)
     return {
         "network": model.policy.state_dict(), "optimizer": model.policy.optimizer.state_dict(),
@@ -30,7 +30,7 @@ def state_of_model(model: Any) -> dict[str, Any]:
 
 
 def restore_model(model: Any, state: Mapping[str, Any]) -> None:
-    """Bring a fresh model, made alike, to a state; ValueError if it was made otherwise."""
+    """Load a state into a fresh model of the same architecture; ValueError if the state does not fit the model."""
     try:
         model.policy.load_state_dict(state["network"])
         model.policy.optimizer.load_state_dict(state["optimizer"])
@@ -46,7 +46,7 @@ def restore_model(model: Any, state: Mapping[str, Any]) -> None:
 
 
 def _state_of_buffer(buffer: ReplayBuffer) -> dict[str, Any]:
-    """Transitions so far; rows that were never written are left out."""
+    """State of a replay buffer, with only the rows written so far."""
     filled = buffer.buffer_size if buffer.full else buffer.pos
     columns: dict[str, Any] = {}
     for name in _COLUMNS:
@@ -56,7 +56,7 @@ def _state_of_buffer(buffer: ReplayBuffer) -> dict[str, Any]:
 
 
 def _restore_buffer(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
-    """Put them back."""
+    """Load a state into a replay buffer."""
     for name in _COLUMNS:
         column, found = getattr(buffer, name), state["columns"][name]
         for mine, theirs in ((column[key], found[key]) for key in column) if isinstance(column, dict) else ((column, found),):
@@ -67,7 +67,7 @@ def _restore_buffer(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
 
 
 def _put(mine: np.ndarray, theirs: np.ndarray) -> None:
-    """The first rows of a column; ValueError if rows are of another shape or type."""
+    """Copy rows to the beginning of a column; ValueError if their shape or type differs or they are too many."""
     if theirs.shape[1:] != mine.shape[1:] or theirs.dtype != mine.dtype or len(theirs) > len(mine):
         raise ValueError(f"a replay buffer of {mine.dtype} {mine.shape}, in the state {theirs.dtype} {theirs.shape}")
     mine[: len(theirs)] = theirs

@@ -1,7 +1,7 @@
-"""States as JSON and arrays: a training's state as values that can be read without running code.
+"""Convert a training state to JSON and arrays, which can be read without executing code.
 
-JSON objects with a single key represent other values: `map` for a dictionary, `tuple`, `number` for one that is not finite,
-`scalar` for one of NumPy's, `array` and `tensor` for the name of an array.
+JSON objects with a single key represent other values: `map` a dictionary, `tuple` a tuple, `number` a float that is not finite,
+`scalar` a NumPy scalar, `array` and `tensor` the name of an array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 
 def to_tree(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The JSON value of a state; its arrays are added to `arrays`. TypeError if it is no data."""
+    """Convert a state to a JSON value and add its arrays to `arrays`. TypeError for a value that is not data."""
     if isinstance(value, torch.Tensor | np.ndarray):
         name = str(len(arrays))
         found = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
@@ -38,7 +38,7 @@ def to_tree(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def from_tree(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The state of a JSON value. ValueError for one that `to_tree` does not write."""
+    """Convert a JSON value back to a state. ValueError for a value that `to_tree` does not write."""
     if isinstance(value, list):
         return [from_tree(part, arrays) for part in value]
     if not isinstance(value, dict):
@@ -55,7 +55,7 @@ def from_tree(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def _scalar(kind: str, value: Any, arrays: Mapping[str, np.ndarray]) -> np.generic:
-    """A number of NumPy's; KeyError for a type that is none."""
+    """A NumPy scalar; KeyError for a data type that is not numeric."""
     if kind not in _NUMBERS:
         raise KeyError(kind)
     return np.dtype(kind).type(from_tree(value, arrays))

@@ -1,4 +1,4 @@
-"""Cells of a table: a text, optionally with its numbers."""
+"""Cells of a table: a text, optionally with the numbers that it shows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from experiments.common.texts import interval_text, seconds_text
 
 @dataclass(frozen=True)
 class Cell:
-    """A text for people; `numbers` are (value,) or (value, low, high) for files: seconds, shares, counts, not rounded.
+    """A text for people, with unrounded `numbers` for files: (value,) or (value, low, high), as seconds, shares or counts.
 
-    `short` is the text for a narrow screen, where that leaves something out.
+    `short` is a shorter text for a narrow screen; None if there is none.
     """
 
     text: str
@@ -25,22 +25,22 @@ class Cell:
         return self.text if self.short is None else self.short
 
     def with_word(self, word: str) -> Cell:
-        """The cell with a word after its text, however narrow the screen."""
+        """The cell with a word appended to both of its texts."""
         return Cell(f"{self.text} {word}", self.numbers, f"{self.narrow} {word}")
 
 
 Given = str | Cell
-"""A cell or a text."""
+"""A cell, or a text that stands for a cell without numbers."""
 NOTHING = Cell("-")
 
 
 def as_cell(value: Given) -> Cell:
-    """A plain text is a cell without numbers."""
+    """The cell itself; a text becomes a cell without numbers."""
     return value if isinstance(value, Cell) else Cell(value)
 
 
 def plain(value: object) -> Cell:
-    """Any value of a record: whole and large numbers with commas between thousands, others with four digits."""
+    """Cell of any value. Whole and large numbers get thousands separators, other numbers four digits."""
     if value is None:
         return NOTHING
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -49,33 +49,33 @@ def plain(value: object) -> Cell:
 
 
 def number(value: float) -> str:
-    """Whole and large numbers with commas between thousands, others with four digits."""
+    """Text of a number: whole and large numbers with thousands separators, others with four digits."""
     return f"{value:,.0f}" if isinstance(value, int) or 1e3 <= abs(value) < 1e10 else f"{value:.4g}"
 
 
 def seconds(value: float | None) -> Cell:
-    """A duration."""
+    """Cell of a duration in seconds; `-` for None."""
     return NOTHING if value is None else Cell(seconds_text(value), (value,))
 
 
 def count(value: float) -> Cell:
-    """A number of things, or a mean of such."""
+    """Cell of a count, or of a mean count."""
     return Cell(f"{value:,.0f}", (value,))
 
 
 def percent(value: float, digits: int = 1, sign: bool = False) -> Cell:
-    """A share; its number is the share itself."""
+    """Cell of a share, shown in percent; its number is the share itself."""
     return Cell(f"{100 * value:{'+' if sign else ''}.{digits}f} %", (value,))
 
 
 def percent_interval(value: Mapping[str, float], digits: int = 1) -> Cell:
-    """A mean share with its interval."""
+    """Cell of a mean share with its interval, shown in percent."""
     text = interval_text(dict(value), digits)
     return Cell(text, (value["mean"], value["low"], value["high"]), text.partition(" [")[0])
 
 
 def spread(value: Mapping[str, float]) -> Cell:
-    """A median of seconds with its interval in one unit; the interval only where there is one."""
+    """Cell of a median in seconds with its interval in the same unit. An interval of length zero is not shown."""
     short = seconds_text(value["median"])
     numbers = (value["median"], value["low"], value["high"])
     if value["low"] == value["high"]:
@@ -86,7 +86,7 @@ def spread(value: Mapping[str, float]) -> Cell:
 
 
 def factor(value: Mapping[str, float] | None) -> Cell:
-    """A speed-up with its interval."""
+    """Cell of a speed-up with its interval; `-` for None."""
     if value is None:
         return NOTHING
     short = f"{value['median']:.2f}x"

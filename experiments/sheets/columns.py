@@ -1,4 +1,4 @@
-"""One column of a table on a screen: aligned texts, widths."""
+"""Columns of a table on a screen: aligned texts and their widths."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rich.cells import cell_len
 from experiments.sheets.cells import Cell
 
 _NUMBER = re.compile(r"([<>~+\-]*\d[\d,]*)((?:\.\d+)?.*)")
-"""Digits before the point, and the rest with its unit."""
+"""Integer part of a number, and the rest with its unit."""
 _BRACKETS = re.compile(r"[\[(][^])]*[])]")
-"""An interval, or an explanation of a number."""
+"""A bracketed text: an interval, or an explanation of a number."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A heading over texts, one line each; `left` where they are words and not numbers."""
+    """A heading over texts of one line each; `left` aligns words to the left, else numbers are aligned to the right."""
 
     name: str
     texts: tuple[str, ...]
@@ -32,22 +32,22 @@ class Column:
 
     @property
     def natural(self) -> int:
-        """Width with the heading on one line."""
+        """Width if the heading is on one line."""
         return max(cell_len(self.name), self.cells)
 
     @property
     def least(self) -> int:
-        """Width with a line of the heading for each word."""
+        """Width if each word of the heading is on its own line."""
         return max(*map(cell_len, self.name.split()), self.cells, 1, 0)
 
     def placed(self, text: str, width: int) -> str:
-        """A text or part of the heading padded to `width`."""
+        """A text, or part of the heading, padded to `width`."""
         space = " " * (width - cell_len(text))
         return text + space if self.left else space + text
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[str], short: bool) -> list[Column]:
-    """The columns of a table; the first is of names, and those named in `left` are of words."""
+    """Columns of a table. The first column and those named in `left` are words; `short` selects the cells' short texts."""
     lines = [[" ".join((cell.narrow if short else cell.text).split()) for cell in row] for row in rows]
     found = []
     for place, name in enumerate(head):
@@ -58,13 +58,13 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[
 
 
 def _numeric(texts: Sequence[str]) -> bool:
-    """Whether half of the texts begin with a number; an empty column counts as numeric."""
+    """Whether at least half of the non-empty texts are numbers; an empty column counts as numeric."""
     said = [text for text in texts if text not in ("", "-")]
     return 2 * sum(_NUMBER.match(text) is not None and ", " not in _BRACKETS.sub("", text) for text in said) >= len(said)
 
 
 def _aligned(texts: Sequence[str]) -> list[str]:
-    """Numbers with their points below one another, each as wide as the widest before and after it; other texts as they are."""
+    """Texts in which numbers are padded so that their decimal points are aligned; other texts are unchanged."""
     found = [_NUMBER.fullmatch(text) for text in texts]
     before = max((len(match[1]) for match in found if match), default=0)
     after = max((cell_len(match[2]) for match in found if match), default=0)

@@ -1,4 +1,4 @@
-"""Tables of records, the lines of JSON that benchmarks write: one for each kind of record."""
+"""Tables of benchmark records (lines of JSON), one table for each kind of record."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ INTERVAL = {"median", "low", "high"}
 
 
 def of_records(suite: str, rows: Sequence[Mapping[str, Any]], times: Collection[str] = ()) -> dict[str, Sheet]:
-    """Tables by kind of record, nested entries as columns, lists left out; `times` names entries that are seconds.
+    """Tables by kind of record. Nested entries become columns, lists are left out.
 
-    Values that all records of a kind share are below the table. Names that end in `_s` or `seconds` are seconds as well.
+    Values that all records of a kind share are in a note below the table. Entries named in `times`, and names that end in `_s` or
+    `seconds`, are seconds.
     """
     kinds: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -24,7 +25,7 @@ def of_records(suite: str, rows: Sequence[Mapping[str, Any]], times: Collection[
 
 
 def _sheet(title: str, rows: list[dict[str, Any]], times: Collection[str]) -> Sheet:
-    """Records of one kind: a single one has its values below one another."""
+    """Table of the records of one kind; a single record becomes a table of names and values."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) == 1:
         facts = [(_words(name), _cell(name, rows[0][name], times)) for name in names]
@@ -37,17 +38,17 @@ def _sheet(title: str, rows: list[dict[str, Any]], times: Collection[str]) -> Sh
 
 
 def _weight(value: object) -> int:
-    """Order of columns: names of a record first, then repeated measurements."""
+    """Sort key of a column: texts first, then intervals, then other values."""
     return 0 if isinstance(value, str) else 1 if isinstance(value, Mapping) else 2
 
 
 def _any(rows: list[dict[str, Any]], name: str) -> object:
-    """A value of an entry."""
+    """The first value of an entry that is not None."""
     return next(row[name] for row in rows if row.get(name) is not None)
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Entries of a record, those of nested ones by both names."""
+    """(name, value) of a record's entries; a nested entry gets the outer name as prefix."""
     for name, value in row.items():
         if isinstance(value, Mapping) and set(value) != INTERVAL:
             yield from _flat(value, f"{prefix}{name} ")
@@ -56,12 +57,12 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _words(name: str) -> str:
-    """An entry's name as a heading."""
+    """Column heading of an entry's name."""
     return name.replace("_", " ").removesuffix(" s")
 
 
 def _cell(name: str, value: Any, times: Collection[str]) -> Cell:
-    """A value of an entry."""
+    """Cell of an entry's value."""
     time = name.split(" ")[-1] in times or name.endswith(("_s", "seconds"))
     if isinstance(value, Mapping):
         numbers = (value["median"], value["low"], value["high"])

@@ -1,8 +1,8 @@
-"""How a table fits a screen: nothing is cut, no word and no number is broken.
+"""Fit a table to a screen without cutting or breaking words and numbers.
 
-Where the screen is too narrow, in this order: headings take several lines, a long name stands on a line of its own, intervals
-are left to the files, long texts and then the last columns go under their row as `name: value`. A pipe has no width: every row is
-one line, unless $COLUMNS says how wide.
+If the screen is too narrow, measures are taken in this order: headings take several lines, a long name gets its own line,
+intervals are left to the files, and long texts and then the last columns move below their row as `name: value`. A pipe has no
+width, so that every row is one line, unless $COLUMNS gives a width.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from experiments.sheets.columns import Column, columns
 
 GAP = 2
 NAME = 24
-"""Places that names of rows get at least before other columns have to go."""
+"""Least width of the column of names, in characters, while other columns can still move below the rows."""
 LONG = 18
-"""A text longer than this goes under the row before any number does."""
+"""Texts with more characters move below the row before any number does."""
 INDENT = 4
 SHORTENED = "Intervals: on a wider screen, and in the files."
 
 Line = tuple[str, str]
-"""Text and style."""
+"""(text, style of rich)."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns side by side with their widths, the columns under them, and whether cells are short."""
+    """Columns next to each other with their widths, columns moved below the rows, and whether cells use their short texts."""
 
     beside: tuple[Column, ...]
     widths: tuple[int, ...]
@@ -46,7 +46,7 @@ def show_cells(
     console: Console, title: str, head: Sequence[str], rows: Sequence[Sequence[Cell]], notes: Sequence[str],
     styles: Sequence[str], left: Sequence[str],
 ) -> None:  # fmt: skip
-    """Print a table with its title and notes."""
+    """Print a table with its title and notes, fitted to the console."""
     width = width_of(console)
     chosen = layout(head, rows, left, width)
     notes = [*notes, SHORTENED] if chosen.short else notes
@@ -62,12 +62,12 @@ def show_cells(
 
 
 def width_of(console: Console) -> int | None:
-    """Places of a line; None if there is no screen."""
+    """Characters per line; None for a console without a width."""
     return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
 def layout(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[str], width: int | None) -> Layout:
-    """The first layout that fits; where none does, a name and one column side by side, and all else under them."""
+    """The first layout that fits. In the narrowest layout only the names remain columns, and all else is below the rows."""
     full = columns(head, rows, left, short=False)
     natural = tuple(column.natural for column in full)
     if width is None or _total(natural) <= width:
@@ -81,7 +81,7 @@ def layout(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[s
 
 
 def _moved(found: list[Column], short: bool, width: int) -> Layout:
-    """Long texts, then the last columns, go under their row until the others fit."""
+    """Move long texts, then the last columns, below their rows until the remaining columns fit."""
     texts = sorted((column for column in found[1:] if column.left and column.cells > LONG), key=lambda column: -column.cells)
     order = [*texts, *(column for column in reversed(found[1:]) if column not in texts)]
     for count in range(1, len(order) + 1):
@@ -94,7 +94,7 @@ def _moved(found: list[Column], short: bool, width: int) -> Layout:
 
 
 def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
-    """Widths with headings on several lines and names in `least` places; empty if that does not fit."""
+    """Widths with headings on several lines and at least `least` characters for names; empty if they do not fit."""
     widths = [column.least for column in beside]
     widths[0] = min(widths[0], least)
     left = width - _total(widths)
@@ -108,12 +108,12 @@ def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Width of a line."""
+    """Total width of columns and gaps."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _headings(chosen: Layout) -> Iterator[Line]:
-    """Headings, their last words lowest, and a rule."""
+    """Lines of the headings, aligned to the bottom, and a rule."""
     broken = [words(column.name, width) for column, width in zip(chosen.beside, chosen.widths, strict=True)]
     most = max(map(len, broken))
     for number in range(most):
@@ -122,13 +122,13 @@ def _headings(chosen: Layout) -> Iterator[Line]:
 
 
 def _joined(chosen: Layout, texts: Sequence[str]) -> str:
-    """Texts side by side."""
+    """A line of texts, one for each column."""
     placed = zip(chosen.beside, texts, chosen.widths, strict=True)
     return (" " * GAP).join(column.placed(text, width) for column, text, width in placed)
 
 
 def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator[Line]:
-    """A row: a long name on its own line, the cells, and notes below."""
+    """Lines of a row: a long name on its own line, the cells, and the columns moved below."""
     name, *others = (column.texts[number] for column in chosen.beside)
     if cell_len(name) > chosen.widths[0]:
         yield from ((line, style) for line in words(name, width))
@@ -137,12 +137,12 @@ def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator
         yield _joined(chosen, [name, *others]), style
     said = [(column.name, column.texts[number].strip()) for column in chosen.under]
     items = [f"{name}: {text}".replace(" ", "\xa0") for name, text in said if text not in ("", "-")]
-    for line in words(" · ".join(items), width and width - INDENT):  # an item is broken only where it is longer than a line
+    for line in words(" · ".join(items), width and width - INDENT):  # an item is broken only if it is longer than a line
         yield from ((part, "dim") for part in words(line.replace("\xa0", " "), width, INDENT))
 
 
 def words(text: str, width: int | None, indent: int = 0) -> list[str]:
-    """A text in lines of whole words, a longer word on a line of its own; None is no screen."""
+    """Wrap a text into lines of whole words; a word longer than `width` gets its own line. None does not wrap."""
     step = " " * indent
     return textwrap.wrap(
         text, width or indent + len(text) + 1, initial_indent=step, subsequent_indent=step, break_long_words=False,

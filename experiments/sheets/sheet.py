@@ -1,4 +1,4 @@
-"""One table of results: printed to fit the screen, written as Markdown for people and as CSV for programs."""
+"""A table of results: printed to fit the screen, written as Markdown for people and as CSV for programs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from experiments.sheets.screen import show_cells
 
 @dataclass(frozen=True)
 class Sheet:
-    """A title, columns, rows of cells and lines beneath.
+    """A title, columns, rows of cells and notes below.
 
-    For the screen alone: `styles` are rich's, of the first rows; `words` are columns that stand left, whatever they look like.
-    The first column names a row; columns are in the order of their weight: a narrow screen puts the last ones under their row.
-    ValueError for a row that has not as many cells as there are columns.
+    Two fields affect only the screen: `styles` are rich's styles of the first rows, and `words` names columns that are aligned to
+    the left whatever their texts. The first column names a row. Columns are in the order of their importance: on a narrow screen
+    the last columns move below the rows. ValueError for a row whose number of cells is not that of the columns.
     """
 
     title: str
@@ -37,17 +37,17 @@ class Sheet:
         cls, title: str, head: Sequence[str], rows: Iterable[Sequence[Given]], notes: Iterable[str] = (),
         styles: Iterable[str] = (), words: tuple[str, ...] = (),
     ) -> Sheet:  # fmt: skip
-        """A sheet from texts and cells."""
+        """A sheet from rows of texts and cells."""
         return cls(title, tuple(head), tuple(tuple(map(as_cell, row)) for row in rows), tuple(notes), tuple(styles), words)
 
     def __post_init__(self) -> None:
-        """See the class."""
+        """Check the number of cells of every row."""
         for row in self.rows:
             if len(row) != len(self.head):
                 raise ValueError(f"row {row} has {len(row)} cells: table {self.title!r} has {len(self.head)} columns")
 
     def show(self, console: Console) -> None:
-        """Print it; see `experiments.sheets.screen`."""
+        """Print the table; see `experiments.sheets.screen`."""
         show_cells(console, self.title, self.head, self.rows, self.notes, self.styles, self.words)
 
     def markdown(self) -> list[str]:
@@ -55,7 +55,10 @@ class Sheet:
         return table(self.head, [tuple(cell.text for cell in row) for row in self.rows])
 
     def csv(self) -> str:
-        """Texts and unrounded numbers, times in seconds, shares not in percent; intervals are columns `NAME low`, `NAME high`."""
+        """CSV text with unrounded numbers: times in seconds, shares as fractions.
+
+        A column with intervals is followed by the columns `NAME low` and `NAME high`.
+        """
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.head)
         wide = [any(len(cell.numbers) == 3 for cell in column) for column in columns]
         file = io.StringIO()
@@ -79,7 +82,7 @@ class Sheet:
 
 
 def _values(cell: Cell, count: int) -> list[object]:
-    """A cell's values in `count` columns of a CSV file; a text that begins like a formula of a spreadsheet is quoted."""
+    """A cell's values in `count` columns of a CSV file. A text that a spreadsheet would read as a formula is quoted."""
     if cell.numbers:
         return [*cell.numbers, *[""] * (count - len(cell.numbers))]
     text = "" if cell.text == "-" else cell.text

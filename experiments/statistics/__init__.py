@@ -1,1 +1,1 @@
-"""Statistics over searches: rates, intervals, paired differences."""
+"""Statistics of searches: means, intervals, tests and paired differences."""

@@ -1,4 +1,4 @@
-"""Strategies against one of them: differences of scores with the same task and seed, their intervals, Holm over all."""
+"""Strategies compared with a reference strategy: score differences for the same task and seed, intervals, Holm's correction."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from experiments.statistics import statistics
 Line = dict[str, float]
 """mean, low, high: the paired difference and its interval.
 
-p of a sign-flip test on tasks, p_holm, and p_least, the smallest possible p_holm with these numbers of tasks and names. improves,
-with interval.
+p is that of a sign-flip test on tasks, p_holm its adjusted value, and p_least the smallest p_holm possible with this number of
+tasks and strategies. improves, improves_low, improves_high: probability of improvement and its interval.
 """
 
 
 def against(
     scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False
 ) -> dict[str, list[Line]]:
-    """Every score [tasks, seeds, K], smaller being better, against `other` of that shape: K lines for each name.
+    """Compare every score [tasks, seeds, K] with `other`, of that shape; return K lines by name. Smaller scores are better.
 
-    `crossed`: seeds are shared by all tasks (see `statistics.bootstrap`).
+    `crossed` says that all tasks share their seeds (see `statistics.bootstrap`).
     """
     found = {name: _differences(score, other, resamples, crossed) for name, score in scores.items()}
     for k in range(other.shape[2]):
@@ -33,12 +33,12 @@ def against(
 
 
 def units_of(score: np.ndarray) -> int:
-    """Units of the test: tasks, of a single task its seeds."""
+    """Number of units of the sign-flip test: tasks, or seeds if there is only one task."""
     return score.shape[0] if score.shape[0] > 1 else score.shape[1]
 
 
 def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: bool) -> list[Line]:
-    """One pair of scores; see `units_of`."""
+    """K lines, without Holm's correction, of one score compared with another."""
 
     def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return (ours - theirs).mean(axis=(0, 1))

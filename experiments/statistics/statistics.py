@@ -1,7 +1,7 @@
 """Statistics of comparisons over many tasks and seeds, with their uncertainty.
 
-A score is an array [tasks, seeds], smaller being better. Interquartile means, performance profiles and probabilities of
-improvement are those of Agarwal et al. (NeurIPS 2021); the correction for many comparisons is Holm's (1979).
+A score is an array [tasks, seeds]; smaller is better. Interquartile means, performance profiles and probabilities of improvement
+are those of Agarwal et al. (NeurIPS 2021); the correction for multiple comparisons is Holm's (1979).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import CONFIDENCE
 
 EXACT = 14
-"""Most units for which a sign-flip test goes through every combination of signs, 2^14 of them."""
+"""Most units for which a sign-flip test enumerates all 2^N combinations of signs."""
 FLIPS = 20_000
-"""Combinations that it draws beyond that."""
+"""Number of random combinations that the test draws for more than EXACT units."""
 
 
 def best_so_far(values: Sequence[float] | np.ndarray, length: int) -> np.ndarray:
-    """Least of the first k values for k = 1 .. length, float64 [length]; a search that ended early keeps its last.
+    """Least of the first k values for k = 1 .. length, float64 [length]; a search that ended early keeps its last value.
 
-    ValueError if there is no value, or no length.
+    ValueError without values, or if `length` is below 1.
     """
     if len(values) == 0 or length < 1:
         raise ValueError(f"{len(values)} values to a length of {length}: expected at least one of both")
@@ -31,7 +31,7 @@ def best_so_far(values: Sequence[float] | np.ndarray, length: int) -> np.ndarray
 
 
 def chances_of_best(count: int, k: int) -> np.ndarray:
-    """Chance of each of `count` values, in ascending order, to be the least of k drawn without replacement, float64 [count].
+    """Probability that each of `count` values, in ascending order, is the least of k drawn without replacement, float64 [count].
 
     The i-th is the least with probability C(count - i, k - 1) / C(count, k).
     """
@@ -44,7 +44,7 @@ def chances_of_best(count: int, k: int) -> np.ndarray:
 def expected_best(values: np.ndarray) -> np.ndarray:
     """Expected least of k of N values drawn at random without replacement, for k = 1 .. N, float64 [N].
 
-    Infinite as long as nothing but infinite values may be drawn. ValueError if there are no values.
+    It is infinite for every k at which all drawn values may be infinite. ValueError if there are no values.
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     count = len(ordered)
@@ -55,9 +55,9 @@ def expected_best(values: np.ndarray) -> np.ndarray:
 
 
 def interquartile_best(tasks: Sequence[np.ndarray], k: int) -> float:
-    """Interquartile mean of the least of k values drawn without replacement from those of a task, tasks equally likely.
+    """Interquartile mean of the least of k values drawn without replacement from a task's values, tasks equally likely.
 
-    The exact limit of `interquartile_mean` for many such draws.
+    This is the exact limit of `interquartile_mean` for many such draws.
     """
     values = np.concatenate([np.sort(of) for of in tasks])
     weights = np.concatenate([chances_of_best(len(of), min(k, len(of))) for of in tasks]) / len(tasks)
@@ -70,7 +70,7 @@ def interquartile_best(tasks: Sequence[np.ndarray], k: int) -> float:
 def interquartile_mean(values: np.ndarray, axis: int | tuple[int, ...] = (0, 1)) -> np.ndarray:
     """Mean of the values along the axes without the lowest and the highest quarter (rounded down).
 
-    `scipy.stats.trim_mean` gives the same and takes twenty times as long, which a bootstrap would pay at every resample.
+    `scipy.stats.trim_mean` gives the same but takes twenty times as long, which a bootstrap would spend at every resample.
     """
     axes = (axis,) if isinstance(axis, int) else axis
     moved = np.moveaxis(values, axes, range(-len(axes), 0))
@@ -80,7 +80,7 @@ def interquartile_mean(values: np.ndarray, axis: int | tuple[int, ...] = (0, 1))
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Geometric mean; None of nothing."""
+    """Geometric mean; None if there are no values."""
     logs = [math.log(value) for value in values]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
@@ -88,11 +88,11 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 def bootstrap(
     statistic: Callable[..., np.ndarray | float], *scores: np.ndarray, resamples: int = 2000, seed: int = 0, crossed: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the percentile interval of `statistic(*scores)`, of its shape; tasks are strata, drawn as well.
+    """(low, high) ends of the percentile interval of `statistic(*scores)`, each with its shape.
 
-    Each resample draws as many tasks with replacement, and within each drawn task as many seeds; the same ones for all scores
-    [tasks, seeds, ...], so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a trained policy is the same one
-    on every task, so a seed's common effect over tasks must stay together. ValueError if their shapes differ.
+    Each resample draws as many tasks with replacement, and within each drawn task as many seeds. All scores [tasks, seeds, ...]
+    use the same draws, so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a seed that trained one policy for
+    all tasks has a common effect on them, which must stay together. ValueError if the numbers of tasks or seeds differ.
     """
     shapes = {score.shape[:2] for score in scores}
     if len(shapes) != 1:
@@ -109,9 +109,10 @@ def bootstrap(
 
 
 def sign_flip(differences: np.ndarray) -> float:
-    """Two-sided p value that differences [N] of independent units are as likely to be negative as positive.
+    """Two-sided p value of the hypothesis that differences [N] of independent units are symmetric around zero.
 
-    The share of all combinations of signs whose mean is at least as far from zero; beyond EXACT units of a sample of them.
+    It is the share of combinations of signs whose mean is at least as far from zero as the observed mean. All combinations are
+    enumerated up to EXACT units; beyond that a sample is drawn.
     """
     units = np.asarray(differences, dtype=np.float64)
     count = len(units)
@@ -119,13 +120,13 @@ def sign_flip(differences: np.ndarray) -> float:
         signs = 1 - 2 * (np.indices((2,) * count).reshape(count, -1).T)
     else:
         signs = np.random.default_rng(0).choice((-1, 1), size=(FLIPS, count))
-        signs[0] = 1  # what was observed is one of the combinations
+        signs[0] = 1  # the observed signs are one of the combinations
     observed = abs(units.sum())
     return float(np.mean(np.abs(signs @ units) >= observed * (1 - 1e-9)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p values: those of at most `level` may all be called significant at that level."""
+    """Holm's adjusted p values. Comparisons whose adjusted value is at most a level are significant at that level."""
     order = np.argsort(p_values, kind="stable")
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, at in enumerate(order):
@@ -135,11 +136,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def performance_profile(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Share of the searches whose score is at most each threshold, float64 [thresholds], every task counting alike."""
+    """Share of searches whose score is at most each threshold, float64 [thresholds]; all tasks count equally."""
     return (scores[..., None] <= thresholds).mean(axis=(0, 1))
 
 
 def probability_of_improvement(ours: np.ndarray, others: np.ndarray) -> float:
-    """Probability that our score beats theirs on a task drawn at random, a tie counting one half; every pair of seeds counts."""
+    """Probability that our score is smaller on a random task, over all pairs of seeds; a tie counts one half."""
     mine, theirs = ours[:, :, None], others[:, None, :]
     return float(((mine < theirs) + 0.5 * (mine == theirs)).mean())

@@ -1,1 +1,1 @@
-"""Studies over many tasks and seeds."""
+"""Studies: comparisons of strategies and policies over many tasks and seeds."""

@@ -1,4 +1,4 @@
-"""Figures that studies share: curves of regret, profiles, heat maps."""
+"""Figures shared by the studies: curves of regret, performance profiles, heat maps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.studies.scores import EVALUATIONS, SECONDS, iqm
 
 RESAMPLES = 400
 LARGEST = 1.0
-"""Regret at which a profile ends: e times slower than the best."""
+"""Largest regret in a performance profile: e times slower than the best."""
 LINES = ("-", "--", ":", "-.")
 DASHES = (0, (4, 3))
 BROAD, THIN = 2.4, 1.4
@@ -26,7 +26,7 @@ BROAD, THIN = 2.4, 1.4
 
 
 def band(axes: Axes, x: np.ndarray, values: np.ndarray, crossed: bool, alpha: float, color: str, **line: Any) -> None:
-    """Interquartile mean of regrets [tasks, seeds, points] in per cent, with its interval unless `alpha` is 0."""
+    """Draw the interquartile mean of regrets [tasks, seeds, points] in per cent, with its interval unless `alpha` is 0."""
     if alpha:
         low, high = statistics.bootstrap(iqm, values, resamples=RESAMPLES, crossed=crossed)
         axes.fill_between(x, 100 * low, 100 * high, color=color, alpha=alpha, linewidth=0)
@@ -34,7 +34,7 @@ def band(axes: Axes, x: np.ndarray, values: np.ndarray, crossed: bool, alpha: fl
 
 
 def regret_figure(figure: Figure, axes: Axes, label: str, path: Path) -> str:
-    """Write a figure of regret: both axes logarithmic, regret linear below one per cent; returns the file's name."""
+    """Write a figure of regret and return its file name. Both axes are logarithmic; regret is linear below one per cent."""
     axes.set_xscale("log")
     axes.set_xlabel(label)
     axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
@@ -46,7 +46,7 @@ def regret_figure(figure: Figure, axes: Axes, label: str, path: Path) -> str:
 
 
 def with_legend(figure: Figure, axes: Axes, path: Path) -> str:
-    """Write a figure with a legend right of the axes; returns the file's name."""
+    """Write a figure with a legend right of the axes; return its file name."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return style.save(figure, path)
 
@@ -54,7 +54,7 @@ def with_legend(figure: Figure, axes: Axes, path: Path) -> str:
 def profiles(
     panels: Mapping[str, Mapping[str, np.ndarray]], lines: Mapping[str, Mapping[str, Any]], columns: int, across: int, path: Path
 ) -> str:
-    """Share of the searches within a regret, by title of a panel and name; `lines` styles a name; returns the file's name."""
+    """Write the performance profiles of `panels` (title -> name -> scores) and return the file name; `lines` styles the names."""
     thresholds = np.concatenate([[0.0], np.geomspace(0.002, LARGEST, 60)])
     rows = -(-len(panels) // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(4.4 * columns, 3.1 * rows + 0.5), squeeze=False, layout="constrained")
@@ -80,7 +80,10 @@ def profiles(
 def by_costs(
     widths: Mapping[str, float], parts: Mapping[int, tuple[np.ndarray, str]], regret: Callable[[str, np.ndarray, int], np.ndarray]
 ) -> tuple[Figure, Sequence[Axes]]:
-    """A panel for each column of a curve with (places, label): `regret(name, places, column)` [K] of every name."""
+    """Draw regret against cost, a panel for each column of the curves; return (figure, axes).
+
+    `parts` has (points of the x axis, label) by column, and `regret(name, points, column)` gives the regrets [K] at the points.
+    """
     figure, panels = plt.subplots(1, len(parts), figsize=(9.6, 4.0), sharey=True)
     for axes, (column, (at, label)) in zip(panels, parts.items(), strict=True):
         for name, (colour, marker) in style.look(list(widths)).items():
@@ -92,7 +95,7 @@ def by_costs(
 
 
 def seconds_and_evaluations(seconds: float, evaluations: int, points: int) -> dict[int, np.ndarray]:
-    """Places at which curves are read, by column: from a millisecond and one evaluation on, evenly over the logarithm."""
+    """Logarithmically spaced points at which curves are read, by column: from one millisecond and from one evaluation on."""
     counts = np.unique(np.geomspace(1, evaluations, points).astype(int)).astype(float)
     return {SECONDS: np.geomspace(1e-3, seconds, points), EVALUATIONS: counts}
 
@@ -102,10 +105,10 @@ def heat_map(
     bold: Collection[tuple[int, int]], gaps: Sequence[int], size: tuple[float, float], least: float, white_above: float,
     unit: str = "",
 ) -> str:  # fmt: skip
-    """Write a matrix in per cent [rows, columns] as a heat map with its numbers; returns the file's name.
+    """Write a matrix [rows, columns] in per cent as a heat map with its numbers; return its file name.
 
-    A NaN leaves a field empty. `below` labels the columns' axis, `gaps` are rows below a gap. Colours are logarithmic and do
-    not get paler below `least`; numbers above `white_above` are white.
+    A NaN leaves a cell empty. `below` labels the axis of the columns, and `gaps` are the rows that have a gap above them. Colours
+    are logarithmic and no paler than that of `least`; numbers above `white_above` are white.
     """
     figure, axes = plt.subplots(figsize=size)
     axes.grid(visible=False)

@@ -1,7 +1,8 @@
-"""Policies that observe the machine, tested on machines held out: `python -m experiments machines` (conf/machines.yaml).
+"""Policies that observe the machine, tested on held-out machines: `python -m experiments machines` (conf/machines.yaml).
 
-They train on machines drawn near known ones (`gensor_gym.hardware.drawn`), each operator on a machine of its own. The test
-machines are real ones near which nothing trained; searches get equal processor time. The model answers; nothing is timed.
+They train on random machines near known ones (`gensor_gym.hardware.drawn`), each operator on its own machine. The test machines
+are real machines near which no policy trained, and all searches get equal processor time. The model gives all latencies; no
+kernel is timed.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import LEVEL
 
 TRACK = "unseen_operators"
-"""Track of suite v1 whose operators are tested."""
+"""Track of suite v1 that supplies the tested operators."""
 UNITS = {"seconds": SECONDS, "evaluations": EVALUATIONS}
 Task = tuple[str, str]
-"""Operator and machine."""
+"""(operator, machine)."""
 
 
 @dataclass(frozen=True)
 class MachinesPlan(Plan):
-    """The resolved plan."""
+    """The resolved plan of the study."""
 
     operators: tuple[str, ...]
     machines: tuple[str, ...]
@@ -46,17 +47,17 @@ class MachinesPlan(Plan):
 
     @property
     def tasks(self) -> list[Task]:
-        """All tasks, machine by machine."""
+        """All tasks (operator, machine), sorted by machine."""
         return [(text, machine) for machine in self.machines for text in self.operators]
 
     def near(self, name: str) -> list[str]:
-        """Machines near which a policy trains, or the one on which it trains."""
+        """Machines near which a policy trains, or the only machine on which it trains."""
         policy = self.config["policies"][name]
         return list(policy["train"].get("+agent.machines", [policy["hardware"]]))
 
 
 def plan_of(config: DictConfig) -> MachinesPlan:
-    """Resolve conf/machines.yaml; ValueError names what is wrong."""
+    """Resolve conf/machines.yaml; ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "processes", "resamples", "operators", null=("operators",))
     check_list(plain, 0, "seeds")
@@ -82,7 +83,7 @@ def plan_of(config: DictConfig) -> MachinesPlan:
 
 @dataclass(frozen=True)
 class Found:
-    """Lines [tasks, seeds] by search; seconds [tasks] of the best known and of the unscheduled programs."""
+    """Rows [tasks, seeds] by search, and seconds [tasks] of the best known programs and of the unscheduled programs."""
 
     lines: dict[str, np.ndarray]
     policies: dict[str, list[Trained]]
@@ -90,16 +91,16 @@ class Found:
     start: np.ndarray
 
     def regrets(self, name: str, at: np.ndarray, column: int) -> np.ndarray:
-        """log(T / T*) [tasks, seeds, K] where a column of the curves has reached `at`."""
+        """log(T / T*) [tasks, seeds, K] of the best programs when a column of the curves has reached the values `at`."""
         found: np.ndarray = np.log(best_at(self.lines[name], self.start, at, column) / self.best[:, None, None])
         return found
 
 
 class Machines(Study[MachinesPlan, Found]):
-    """Policies and searches on machines held out."""
+    """The study of policies and searches on held-out machines."""
 
     def run(self, console: Console) -> Found:
-        """Train and search what is missing."""
+        """Train missing policies, run missing searches, and return the results."""
         plan, config = self.plan, self.plan.config
         policies = {
             name: train_missing(
@@ -109,7 +110,7 @@ class Machines(Study[MachinesPlan, Found]):
         }
 
         def make(name: str, task: Task, seed: int) -> Search:
-            """One search, until the last number of seconds and of evaluations are both spent."""
+            """A search that ends when both the largest time and the largest number of evaluations are spent."""
             spent = max(config["evaluations"]), max(config["seconds"])
             where = *task, config["space"], seed, *spent
             if name in plan.strategies:
@@ -124,7 +125,7 @@ class Machines(Study[MachinesPlan, Found]):
         return Found(lines, policies, np.array(best), np.array([graph.latency(graph.initial()) for graph in graphs]))
 
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Interquartile means with intervals, over all tasks and machine by machine, and differences to each policy."""
+        """Summary: interquartile means with intervals, over all tasks and by machine, and differences from each policy."""
         plan, config = self.plan, self.plan.config
         values = {unit: {name: found.regrets(name, config[unit], UNITS[unit]) for name in found.lines} for unit in UNITS}
         groups = {machine: np.array([task[1] == machine for task in plan.tasks]) for machine in plan.machines}
@@ -152,7 +153,7 @@ class Machines(Study[MachinesPlan, Found]):
         }  # fmt: skip
 
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
-        """Regret over seconds and over evaluations."""
+        """Draw regret over seconds and over evaluations; return the file name in a list."""
         at = seconds_and_evaluations(max(summary["seconds"]), max(summary["evaluations"]), 40)
         labels = {SECONDS: "processor seconds of a search", EVALUATIONS: "evaluations of the model"}
         widths = {name: BROAD if name in found.policies else THIN for name in found.lines}
@@ -168,7 +169,7 @@ class Machines(Study[MachinesPlan, Found]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """The summary as a page."""
+        """Markdown text of the page."""
         head = ("search", *after(summary["seconds"], summary["evaluations"]))
         lines = [
             "# Policies on machines they have not seen", "",
@@ -185,7 +186,7 @@ class Machines(Study[MachinesPlan, Found]):
         for part, scores in summary["scores"].items():
             title = "All machines" if part == "all" else part
             lines += [f"## {title}", "", *intervals(head, _both(scores)), ""]
-        for policy, apart in summary["over"].items():  # `over` has the others less the policy
+        for policy, apart in summary["over"].items():  # `over` has each search minus the policy
             rows = [(name, *(difference(value, turned=True) for value in of)) for name, of in _both(apart).items()]
             lines += [
                 f"## `{policy}` less each search", "",
@@ -197,13 +198,13 @@ class Machines(Study[MachinesPlan, Found]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Regrets by seconds over all machines."""
+        """Table of regrets by seconds over all machines."""
         head = ("search", *after(summary["seconds"]))
         return interval_sheet("IQM regret on machines held out", head, summary["scores"]["all"]["seconds"])
 
 
 def _both(values: dict[str, Any]) -> dict[str, Any]:
-    """Values by seconds, then by evaluations, of every name."""
+    """Values by seconds followed by values by evaluations, for every name."""
     return {name: (*of, *values["evaluations"][name]) for name, of in values["seconds"].items()}
 
 

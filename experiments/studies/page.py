@@ -1,4 +1,4 @@
-"""Tables that pages of studies share: means with intervals, and differences with p values."""
+"""Tables shared by the pages of studies: means with intervals, and differences with p values."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ Values = Mapping[str, Sequence[dict[str, float]]]
 
 
 def after(seconds: Sequence[float] = (), evaluations: Sequence[int] = ()) -> tuple[str, ...]:
-    """Headings of columns after seconds, then after evaluations."""
+    """Column headings for times in seconds, then for numbers of evaluations."""
     return *map(seconds_text, seconds), *(f"{count} evaluations" for count in evaluations)
 
 
 def intervals(head: Sequence[str], values: Values) -> list[str]:
-    """A Markdown table of means with intervals."""
+    """Lines of a Markdown table of means with intervals."""
     return table(tuple(head), [(name, *(interval_text(value, 1) for value in of)) for name, of in values.items()])
 
 
 def differences(head: Sequence[str], values: Values) -> list[str]:
-    """A Markdown table of `difference`s."""
+    """Lines of a Markdown table of differences, each written by `difference`."""
     return table(tuple(head), [(name, *map(difference, of)) for name, of in values.items()])
 
 
 def difference(value: Mapping[str, float], turned: bool = False) -> str:
-    """A difference with its interval and p value; `turned`: the other way round."""
+    """Text of a difference with its interval and p value; `turned` reverses its sign."""
     shown = {"mean": -value["mean"], "low": -value["high"], "high": -value["low"]} if turned else dict(value)
     return f"{interval_text(shown, 1, sign=True)}, p {p_text(value['p_holm'])}"
 
 
 def interval_sheet(title: str, head: Sequence[str], values: Mapping[Any, Any], notes: Sequence[str] = ()) -> Sheet:
-    """The same as `intervals`, as a sheet; a name is a text or a tuple of texts, one for each of the first columns."""
+    """Table of means with intervals. A row's name is a text, or a tuple of texts for the first columns."""
     names = {name: (name,) if isinstance(name, str) else name for name in values}
     return Sheet.of(title, head, [(*names[name], *map(percent_interval, of)) for name, of in values.items()], notes)

@@ -1,4 +1,4 @@
-"""Scores of studies over tasks and seeds: regrets of curves, statistics with their intervals."""
+"""Scores of studies over tasks and seeds: best latencies along curves, and statistics with their intervals."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from experiments.statistics import paired, statistics
 from experiments.statistics.statistics import interquartile_mean as iqm
 
 EVALUATIONS, SECONDS = 0, 2
-"""Columns of a curve, by which a search is cut; column 1 has the latencies."""
+"""Columns of a curve by which a search is cut; column 1 has the latencies."""
 
 
 def now() -> str:
-    """Date and time in UTC."""
+    """Date and time in UTC, in ISO format."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -29,9 +29,9 @@ def mean(values: np.ndarray) -> np.ndarray:
 def interval(
     statistic: Callable[[np.ndarray], np.ndarray], values: np.ndarray, resamples: int, crossed: bool = True
 ) -> list[dict[str, float]]:
-    """A statistic of values [tasks, seeds, K] with its interval over tasks and seeds.
+    """A statistic of values [tasks, seeds, K], with its bootstrap interval: K dictionaries of mean, low and high.
 
-    `crossed`: a seed is the same thing on all tasks (see `statistics.bootstrap`).
+    `crossed` says that a seed means the same policy on all tasks (see `statistics.bootstrap`).
     """
     low, high = statistics.bootstrap(statistic, values, resamples=resamples, crossed=crossed)
     rows = zip(statistic(values).tolist(), low.tolist(), high.tolist(), strict=True)
@@ -39,7 +39,7 @@ def interval(
 
 
 def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[str, float]:
-    """IQM of our scores less that of others [tasks, seeds, 1], with its paired interval."""
+    """IQM of our scores minus IQM of the other scores, both [tasks, seeds, 1], with its paired interval."""
 
     def difference(ours: np.ndarray, other: np.ndarray) -> np.ndarray:
         return iqm(ours) - iqm(other)
@@ -49,14 +49,15 @@ def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[
 
 
 def over(scores: Mapping[str, np.ndarray], other: str, resamples: int) -> dict[str, list[paired.Line]]:
-    """Every score [tasks, seeds, K] less that of `other`, paired; seeds are crossed."""
+    """Paired differences of every score [tasks, seeds, K] minus that of `other`; all tasks share their seeds."""
     return paired.against({name: of for name, of in scores.items() if name != other}, scores[other], resamples, crossed=True)
 
 
 def best_at(lines: np.ndarray, start: Sequence[float] | np.ndarray, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:
-    """Latency of the best so far where a column of the curve has reached `at`, float64 [tasks, seeds, K].
+    """Best latency so far when a column of the curve has reached `at`, float64 [tasks, seeds, K].
 
-    `lines` object [tasks, seeds]; `start` [tasks], the unscheduled programs' latencies; `at` [K] or [tasks, seeds, K].
+    `lines` are rows of searches, object [tasks, seeds]; `start` [tasks] are the latencies of the unscheduled programs; `at` is
+    [K] or [tasks, seeds, K].
     """
     places = np.broadcast_to(np.asarray(at, dtype=float), (*lines.shape, np.shape(at)[-1]))
     found = np.empty(places.shape)

@@ -1,4 +1,4 @@
-"""Origins of numbers that are compared with published ones."""
+"""Stamps that state the origin of numbers that are compared with published numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Stamp(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """The stamp in words."""
+        """Explanation of the stamp."""
         return MEANINGS[self]
 
 

@@ -1,7 +1,7 @@
-"""The engine of all studies: a plan that is written first, searches that are kept, scores, a page with figures.
+"""The engine of all studies: a plan that is written first, searches that are kept, scores, and a page with figures.
 
-A study states what it runs, how it scores and what its page says. All its files lie in one folder, in which one process works
-at a time. The same command resumes a study that was stopped.
+A study defines its searches, its scores and its page. All its files are in one folder, in which only one process works at a time.
+The same command resumes a stopped study.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from experiments.common.results import write_summary, write_text
 from experiments.sheets.sheet import Sheet
 
 PLAN, LINES = "plan.json", "lines.jsonl"
-"""The plan; a line for each search, written when it ends. Lines that ship packed are not made again."""
+"""Files of the plan and of the rows of finished searches. Rows that ship in packed form are not computed again."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked configuration. A study adds what it resolves from it."""
+    """A checked configuration. Each study adds the values that it resolves from it."""
 
     config: dict[str, Any]
 
@@ -48,17 +48,17 @@ class Plan:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Different seeds, in order."""
+        """Distinct seeds, in order."""
         return tuple(dict.fromkeys(self.config["seeds"]))
 
     @property
     def processes(self) -> int:
-        """Searches that run at once."""
+        """Number of searches that run at once."""
         return int(self.config["processes"])
 
     @property
     def resamples(self) -> int:
-        """Resamples of a bootstrap."""
+        """Number of resamples of a bootstrap."""
         return int(self.config["resamples"])
 
 
@@ -67,42 +67,42 @@ Found = TypeVar("Found")
 
 
 class Study(ABC, Generic[Asked, Found]):
-    """A study; calling it executes its plan. ValueError where another process writes to its folder."""
+    """A study; calling it executes its plan. ValueError if another process uses its folder."""
 
     def __init__(self, plan: Asked) -> None:
         self.plan = plan
 
     @abstractmethod
     def run(self, console: Console) -> Found:
-        """Make missing searches; returns the results of all."""
+        """Run the missing searches; return the results of all."""
 
     @abstractmethod
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Plain values for summary.json, without the configuration."""
+        """Content of summary.json, without the configuration."""
 
     @abstractmethod
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
-        """Write the figures; returns their file names."""
+        """Draw the figures; return their file names."""
 
     @staticmethod
     @abstractmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """The page of a summary."""
+        """Markdown text of the page for a summary."""
 
     @staticmethod
     @abstractmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """The main table: printed at the end of a command and written as summary.csv."""
+        """The main table, which is printed at the end of a command and written as summary.csv."""
 
     def claim(self) -> closing[Any]:
-        """Lock the folder for this process."""
+        """Lock the folder for this process; return the context that unlocks it."""
         return closing(locked(self.plan.output))
 
     def lines(self, wanted: Sequence[Keyed], console: Console, work: Callable[[Any], Row] = run_search) -> list[Row]:
-        """The lines of searches in order. `work` makes those that are not there, side by side."""
+        """Rows of the searches `wanted`, in order; `work` runs the missing searches in parallel."""
         path = self.plan.output / LINES
         shipped = {row["key"]: row for row in (read_rows(path) if lying(path) != path else ())}
-        if all(search.key in shipped for search in wanted):  # then they stay packed
+        if all(search.key in shipped for search in wanted):  # the packed rows need not be unpacked
             return [shipped[search.key] for search in wanted]
         with Journal(path) as journal:
             return run_missing(wanted, journal, self.plan.processes, console, work)
@@ -111,14 +111,14 @@ class Study(ABC, Generic[Asked, Found]):
         self, make: Callable[[str, Any, int], Keyed], names: Sequence[str], tasks: Sequence[Any], console: Console,
         work: Callable[[Any], Row] = run_search,
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Lines of the searches `make(name, task, seed)`, object [tasks, seeds] by name."""
+        """Name -> rows of the searches `make(name, task, seed)`, object [tasks, seeds]."""
         wanted = [make(name, task, seed) for name in names for task in tasks for seed in self.plan.seeds]
         rows = np.empty(len(wanted), dtype=object)
         rows[:] = self.lines(wanted, console, work)
         return dict(zip(names, rows.reshape(len(names), len(tasks), len(self.plan.seeds)), strict=True))
 
     def __call__(self, console: Console) -> tuple[Found, dict[str, Any]]:
-        """Write the plan, run, score, write the page; returns results and summary."""
+        """Write the plan, run, score and write the page; return (results, summary)."""
         with self.claim():
             write_text(self.plan.output / PLAN, json.dumps(self.plan.config, indent=1, default=str) + "\n")
             found = self.run(console)
@@ -130,7 +130,7 @@ class Study(ABC, Generic[Asked, Found]):
         return found, summary
 
     def _drawn(self, found: Found, summary: dict[str, Any]) -> list[str]:
-        """Draw in the common style. Matplotlib is imported only here and in modules of figures."""
+        """Draw the figures in the common style. Matplotlib is imported only here and in the modules of figures."""
         from matplotlib import rc_context
 
         from experiments.common.style import RC
@@ -140,7 +140,7 @@ class Study(ABC, Generic[Asked, Found]):
 
 
 def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> Callable[[], None]:
-    """The command of a study that `make` makes from conf/`name`.yaml."""
+    """The command of a study, which `make` builds from conf/`name`.yaml."""
 
     @command(name, RuntimeError)
     def main(config: DictConfig, console: Console) -> Path:
@@ -153,11 +153,11 @@ def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> C
 
 
 def evenly(given: Sequence[Any], count: int | None) -> tuple[Any, ...]:
-    """At most `count` of a list, evenly; None is all."""
+    """At most `count` items at even distances in a list; all if `count` is None."""
     places = np.linspace(0, len(given) - 1, len(given) if count is None else count).round().astype(int)
     return tuple(given[i] for i in np.unique(places))
 
 
 def all_lines(lines: Mapping[str, np.ndarray]) -> list[Row]:
-    """All lines of a grid."""
+    """All rows of a grid, in one list."""
     return [line for of in lines.values() for line in of.flat]

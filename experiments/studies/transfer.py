@@ -1,7 +1,7 @@
-"""Policies that train on the model of one GPU, tested on others' models: `python -m experiments transfer` (conf/transfer.yaml).
+"""Policies trained on the model of one GPU, tested on models of others: `python -m experiments transfer` (conf/transfer.yaml).
 
 A policy runs on any of them: it observes the hardware's figures, or they are hidden. A cell of the matrix is the mean regret of
-its best of several episodes to the optimum that is certified for the tested hardware, compared with the policy trained there.
+its best of several episodes, relative to the certified optimum of the tested hardware, compared with the policy trained there.
 Transfer is between models of GPUs, not between GPUs.
 """
 
@@ -32,13 +32,13 @@ from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.measure.stats.intervals import LEVEL
 
 Policies = dict[str, Sequence[Trained]]
-"""Policies of all seeds by the hardware on which they trained."""
+"""Training hardware -> policies of all seeds."""
 
 
 def plans_of(config: DictConfig) -> dict[str, GeneralisePlan]:
-    """A plan for each tested hardware, by its full name.
+    """Hardware's full name -> plan, for each tested hardware.
 
-    ValueError names what is wrong, or says that one policy is expected.
+    ValueError for an invalid setting, or unless there is exactly one kind of policy.
     """
     plain: Any = OmegaConf.to_container(config, resolve=True)
     tested = plain["env"]["hardware"]
@@ -52,12 +52,12 @@ def plans_of(config: DictConfig) -> dict[str, GeneralisePlan]:
 
 
 def label(learned: Contender, trained_on: str) -> str:
-    """Name of the search of a policy that trained on a hardware."""
+    """Name of the search of a policy that was trained on a hardware."""
     return f"{learned.sampled} trained on {trained_on}"
 
 
 def wanted(plan: GeneralisePlan, texts: Sequence[str], policies: Policies) -> list[Search]:
-    """All searches on the hardware of a plan: policies that trained on any hardware, and the strategies."""
+    """All searches on a plan's hardware: policies trained on any hardware, and the strategies."""
     learned = plan.policies[0]
     found = searches(dataclasses.replace(plan, policies=()), texts, {})
     for trained_on, seeds in policies.items():
@@ -69,7 +69,10 @@ def wanted(plan: GeneralisePlan, texts: Sequence[str], policies: Policies) -> li
 
 
 def column(study: Regrets, trained_on: Sequence[str]) -> dict[str, Any]:
-    """Regrets on the hardware of a study by training hardware, and of strategies: all at the native policy's evaluations."""
+    """Column of the matrix: regrets on a study's hardware, of policies by training hardware and of strategies.
+
+    All are cut at the number of evaluations of the policy trained on that hardware.
+    """
     plan, learned = study.plan, study.plan.policies[0]
     counts = {name: study.first(label(learned, name))[0] for name in trained_on}
     at = counts[plan.hardware][..., None]
@@ -84,15 +87,15 @@ def column(study: Regrets, trained_on: Sequence[str]) -> dict[str, Any]:
 
 
 class Transfer(Study[GeneralisePlan, dict[str, Regrets]]):
-    """Losses of policies on hardware for which they did not train; results are by tested hardware."""
+    """The study of policies on hardware that they were not trained on; its results are by tested hardware."""
 
     def __init__(self, plans: dict[str, GeneralisePlan]) -> None:
-        """A plan for each hardware. They differ in the hardware only."""
+        """Take a plan for each tested hardware; the plans differ only in the hardware."""
         super().__init__(next(iter(plans.values())))
         self.plans = plans
 
     def run(self, console: Console) -> dict[str, Regrets]:
-        """Train, certify, search what is missing."""
+        """Train missing policies, certify missing optima, run missing searches, and return the regrets by hardware."""
         learned = self.plan.policies[0]
         policies: Policies = {}
         for name, plan in self.plans.items():
@@ -101,7 +104,7 @@ class Transfer(Study[GeneralisePlan, dict[str, Regrets]]):
         return {name: regrets_of(self, plan, policies, wanted, console) for name, plan in self.plans.items()}
 
     def summarise(self, found: dict[str, Regrets]) -> dict[str, Any]:
-        """A column for each tested hardware."""
+        """Summary with a column for each tested hardware."""
         plan, learned = self.plan, self.plan.policies[0]
         marks = [mark for one in self.plans.values() for mark in fingerprints(one.operators, one.hardware, one.space).values()]
         policies = next(iter(found.values())).policies
@@ -116,12 +119,12 @@ class Transfer(Study[GeneralisePlan, dict[str, Regrets]]):
         }  # fmt: skip
 
     def draw(self, found: dict[str, Regrets], summary: dict[str, Any]) -> list[str]:
-        """The matrix."""
+        """Draw the matrix; return the file name in a list."""
         return [draw_matrix(summary, self.plan.output / "transfer.png")]
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """The summary as a page."""
+        """Markdown text of the page."""
         columns, hardware = summary["columns"], summary["hardware"]
         head = ("trained on", *(f"tested on {name}" for name in hardware))
         seconds = {name: statistics.mean(of) for name, of in summary["training_s"].items()}
@@ -162,19 +165,19 @@ class Transfer(Study[GeneralisePlan, dict[str, Regrets]]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Mean regrets: policies by training hardware, then searches; a column for every tested hardware."""
+        """Table of mean regrets: policies by training hardware, then searches, with a column for each tested hardware."""
         values = {shown: [summary["columns"][on]["regret"][name] for on in summary["hardware"]] for name, shown in _rows(summary)}
         return interval_sheet("mean regret on the model of", ("policy or search", *summary["hardware"]), values)
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """(name, name as shown) of policies by training hardware, then of searches."""
+    """(name, displayed name) of policies by training hardware, then of searches."""
     policies = [(name, f"trained on {name}") for name in summary["hardware"]]
     return [*policies, *((name, name) for name in summary["strategies"])]
 
 
 def draw_matrix(summary: dict[str, Any], path: Path) -> str:
-    """Mean regrets: training hardware in rows, tested hardware in columns; returns the file's name."""
+    """Draw the mean regrets, training hardware in rows and tested hardware in columns; return the file name."""
     hardware, rows = summary["hardware"], _rows(summary)
     values = 100 * np.array([[summary["columns"][on]["regret"][name]["mean"] for on in hardware] for name, _ in rows])
     return heat_map(

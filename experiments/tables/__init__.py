@@ -1,1 +1,1 @@
-"""One module for each table of a paper, `<paper>_<table>`, with `make() -> Table`."""
+"""Tables of papers, made anew: a module for each table, `<paper>_<table>`, whose function `make` returns tables."""

@@ -1,6 +1,6 @@
-"""Ansor (OSDI 2020): single operators, the ablation of its figure 7 and that of its task scheduler (figure 10), made anew.
+"""Ansor (OSDI 2020), made anew: single operators, the ablation of figure 7 and that of the task scheduler (figure 10).
 
-`python -m experiments.reproduce table=ansor`. Searches are those of conf/experiment/ansor_*.yaml.
+Run it by `python -m experiments.reproduce table=ansor`. The searches are those of conf/experiment/ansor_*.yaml.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 
 CLASSES = ("C2D", "GMM", "GRP", "DIL", "DEP", "NRM")
-"""Classes of the paper's appendix C that exist here."""
+"""Classes of the paper's appendix C that this project has."""
 PER_CLASS = 4
 LABELS = {"beam_search": "Beam search", "no_fine_tuning": "No fine-tuning", "limited_space": "Limited space"}
 OPERATORS_PUBLISHED = (
@@ -39,7 +39,7 @@ FIGURE_7 = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Operators, figure 7 and figure 10, each on the model and where tables are recorded on these."""
+    """Tables for single operators, figure 7 and figure 10: on the model, and the first two also on recorded tables."""
     everything = list(config.overrides or ())
     given = [override for override in everything if not override.startswith("tasks.")]
     single = study_of("ansor_operators", folder, [*_limited(config.limit), *given])
@@ -56,14 +56,14 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _limited(limit: int | None) -> list[str]:
-    """An override for the first shapes of each class and batch; none where there is no limit."""
+    """Overrides that select the first shapes of each class and batch; empty without a limit."""
     shapes = range(min(PER_CLASS, limit or PER_CLASS))
     names = [f"ansor/{of}{i}_b{batch}" for of in CLASSES for i in shapes for batch in (1, 16)]
     return [] if limit is None else [f"operators=[{','.join(names)}]"]
 
 
 def classes_of(tasks: Sequence[str]) -> list[str]:
-    """Class and batch where all are operators of Ansor's appendix, else every operator's name."""
+    """Class and batch of every task if all are operators of Ansor's appendix, else the operators' names."""
     ids = [(f"{of} batch {batch}", f"ansor/{of}{i}_b{batch}") for of in CLASSES for i in range(PER_CLASS) for batch in (1, 16)]
     named = {str(operators.resolve_one(id_)): name for name, id_ in ids}
     if all(task in named for task in tasks):
@@ -72,7 +72,7 @@ def classes_of(tasks: Sequence[str]) -> list[str]:
 
 
 def operators_table(title: str, study: Study, folder: Path) -> Table:
-    """A row for each class: speed over the best search's after the last trial; then all classes together."""
+    """Table with a row for each class, the speed relative to the best search after the last trial, then a row for all."""
     names = list(study.scores.curves)
     classes = classes_of(study.scores.tasks)
     last = {name: speeds(study.scores, name)[..., -1] for name in names}
@@ -92,9 +92,9 @@ def operators_table(title: str, study: Study, folder: Path) -> Table:
 
 
 def normalised(found: dict[str, np.ndarray]) -> list[str]:
-    """Normalised speeds [shapes, seeds].
+    """Cells of normalised speeds, from speeds [shapes, seeds] by name.
 
-    Geometric mean over shapes and seeds over the best search's, and the deviation over shapes.
+    A cell has the geometric mean over shapes and seeds, relative to the best search, and the standard deviation over shapes.
     """
     means = {name: float(np.exp(np.log(values).mean())) for name, values in found.items()}
     best = max(means.values())
@@ -102,7 +102,7 @@ def normalised(found: dict[str, np.ndarray]) -> list[str]:
 
 
 def ablation_table(title: str, study: Study, folder: Path) -> Table:
-    """A row for each variant: median over runs of the speed over the best program's, by trials."""
+    """Table with a row for each variant: the median over runs of the speed relative to the best program, by trials."""
     rows: list[tuple[Cell, ...]] = []
     for name in study.scores.curves:
         cells = [_median(speeds(study.scores, name)[..., k - 1]) for k in study.checkpoints]
@@ -118,7 +118,7 @@ def ablation_table(title: str, study: Study, folder: Path) -> Table:
 
 
 def _median(values: np.ndarray) -> str:
-    """Geometric mean over tasks of the median over runs, and its interval."""
+    """Cell of the geometric mean over tasks of the median over runs, with its interval."""
 
     def middle(of: np.ndarray) -> float:
         return float(np.exp(np.log(np.median(of, axis=1)).mean()))

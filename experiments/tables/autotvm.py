@@ -1,7 +1,7 @@
 """AutoTVM (Chen et al., NeurIPS 2018): its studies of cost model, objective, batches, uncertainty and transfer, repeated.
 
-`python -m experiments.reproduce table=autotvm`. Searches are those of conf/experiment/autotvm_*.yaml. The paper prints few
-numbers: its studies are figures, whose directions are known from shared sources.
+Run it by `python -m experiments.reproduce table=autotvm`. The searches are those of conf/experiment/autotvm_*.yaml. The paper
+prints few numbers: its studies are figures, whose directions are known from shared sources.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PUBLISHED = {
     "greedy_batches": ("autotvm", "5 % random by default (figure alone)"),
     "transfer": ("autotvm", "2 to 10 times fewer trials"),
 }
-"""For every variant: its baseline, and the paper's finding."""
+"""Variant -> (its baseline, the paper's finding)."""
 PANELS = {
     "searches": ("autotvm", "random", "genetic"),
     "cost model and objective": ("autotvm", "regression", "treegru", "treegru_regression"),
@@ -43,7 +43,7 @@ PANELS = {
     "transfer": ("autotvm", "transfer"),
 }
 SOURCES = "operators=[autotvm/C1,autotvm/C2,autotvm/C3,autotvm/C4,autotvm/C5,autotvm/C6]"
-"""Convolutions whose trials teach; C7 to C12 are then searched."""
+"""Convolutions whose trials are the history for transfer; the searches then run on C7 to C12."""
 NOTES = (
     "Published: TITAN X, measured, 800 trials (2000 for genetic and random search), 3 repeats, C1 to C12 of ResNet-18, CUDA "
     "template of direct convolution. Its curves are figures whose numbers are not at hand, so only directions compare.",
@@ -55,7 +55,7 @@ NOTES = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Tables on recorded tables, on the model, and of transfer on the model. `overrides` go to every study."""
+    """Tables on recorded tables, on the model, and of transfer on the model. `overrides` apply to every study."""
     overrides = list(config.overrides or ())
     recorded = study_of("autotvm_recorded", folder, overrides)
     model = study_of("autotvm_model", folder, [*_limited("autotvm/C", 12, config.limit), *overrides])
@@ -70,18 +70,18 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def study_of_sources(folder: Path, overrides: list[str]) -> Study:
-    """The searches that a history is made of: `autotvm` on C1 to C6, one seed."""
+    """The study whose trials become the history for transfer: `autotvm` on C1 to C6 with one seed."""
     place = folder / "sources"
     return study_of("autotvm_transfer", place, ["~strategies.transfer", *overrides, SOURCES, "seed=0"])
 
 
 def _limited(prefix: str, count: int, limit: int | None) -> list[str]:
-    """An override for the first operators of a table; none where there is no limit."""
+    """Overrides that select the first operators of a table; empty without a limit."""
     return [] if limit is None else [f"operators=[{','.join(f'{prefix}{i + 1}' for i in range(min(count, limit)))}]"]
 
 
 def _teach(study: Study, path: Path) -> None:
-    """Write the trials of a study's searches as records of earlier tasks."""
+    """Write the successful trials of a study as records of earlier tasks."""
     lines = (study.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["seconds"] is not None]
     records = [
@@ -92,7 +92,7 @@ def _teach(study: Study, path: Path) -> None:
 
 
 def _table(title: str, study: Study, folder: Path) -> Table:
-    """A row for each variant that the study has."""
+    """Table with a row for each variant that the study has."""
     names = [name for name in ("autotvm", *PUBLISHED) if name in study.scores.curves]
     rows = [_row(study, name) for name in names]
     columns = (
@@ -111,7 +111,7 @@ def _table(title: str, study: Study, folder: Path) -> Table:
 
 
 def _row(study: Study, name: str) -> tuple[Cell, ...]:
-    """See `_table`."""
+    """Row of a variant for `_table`."""
     if name not in PUBLISHED:
         return (name, *study.regrets(name), None, None, None, None)
     beside, published = PUBLISHED[name]
@@ -123,10 +123,10 @@ def _row(study: Study, name: str) -> tuple[Cell, ...]:
 
 
 def fewer_trials(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Factor in trials at which we reach their result after half of theirs, float64 [tasks, seeds].
+    """(their trials) / (our trials) until the result that they have after half of their trials, float64 [tasks, seeds].
 
     Regrets are [tasks, seeds, trials]. A search that never reaches it counts as reaching it with its next trial, which flatters
-    it.
+    the search.
     """
     half = theirs.shape[2] // 2
     goal = theirs[..., half - 1 : half]

@@ -1,7 +1,7 @@
 """Gensor (arXiv 2502.11407), Table VI: contributions of the graph and of virtual threads over the tree.
 
-By the model of an RTX 4090, where nothing is timed; and a counterpart on the present hardware, measured. A CPU has no virtual
-threads: there the steps are Roller, the traverser in space `tree` (no inverse primitives), and the traverser.
+One table is by the model of an RTX 4090, without timing; a counterpart is measured on the present hardware. A CPU has no virtual
+threads, so that its steps are Roller, the traverser in space `tree` (no inverse primitives), and the traverser.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.operators.types import Operator
 
 TOP = 10
-"""Programs measured; the first also counts by itself."""
+"""Number of programs measured; the first also counts separately."""
 ROLLER, TREE, PLAIN, FULL = "roller", "markov in the tree", "markov without virtual threads", "markov"
 SPACES = {TREE: "tree", PLAIN: "gensor_no_vthread"}
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """A table by the model, and one measured on the hardware at hand; `limit` caps the shapes of each class."""
+    """A table by the model and a table measured on the present hardware; `limit` caps the shapes of each class."""
     tiers, tables = tiers_of(config), []
     if MODEL in tiers:
         tables.append(_predicted(config, folder))
@@ -39,7 +39,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _contenders(names: Sequence[str], trials: int) -> list[Contender]:
-    """The traverser in its spaces, and Roller."""
+    """The strategies of the steps: Roller, or the traverser in the step's space."""
     return [
         Contender(ROLLER, trials)
         if name == ROLLER
@@ -49,7 +49,7 @@ def _contenders(names: Sequence[str], trials: int) -> list[Contender]:
 
 
 def _predicted(config: DictConfig, folder: Path) -> Table:
-    """By the model of an RTX 4090: rates and profile of three steps next to the published."""
+    """Table by the model of an RTX 4090: rates and profiles of three steps next to the published values."""
     searches, seeds = searches_of(config, folder, MODEL), seeds_of(config)
     steps = (ROLLER, PLAIN, FULL)
     classes = stand_in(RTX_4090, config.limit)
@@ -83,7 +83,7 @@ def _predicted(config: DictConfig, folder: Path) -> Table:
 
 
 def _profiled(found: list[tuple[Operator, Found]]) -> np.ndarray:
-    """TFLOP/s, occupancy and memory busy in percent, float64 [N, 3]."""
+    """(TFLOP/s, occupancy in percent, memory busy in percent) of each program, float64 [N, 3]."""
     values = []
     for op, ended in found:
         graph = ConstructionGraph(op, "rtx4090", ended.outcome.space)
@@ -93,7 +93,7 @@ def _profiled(found: list[tuple[Operator, Found]]) -> np.ndarray:
 
 
 def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
-    """Steps whose order (Roller, no virtual threads, Gensor) or size differs from the paper's."""
+    """Sentences on steps whose order (Roller, no virtual threads, Gensor) or size differs from the paper's."""
     said = []
     for row in rows:
         name = str(row[0]).partition(" ")[0]
@@ -110,7 +110,7 @@ def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
 
 
 def _measured(config: DictConfig, folder: Path) -> Table:
-    """On the present hardware: winners of the first program, and of ten, timed together."""
+    """Table measured on the present hardware: first programs and winners of ten, timed together."""
     searches, seeds = searches_of(config, folder, LIVE), seeds_of(config)
     steps = (ROLLER, TREE, FULL) if searches.hardware.kind == "cpu" else (ROLLER, TREE, PLAIN, FULL)
     trials = config.trials or TOP
@@ -142,7 +142,7 @@ def _measured(config: DictConfig, folder: Path) -> Table:
 def _timed(
     searches: Searches, op: Operator, steps: Sequence[str], ended: dict[tuple[Operator, str, int], Found], seeds: list[int]
 ) -> dict[str, np.ndarray]:
-    """Logarithms of seconds by step and "/first" or "/best", [seeds]; nan if there is none."""
+    """Logarithms of seconds [seeds], by step followed by "/first" or "/best"; NaN if missing."""
     winners: dict[str, Found | tuple[str, float]] = {}
     for step in steps:
         for seed in seeds:
@@ -162,7 +162,7 @@ def _timed(
 def _measured_row(
     name: str, ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]
 ) -> tuple[Cell, ...]:
-    """Row of one class."""
+    """Row of one class in the measured table."""
 
     def over(slow: str, fast: str) -> str:
         return mean_text(_differences(ops, logs, slow, fast))
@@ -177,13 +177,13 @@ def _measured_row(
 
 
 def _differences(ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], slow: str, fast: str) -> np.ndarray:
-    """Log seconds of `slow` less those of `fast`, [operators, seeds], of operators that have both."""
+    """Log seconds of `slow` minus those of `fast`, [operators, seeds], for operators that have both."""
     values = np.array([logs[op][slow] - logs[op][fast] for op in ops])
     return values[np.isfinite(values).all(axis=1)]
 
 
 def _surprises(logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]) -> tuple[str, ...]:
-    """Steps whose mean over all operators is not in the expected order."""
+    """Sentences on steps whose mean over all operators is not in the expected order."""
     said = []
     for step in steps[:-1]:
         for which in ("first", "best"):
@@ -194,5 +194,5 @@ def _surprises(logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]
 
 
 def _arrow(values: Sequence[float]) -> str:
-    """Values of the steps in their order."""
+    """Text of the steps' values in order, joined by arrows."""
     return " → ".join(f"{value:.3g}" for value in values)

@@ -1,7 +1,7 @@
-"""After Gensor's figures 11 and 12 (arXiv 2502.11407): shapes that change while the program runs, here of one operator.
+"""Tables like Gensor's figures 11 and 12 (arXiv 2502.11407): shapes that change while the program runs, for one operator.
 
-The operator is the first product of a small BERT's feed-forward layer, with a changing sequence length. Kernels here are made for
-one shape, so every strategy starts anew at every change: its cost is construction or search plus the calls.
+The operator is the first product of a small BERT's feed-forward layer, with a changing sequence length. A kernel of this project
+is for one shape, so that every strategy starts anew at every change: its cost is construction or search plus the calls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def contenders(tier: str, trials: int) -> list[Contender]:
-    """With one trial a strategy runs its first program; the others choose among several by timing."""
+    """Strategies that run their first program (one trial), and strategies that choose among several programs by timing."""
     ansor = "ansor" if tier == MODEL else "ansor_small"
     ten = [Contender(f"{name}, 10 timed", min(10, trials), of=name) for name in (MARKOV, ROLLER)] if tier == LIVE else []
     return [*(Contender(name, 1) for name in (MARKOV, "markov_ext", ROLLER)), *ten, Contender(ansor, trials)]
@@ -72,7 +72,7 @@ def _tables(config: DictConfig, searches: Searches, found: list[Contender], fold
 
 
 def _speed_columns(speeds: Speeds) -> tuple[str, ...]:
-    """Ours, then the published."""
+    """Columns of the table of speeds: ours, then the published."""
     ours = [name for name in speeds.logs if name != ROLLER]
     return (
         "operator", "roller, TFLOP/s", *(f"{name} over roller" for name in ours), "Gensor over Roller, published",
@@ -81,7 +81,7 @@ def _speed_columns(speeds: Speeds) -> tuple[str, ...]:
 
 
 def _speed_rows(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[tuple[Cell, ...], ...]:
-    """One row for each length."""
+    """Rows of the table of speeds, one for each length."""
     ours, base = [name for name in speeds.logs if name != ROLLER], rates(speeds, ROLLER)
     theirs = [published.FIGURE_11[name] for name in ("Gensor", "PyTorch", "DietCode")]
     return tuple(
@@ -91,7 +91,7 @@ def _speed_rows(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[tuple[Cell, .
 
 
 def _disagreement(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[str, ...]:
-    """Lengths at which markov over roller is far from Gensor over Roller."""
+    """Sentence on the lengths at which markov over roller differs from Gensor over Roller; empty if there are none."""
     ours = np.exp(np.nanmean(speeds.logs[MARKOV], axis=1))
     far = [
         f"{length}: {mine:.2f} against {theirs:.2f}"
@@ -115,7 +115,7 @@ PAPER = {MARKOV: "Gensor", ROLLER: "Roller", TORCH: "PyTorch"}
 
 
 def _total_rows(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int) -> tuple[tuple[Cell, ...], ...]:
-    """One row for each strategy; `spent` and `run` are seconds of a change and of a call, float64 [shapes]."""
+    """Rows of the table of costs; `spent` and `run` are seconds of a change and of a call by strategy, float64 [shapes]."""
     total = {name: float((spent[name] + calls * run[name]).sum()) for name in spent}
     rows: list[tuple[Cell, ...]] = []
     for name in spent:
@@ -131,7 +131,7 @@ def _total_rows(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls:
 
 
 def ahead(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], name: str) -> str:
-    """Calls of every shape after which (or up to which) the strategy's total is less than markov's."""
+    """Number of calls of every shape after which (or up to which) the strategy's total is less than markov's, as text."""
     if name == MARKOV:
         return "-"
     dearer, faster = float((spent[name] - spent[MARKOV]).sum()), float((run[MARKOV] - run[name]).sum())
@@ -141,12 +141,12 @@ def ahead(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], name: str) -
 
 
 def _sequence(lengths: tuple[int, ...], calls: int) -> str:
-    """Description of the sequence."""
+    """Sentence that describes the sequence of lengths."""
     return f"The sequence: lengths {', '.join(map(str, lengths))} one after the other, {calls} calls of each."
 
 
 def _conditions(searches: Searches, found: list[Contender], seeds: list[int]) -> tuple[str, ...]:
-    """Conditions of ours and the published."""
+    """Sentences on the conditions of our values and of the published values."""
     trials = ", ".join(f"{one.name} {one.trials}" for one in found)
     how = (
         "of a change the wall time of the search alone on the host, nothing compiled or timed; of a call the model's latency"
@@ -167,7 +167,7 @@ def _conditions(searches: Searches, found: list[Contender], seeds: list[int]) ->
 def _draw(
     searches: Searches, spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int, folder: Path
 ) -> str:
-    """Total seconds over the calls of every shape."""
+    """Draw total seconds over the number of calls of every shape; return the file name."""
     from experiments.tables.gensor.figures import draw_curves
 
     grid = np.geomspace(1, max(1e6, 10.0 * calls), 25)

@@ -1,7 +1,7 @@
-"""Gensor (arXiv 2502.11407), figure 8: seconds of compiling a square GEMM over its size, all strategies in one figure.
+"""Gensor (arXiv 2502.11407), figure 8: seconds to compile a square GEMM over its size, for all strategies.
 
-By the model of an RTX 4090 only a search's own time, without compiling or timing kernels; on the present hardware with all
-compiling and timing, up to the size that fits. The tested claim, on measurements: `markov` is flat.
+By the model of an RTX 4090 only a search's own time counts, without compiling or timing kernels. On the present hardware all
+compiling and timing counts, up to the largest size that is feasible. The claim tested on measurements is that `markov` is flat.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from gensor_gym.operators.types import Operator
 
 CONSTRUCTING = ("markov", "markov_ext", "roller", "welder", "greedy", "beam")
 MEASURING = ("ansor", "autotvm", "random", "genetic", "tpe")
-"""Strategies by the model, with MODEL_TRIALS."""
+"""Strategies that search with the model, each with MODEL_TRIALS trials."""
 MEASURING_LIVE = ("ansor_small", "autotvm_small", "random", "genetic")
-"""Strategies on hardware, with LIVE_TRIALS: variants for few trials."""
+"""Strategies that search on hardware, each with LIVE_TRIALS trials: variants for few trials."""
 TOP = 10
-"""Programs that a constructing strategy also measures, in rows of their own: of Roller ten were timed."""
+"""Number of programs that a constructing strategy also measures, in separate rows; Roller's authors timed ten."""
 MODEL_TRIALS, LIVE_TRIALS = 256, 16
 LARGEST = 2**11
-"""Largest extent at which kernels are timed on a CPU: twice it takes eight times as long to verify and to time."""
+"""Largest extent at which kernels are timed on a CPU. Twice the extent takes eight times as long to verify and to time."""
 FLAT = 0.1
-"""Slope of log time over log size below which, interval and all, a strategy is called flat: less than 1.15 times the time for
-four times the extent. Written down before the run."""
+"""A strategy is called flat if the interval of its slope of log time over log size lies below this in absolute value.
+
+A slope of 0.1 means less than 1.15 times the time for four times the extent. The value was written down before the run.
+"""
 RESAMPLES = 2000
 
 
@@ -55,7 +57,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes: Sequence[int], folder: Path) -> Table:
-    """Medians over seeds, slopes, and the published rows below."""
+    """Table of medians over seeds and of slopes, with the published rows below."""
     seeds = seeds_of(config)
     ops = {n: operators.gemm(m=n, n=n, k=n) for n in sizes}
     ended = searches.run(ops.values(), found, seeds)
@@ -85,9 +87,9 @@ def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes
 
 
 def slope(sizes: Sequence[int], seconds: np.ndarray) -> tuple[float, float, float]:
-    """Slope of log seconds over log size by least squares, with the 95 % interval of a bootstrap over all points.
+    """(slope, low, high) of log seconds over log size by least squares, with the 95 % bootstrap interval over all points.
 
-    Takes seconds float64 [sizes, seeds], nan if there are none; nan with fewer than three sizes.
+    `seconds` is float64 [sizes, seeds] with NaN for missing values. The result is NaN with fewer than three sizes.
     """
     good = np.isfinite(seconds)
     if good.any(axis=1).sum() < 3:
@@ -101,17 +103,17 @@ def slope(sizes: Sequence[int], seconds: np.ndarray) -> tuple[float, float, floa
 
 
 def _fit(x: np.ndarray, y: np.ndarray) -> float:
-    """Least squares."""
+    """Least-squares slope of y over x."""
     return float(np.dot(x - x.mean(), y) / np.dot(x - x.mean(), x))
 
 
 def _slope_text(of: tuple[float, float, float]) -> str:
-    """A slope with its interval."""
+    """Text of a slope with its interval."""
     return "-" if np.isnan(of[0]) else f"{of[0]:+.2f} [{of[1]:+.2f}, {of[2]:+.2f}]"
 
 
 def _conditions(searches: Searches, seeds: list[int]) -> tuple[str, ...]:
-    """Conditions of ours and the published."""
+    """Sentences on the conditions of our values and of the published values."""
     theirs = (
         f"Published: figure 8 of {published.SOURCE} RTX 4090 with an i7-13700K; how many programs Gensor and Roller timed, and "
         "how many trials Ansor and AutoTVM had, is not stated.",
@@ -135,7 +137,7 @@ def _conditions(searches: Searches, seeds: list[int]) -> tuple[str, ...]:
 
 
 def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) -> tuple[str, ...]:
-    """Whether markov is flat; of the model's tier the numbers alone."""
+    """Sentence on whether markov is flat; for the model's tier only its slopes."""
     theirs = _slope_text(slope(published.SIZES, np.array(published.FIGURE_8["Gensor"])[:, None]))
     said = [f"The slope of Gensor's published times, all sizes: {theirs}."]
     for name, (value, low, high) in slopes.items():
@@ -151,7 +153,7 @@ def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) 
 
 
 def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
-    """Ours and theirs at one size."""
+    """Sentence that compares our seconds with the published ones at size n."""
     ours = {name: float(np.nanmedian(times[-1])) for name, times in seconds.items()}
     at = published.SIZES.index(n)
     gensor, roller = published.FIGURE_8["Gensor"][at], published.FIGURE_8["Roller"][at]
@@ -163,7 +165,7 @@ def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
 
 
 def _draw(searches: Searches, ops: dict[int, Operator], seconds: dict[str, np.ndarray], folder: Path) -> str:
-    """Ours and the published, side by side."""
+    """Draw our times and the published times next to each other; return the file name."""
     from experiments.tables.gensor.figures import draw_curves
 
     sizes = np.array(list(ops))

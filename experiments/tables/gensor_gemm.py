@@ -1,6 +1,6 @@
-"""Gensor (arXiv 2502.11407), Table V: three matrix products on an RTX 4090 and a profiler's view of their kernels.
+"""Gensor (arXiv 2502.11407), Table V: three matrix products on an RTX 4090, with a profiler's view of their kernels.
 
-Ours are by the model of that device, nothing is timed.
+Our values are by the model of that device; nothing is timed.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ HARDWARE = "rtx4090"
 MODEL_TRIALS = 256
 STRATEGIES = ("markov", "roller", "ansor")
 BESIDE = {"markov": 0, "ansor": 1}
-"""Strategy -> place of its counterpart in the published pairs."""
+"""Strategy -> index of its counterpart in the published pairs."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profiler's view of a program on a GPU, by the model; shares from 0 to 1."""
+    """A profiler's view of a program on a GPU, computed by the model; shares are from 0 to 1."""
 
     seconds: float
     compute: float
-    """Busiest of arithmetic pipes and issue slots."""
+    """Share of the time in which the busier of arithmetic pipes and issue slots works."""
     memory: float
-    """Busiest of shared memory, L2 and DRAM."""
+    """Share of the time in which the busiest of shared memory, L2 and DRAM works."""
     l2_hit: float
-    """Share of the bytes requested from L2 that need not be read from DRAM; writes hit, as a profiler counts them."""
+    """Share of the bytes requested from L2 that need not be read from DRAM. Writes count as hits, like in a profiler."""
     occupancy: float
-    """Threads resident on a multiprocessor, of those it can hold."""
+    """Threads resident on a multiprocessor, as a share of its capacity."""
 
 
 def profile(graph: ConstructionGraph, schedule: Schedule) -> Profile:
@@ -65,7 +65,7 @@ def profile(graph: ConstructionGraph, schedule: Schedule) -> Profile:
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """The table; `limit` caps the products."""
+    """The table of the products; `limit` caps them."""
     if MODEL not in tiers_of(config):
         raise ValueError(f"tiers {list(config.tiers)}: Table V is a profile of an RTX 4090 kernel, which is by the model alone")
     searches = Searches(config, folder, MODEL, HARDWARE)
@@ -97,7 +97,7 @@ COLUMNS = (
 
 
 def notes(trials: int, seed: int) -> tuple[str, ...]:
-    """Conditions of ours and the published."""
+    """Sentences on the conditions of our values and of the published values."""
     return (
         f"Ours: the model of an RTX 4090 for what a strategy ends with, seed {seed}; markov its first program, roller its first "
         f"ten, ansor {trials} trials, which the model answers. Compute: the busier of FMA pipes and issue slots over the "
@@ -110,7 +110,7 @@ def notes(trials: int, seed: int) -> tuple[str, ...]:
 
 
 def _disagreement(op: str, ours: Profile, theirs: tuple[float | None, ...]) -> str:
-    """A sentence where the time is off by more than a fifth, or the arithmetic by more than half."""
+    """Sentence if the time differs by more than a fifth, or the share of compute by more than half; else empty."""
     compute, _, _, time = theirs
     if time is None or compute is None:
         return ""

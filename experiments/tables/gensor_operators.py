@@ -1,7 +1,7 @@
-"""Gensor (arXiv 2502.11407), figures 6 and 7: operators against Roller, Ansor and the vendor's library.
+"""Gensor (arXiv 2502.11407), figures 6 and 7: operators compared with Roller, Ansor and the vendor's library.
 
-By the models of an RTX 4090 and an Orin Nano, where nothing is timed, and on the hardware at hand, where the winners of all
-strategies are timed again together.
+Some tables use the models of an RTX 4090 and an Orin Nano, without timing. The others use the present hardware, where the winners
+of all strategies are timed again together.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ FIGURES = (
     ("orin_nano", "figure 7", ORIN, published.FIGURE_7),
 )
 MODEL_TRIALS, LIVE_TRIALS = 256, 32
-"""Trials of the searches that measure, unless the configuration says otherwise."""
+"""Trials of the searches that measure, unless the configuration sets them."""
 TOP = 10
-"""Programs that the constructing strategies measure: Roller's number."""
+"""Number of programs that the constructing strategies measure, the same as Roller's."""
 FAR = 1.25
-"""Two ratios that differ by more, or lie on different sides of one, are said to disagree."""
+"""Two ratios disagree if they differ by a larger factor, or lie on different sides of 1 and differ by more than 1.05."""
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Two tables for every figure and for the hardware at hand, and a picture each; `limit` caps the shapes of a class."""
+    """Two tables and a picture for every figure and for the present hardware; `limit` caps the shapes of a class."""
     tables: list[Table] = []
     if MODEL in tiers_of(config):
         for hardware, figure, names, paper in FIGURES:
@@ -45,7 +45,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def contenders(ansor: Contender, tier: str) -> list[Contender]:
-    """All contenders; the constructing ones measure their first ten, also by the model."""
+    """All contenders. The constructing strategies measure their first ten programs, also with the model."""
     trials = min(ansor.trials, TOP)
     ours = [Contender(name, trials) for name in ("markov", "markov_ext", "roller")]
     more = [Contender(f"{name}, {ansor.trials} trials", ansor.trials, of=name) for name in ("markov", "markov_ext")]
@@ -56,7 +56,7 @@ def _compare(
     config: DictConfig, folder: Path, what: tuple[str, str, str], names: tuple[str, ...],
     paper: dict[str, tuple[float, float, float]], ansor: Contender,
 ) -> list[Table]:  # fmt: skip
-    """The table of classes and that of operators, for (tier, hardware, figure of the paper)."""
+    """Tables by class and by operator, for `what` = (tier, hardware, figure of the paper)."""
     tier, hardware, figure = what
     seeds = seeds_of(config)
     searches = Searches(config, folder, tier, hardware)
@@ -91,7 +91,7 @@ CLASS_COLUMNS = (
 def _class_rows(
     speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]
 ) -> list[tuple[Cell, ...]]:
-    """Means over the operators of a class, ours and the paper's."""
+    """Rows of means over the operators of a class, ours and the paper's."""
     rows: list[tuple[Cell, ...]] = []
     for name in (*classes, None):
         if not any(name is None or published.CLASSES[key[0]] == name for key in paper):
@@ -110,12 +110,12 @@ def _class_rows(
 
 
 def _over_roller(speeds: Speeds, of: str | None) -> np.ndarray:
-    """Logarithms of markov's speed over roller's."""
+    """Logarithms of markov's speed relative to roller's, for a class."""
     return speeds.class_logs("markov", of) - speeds.class_logs("roller", of)
 
 
 def _operator_rows(speeds: Speeds, reference: str) -> list[tuple[Cell, ...]]:
-    """One row for each operator."""
+    """Rows of the table by operator."""
     flops = {name: rates(speeds, name) for name in speeds.logs}
     others = [name for name in speeds.logs if name != reference]
     return [
@@ -125,7 +125,7 @@ def _operator_rows(speeds: Speeds, reference: str) -> list[tuple[Cell, ...]]:
 
 
 def conditions(searches: Searches, found: list[Contender], seeds: list[int], rounds: int) -> tuple[str, ...]:
-    """Conditions of ours, in words."""
+    """Sentences on the conditions of our values."""
     trials = ", ".join(f"{one.name} {one.trials}" for one in found)
     if searches.tier == MODEL:
         return (
@@ -145,7 +145,7 @@ def conditions(searches: Searches, found: list[Contender], seeds: list[int], rou
 def disagreements(
     speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]
 ) -> tuple[str, ...]:
-    """A sentence for every class whose ratios disagree, with a possible cause."""
+    """Sentences, with a possible cause, on every class whose ratios disagree."""
     said = []
     for name in classes:
         _, _, _, theirs = published.class_means(paper, name)
@@ -173,4 +173,4 @@ WHY = {
     "avg_pool2d": "Pools move far more bytes than they compute; the shapes differ, and Roller takes its rules for plain "
     "operators there, of which ours has the alignment alone.",
 }
-"""Possible causes for each class: explanations that were not tested."""
+"""Class -> possible causes of a disagreement; these explanations were not tested."""

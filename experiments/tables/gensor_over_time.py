@@ -1,4 +1,4 @@
-"""After Gensor's figure 10 (arXiv 2502.11407): performance over optimisation time, here of operators instead of a network."""
+"""Table like Gensor's figure 10 (arXiv 2502.11407): performance over optimisation time, for operators instead of a network."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gensor_gym.operators.types import Operator
 
 MODEL_TRIALS, LIVE_TRIALS = 256, 32
 OPERATORS = {MODEL: (RTX_4090, 2), LIVE: (HOST, 2)}
-"""Stand-in shapes of a tier, and how many of a class unless `limit` says otherwise."""
+"""Tier -> (stand-in shapes, number of shapes per class unless `limit` is set)."""
 NEAR = 0.9
-"""Share of the best speed of any strategy at which a search counts as nearly there."""
+"""Share of the best speed of any strategy that a search has to reach to count as nearly done."""
 POINTS = 160
-"""Points of a curve."""
+"""Number of points of a curve."""
 SLOWEST = "Ansor"
 
 
@@ -39,13 +39,13 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 def contenders(tier: str, trials: int) -> list[Contender]:
     """Constructing strategies, and searches that learn from measurements."""
     ansor = "ansor" if tier == MODEL else "ansor_small"
-    few = min(trials, LIVE_TRIALS)  # by the model the order of a ranking is known, and more trials add nothing
+    few = min(trials, LIVE_TRIALS)  # with the model the ranking is exact, and more trials add nothing
     constructing = [Contender(name, few) for name in ("markov", "markov_ext")]
     return [*constructing, Contender("roller", min(10, trials)), Contender(ansor, trials), Contender("random", trials)]
 
 
 def _table(config: DictConfig, searches: Searches, ops: list[Operator], found: list[Contender], folder: Path) -> Table:
-    """One row for each strategy, then the published."""
+    """Table with a row for each strategy, then the published rows."""
     seeds = seeds_of(config)
     ended = searches.run(ops, found, seeds)
     best = {op: min(s for (at, *_), of in ended.items() if at == op for s in _best(of.rows)[1]) for op in ops}
@@ -67,7 +67,7 @@ def _table(config: DictConfig, searches: Searches, ops: list[Operator], found: l
 
 
 def _finals(config: DictConfig, searches: Searches, ops: list[Operator], found: list[Contender]) -> dict[str, float]:
-    """Speed of every strategy's winner over that of the best, timed together: geometric mean."""
+    """Speed of every strategy's winners relative to the best, timed together: geometric means by name."""
     speeds = speeds_of(searches, ops, found, seeds_of(config), found[0].name)
     logs = np.log(np.stack([speeds.seconds[one.name] for one in found]))
     relative = np.exp(np.nanmean(np.nanmin(logs, axis=(0, 2), keepdims=True) - logs, axis=(1, 2)))
@@ -75,7 +75,7 @@ def _finals(config: DictConfig, searches: Searches, ops: list[Operator], found: 
 
 
 def _row(one: Contender, searched: list[tuple[Found, float]], finals: dict[str, float]) -> tuple[Cell, ...]:
-    """Medians over searches; `searched` comes with the best seconds that any strategy saw on the operator."""
+    """Row of medians over searches; `searched` pairs each search with the best seconds of any strategy on its operator."""
     first, then, near, total = [], [], [], []
     for found, best in searched:
         at, seconds = _best(found.rows)
@@ -91,12 +91,12 @@ def _row(one: Contender, searched: list[tuple[Found, float]], finals: dict[str, 
 
 
 def _median(values: list[float]) -> float | None:
-    """Median; None of nothing."""
+    """Median; None if there are no values."""
     return float(np.median(values)) if values else None
 
 
 def _best(rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """(seconds since the start, fastest seconds so far) of the trials from the first that ran well."""
+    """(seconds since the start, fastest seconds so far) of the trials, from the first that succeeded."""
     at = np.array([row["elapsed_s"] for row in rows], dtype=float)
     seconds = np.array([np.inf if row["seconds"] is None else row["seconds"] for row in rows])
     best = np.minimum.accumulate(seconds) if len(seconds) else seconds
@@ -104,7 +104,7 @@ def _best(rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _disagreement(rows: list[tuple[Cell, ...]], found: list[Contender]) -> tuple[str, ...]:
-    """The search against markov: how much later, how much faster; ours and the paper's."""
+    """Sentence that compares ansor with markov, ours and the paper's: how much later and how much faster."""
     by_name = {one.name: row for one, row in zip(found, rows, strict=False)}
     markov, ansor = by_name["markov"], next(row for name, row in by_name.items() if name.startswith("ansor"))
     if not all(isinstance(cell, float) for row in (markov, ansor) for cell in (row[1], row[5], row[6])):
@@ -119,7 +119,7 @@ def _disagreement(rows: list[tuple[Cell, ...]], found: list[Contender]) -> tuple
 
 
 def _over(above: Cell, below: Cell) -> str:
-    """A ratio of two numbers."""
+    """Text of the ratio of two numbers."""
     return f"{float(above or 0.0) / float(below or 1.0):.2f}"
 
 
@@ -127,7 +127,7 @@ def _draw(
     searches: Searches, ended: dict[tuple[Operator, str, int], Found], best: dict[Operator, float], found: list[Contender],
     folder: Path,
 ) -> str:  # fmt: skip
-    """Arithmetic mean over searches of the speed so far, 0 before the first kernel; with the published curve."""
+    """Draw the arithmetic mean over searches of the speed so far, 0 before the first kernel, next to the published curve."""
     from experiments.tables.gensor.figures import draw_curves
 
     ends = [of.outcome.elapsed_s for of in ended.values()]
@@ -155,7 +155,7 @@ def _share(grid: np.ndarray, at: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def _conditions(searches: Searches, seeds: list[int], count: int) -> tuple[str, ...]:
-    """Conditions of ours and the published."""
+    """Sentences on the conditions of our values and of the published values."""
     theirs = (
         f"Published: figure 10 of {published.SOURCE} ResNet-34 at batch 128, whole network, speeds over Ansor's in the end; "
         "Ansor's number of trials is not stated. A network has some twenty different operators, so its seconds are those of as "

@@ -1,4 +1,4 @@
-"""The analytic model of GPUs against published rates of libraries: the schedule nearest to the library's own kernel.
+"""The analytic model of GPUs compared with published rates of libraries, by the schedule nearest to the library's kernel.
 
 No constant of the model comes from these figures. The code generator supports every one of these schedules.
 """
@@ -17,7 +17,7 @@ from gensor_gym.graph.schedule import make_row
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS
 
 WITHIN = 0.2
-"""How far a prediction may be off."""
+"""Largest accepted relative error of a prediction."""
 
 SGEMM = "cublasSgemm on H100 SXM, waynehacking8/blackwell-tensorcore-kernels results/bench.csv and bench_sm90a.csv"
 HGEMM = "cuBLAS with float16 operands and float32 sums on H100 SXM, the same files"
@@ -26,7 +26,7 @@ AMPERE = "cuBLAS float16 on A100, gau-nernst/learn-cuda 02b"
 
 @dataclass(frozen=True)
 class Kernel:
-    """A library's kernel as a schedule: tiles m x n x k of a block and of a worker, other knobs by name."""
+    """A library's kernel as a schedule: tiles m x n x k of a block and of a worker, and other knobs by name."""
 
     name: str
     block: tuple[int, int, int]
@@ -34,7 +34,7 @@ class Kernel:
     knobs: tuple[tuple[str, int], ...]
 
     def row(self) -> np.ndarray:
-        """The schedule's row for a gemm, all levels opened."""
+        """The schedule's row for a gemm, with all levels opened."""
         inner, outer = ([1] * 3 + list(tile) + [1] * (MAX_AXES - 6) for tile in (self.worker, self.block))
         return make_row([inner] + [outer] * (MAX_LEVELS - 1), [1] * MAX_AXES, 1, dict(self.knobs))
 
@@ -56,7 +56,7 @@ MMA = Kernel(
 
 @dataclass(frozen=True)
 class Published:
-    """A product of n x n x n, and the rates of the library in TFLOP/s, lowest and highest that are published."""
+    """A product of n x n x n, with the lowest and highest published rates of the library in TFLOP/s."""
 
     hardware: str
     dtype: str
@@ -85,12 +85,12 @@ def predicted(case: Published) -> float:
 
 
 def ratio(case: Published) -> float:
-    """Predicted over published time; the published rate is the middle of its range."""
+    """Predicted time over published time; the published rate is the middle of its range."""
     return predicted(case) / (2.0 * case.n**3 / (0.5e12 * (case.low + case.high)))
 
 
 def make(config: DictConfig, _folder: Path) -> list[Table]:
-    """The table; `limit` bounds its rows."""
+    """The table of all cases; `limit` caps its rows."""
     rows = []
     for case in PUBLISHED[: config.limit]:
         rate = 2.0 * case.n**3 / predicted(case) / 1e12

@@ -1,4 +1,4 @@
-"""Recorded tables of a machine, read for reports: kernels that ran well, their optimum, and regrets."""
+"""Read recorded tables of a machine for reports: kernels that succeeded, their optimum, and regrets."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ STAGES_SPACE = "compact"
 
 @dataclass(frozen=True)
 class Recorded(OfOperator):
-    """A table of one task: its different kernels that ran well, their optimum, and how they were measured.
+    """A table of one task: its distinct kernels that succeeded, their optimum, and their measurements.
 
-    Where the table is not `complete`, the optimum is that of the kernels measured.
+    If the table is not `complete`, the optimum is that of the measured kernels.
     """
 
     machine: str
@@ -45,17 +45,17 @@ class Recorded(OfOperator):
 
     @property
     def seconds(self) -> np.ndarray:
-        """Medians, float64 [N]."""
+        """Median seconds of the kernels, float64 [N]."""
         return np.array([m.seconds for m in self.measured])
 
     @property
     def sample(self) -> Sample:
-        """Sample for a fit."""
+        """The table as a sample for a fit."""
         return Sample(self.graph, self.rows, self.seconds)
 
 
 def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Recorded]:
-    """The tables of a space in a folder, by class and operator, `limit` of a class at most; ValueError for none."""
+    """Tables of a space in a folder, by class, at most `limit` of each class; ValueError if there are none."""
     found: dict[str, list[Recorded]] = defaultdict(list)
     for table in (*_tables(folder), *read_stages(folder)):
         if table.graph.space == space:
@@ -69,7 +69,7 @@ def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Reco
 
 
 def _tables(folder: Path) -> Iterator[Recorded]:
-    """The complete tables among the Parquet files of a folder."""
+    """Yield the complete tables among the Parquet files of a folder."""
     for path in sorted(folder.glob("*.parquet")):
         table = read_table(path)
         if table.about.get("complete"):
@@ -79,16 +79,16 @@ def _tables(folder: Path) -> Iterator[Recorded]:
 
 
 def read_stages(folder: Path) -> Iterator[Recorded]:
-    """Recordings of `make gpu`'s stages, complete or not; empty without such a file."""
+    """Yield the recordings of `make gpu`'s stages, complete or not; nothing if there is no such file."""
     if (folder / STAGES).exists():
         machine = read_json(folder / "summary.json", finite=False)["hardware"]
         yield from tables_of(folder / STAGES, machine)
 
 
 def tables_of(file: Path, machine: str, drift: float = 0.0) -> Iterator[Recorded]:
-    """A table for each operator of a file of JSON lines, on a machine by name; programs that are legal no longer are left out.
+    """Yield a table for each operator of a file of JSON lines, on the machine of that name.
 
-    `drift` as in `optimum.find_optimum`.
+    Programs that are no longer legal are left out. `drift` is that of `optimum.find_optimum`.
     """
     by_operator: dict[str, list[Record]] = defaultdict(list)
     for record in read_table(file).records:
@@ -104,7 +104,7 @@ def tables_of(file: Path, machine: str, drift: float = 0.0) -> Iterator[Recorded
 def _recorded(
     machine: str, graph: ConstructionGraph, records: list[Record], complete: bool, drift: float = 0.0
 ) -> Recorded:
-    """The different kernels of a table, each once; `drift` as in `optimum.find_optimum`."""
+    """The table of a task's records, with each distinct kernel once; `drift` is that of `optimum.find_optimum`."""
     kernels = {r.measurement.digest: r for r in reversed(records)}
     good = [r for r in kernels.values() if r.measurement.status is Status.OK]
     measured = tuple(r.measurement for r in good)
@@ -114,23 +114,23 @@ def _recorded(
 
 
 def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
-    """Regret of the best measured among the first k by the prediction, for k = 1 .. N, float64 [N]."""
+    """Regret of the fastest measured kernel among the first k by the prediction, for k = 1 .. N, float64 [N]."""
     order = np.argsort(predicted, kind="stable")
     return np.minimum.accumulate(regrets(table)[order])
 
 
 def regret_of_random(table: Recorded) -> np.ndarray:
-    """Expected regret of the best of k different kernels drawn at random, for k = 1 .. N, float64 [N]."""
+    """Expected regret of the best of k distinct kernels drawn at random, for k = 1 .. N, float64 [N]."""
     return expected_best(regrets(table))
 
 
 def regrets(table: Recorded) -> np.ndarray:
-    """Regret of every kernel, zero where it is tied with the best, float64 [N]."""
+    """Regret of every kernel, zero if it is statistically tied with the best, float64 [N]."""
     return np.where(table.optimum.tied, 0.0, np.log(table.seconds / table.optimum.best))
 
 
 def again(table: Recorded) -> float:
-    """Rank correlation of the first pass with the later ones: the ceiling of any model; nan for a single pass."""
+    """Rank correlation of the times in the first pass with the later passes, which no model can exceed; NaN for one pass."""
     halves: tuple[list[float], list[float]] = ([], [])
     for m in table.measured:
         passes, first = np.asarray(passes_of(m)), min(passes_of(m), default=0)

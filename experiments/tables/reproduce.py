@@ -1,7 +1,7 @@
-"""Tables, made anew: those of the papers next to our numbers, and the report on model and measurement.
+"""Make tables: those of the papers next to our numbers, and the report on model and measurement.
 
-`python -m experiments.reproduce table=gensor_operators`; docs/tables.md lists them. A table is a module of this folder, or of a
-package in it, with a function `make`: (configuration, folder for figures) -> tables. No registration is needed.
+Run it by `python -m experiments.reproduce table=gensor_operators`; docs/tables.md lists the tables. A table is a module of this
+folder or of a package in it, with a function `make`: (configuration, folder for figures) -> tables. No registration is needed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from experiments.tables.table import MAKERS, Table, modules
 from gensor_gym.registry import check_known
 
 MODELS = "model_"
-"""Begins the folders of searches by the model of a machine (`gensor.searches`)."""
+"""Beginning of the names of folders of searches with a machine's model (`gensor.searches`)."""
 
 
 def known() -> list[str]:
-    """Names of all tables."""
+    """Sorted names of all tables."""
     return sorted(modules())
 
 
 def reproduce(config: DictConfig) -> list[Table]:
-    """Make the tables of a configuration (conf/reproduce.yaml) and write `<name>.json` and `<name>.md`.
+    """Make the tables of a configuration (conf/reproduce.yaml), write `<name>.json` and `<name>.md`, and return the tables.
 
     ValueError for an unknown name, or a folder that cannot be written.
     """
@@ -53,13 +53,13 @@ def reproduce(config: DictConfig) -> list[Table]:
 
 
 def show(console: Console, table: Table) -> None:
-    """Print a table with its notes."""
+    """Print a table with its stamp and notes."""
     table.sheet(f"stamp: {table.stamp} ({table.stamp.meaning})").show(console)
 
 
 @command("reproduce")
 def main(config: DictConfig, console: Console) -> None:
-    """Command line."""
+    """Make and print the tables that the command line names."""
     if config.table is None:
         raise ValueError(f"expected table=NAME, one of {', '.join((*known(), *MAKERS))}")
     if not console.is_terminal:

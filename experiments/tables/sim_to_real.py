@@ -1,7 +1,7 @@
 """Model against measurement on recorded tables: ranking, cost of the model's first choices, calibration, noise.
 
-Every complete table of a machine is read, or the recordings of `make gpu`. The coefficients of the model's terms are fitted to
-the machine's tables of the train part only; all other rows are predictions for unseen operators.
+Every complete table of a machine is read, or the recordings of `make gpu`. The coefficients of the model's terms are fitted only
+to the machine's tables of the train part; all other rows are predictions for unseen operators.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gensor_gym.fingerprint import common, fingerprint
 from gensor_gym.hardware.described import RECORDINGS
 
 TOP = (1, 3, 10)
-"""So many programs that the model ranks first are looked at."""
+"""Numbers of the model's first programs for which regrets are reported."""
 FASTEST = 5
-"""One kernel in this many belongs to the fastest, whose ranking counts separately."""
+"""One kernel in this many counts as one of the fastest, whose ranking is also scored separately."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """How predictions [N] in seconds do on a table: see the columns in `_ranking` and `_calibration`."""
+    """Scores of predicted seconds [N] on a table: rank correlations, regrets, and quantiles of measured over predicted time."""
 
     spearman: float
     spearman_fastest: float
@@ -43,9 +43,9 @@ class Score:
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Three tables, the values behind them in `sim_to_real_values.json`, and two figures a machine.
+    """Three tables and two figures per machine, with the values in `sim_to_real_values.json`.
 
-    ValueError if a folder holds no complete table, or a machine no table of the train part.
+    ValueError if a folder has no complete table, or a machine no table of the train part.
     """
     folders = [Path(path) for path in config.recordings] if config.recordings else _shipped()
     tables: list[Table] = []
@@ -69,12 +69,12 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _shipped() -> list[Path]:
-    """Folders of the tables that come with the package."""
+    """Folders of the tables that ship with the package."""
     return [RECORDINGS / name for name in hardware.recorded_names()]
 
 
 def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
-    """Coefficients float64 [P] of the model's terms, from tables of the train part; ValueError if there is none."""
+    """Coefficients float64 [P] of the model's terms, fitted to the tables of the train part; ValueError if there are none."""
     train = [table.sample for table in recorded if table.part == "train"]
     if not train:
         raise ValueError("a fit needs a table of an operator of the train part; these tables have none")
@@ -82,7 +82,7 @@ def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
 
 
 def score(table: Recorded, predicted: np.ndarray) -> Score:
-    """Ranking, realised regret and scale of predicted seconds [N]."""
+    """Ranking, realised regret and calibration of predicted seconds [N]."""
     seconds = table.seconds
     fast = np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
     ratio = np.quantile(seconds / predicted, (0.5, 0.1, 0.9))
@@ -95,7 +95,7 @@ def score(table: Recorded, predicted: np.ndarray) -> Score:
 
 
 def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
-    """One row for each operator: ranking and realised regret."""
+    """Table with ranking and realised regret of each operator."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             t.operator, t.part, str(len(t.measured)) + ("" if t.complete else " (part)"), _two(b.spearman, a.spearman), again(t),
@@ -125,7 +125,7 @@ def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) 
 
 
 def _calibration(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
-    """One row for each operator: measured over predicted."""
+    """Table with measured over predicted time of each operator."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (t.operator, t.part, *(_ratio(s) for s in (b, a)), *(s.ratio[2] / s.ratio[1] for s in (b, a)))
         for t, b, a in zip(recorded, before, after, strict=True)
@@ -139,7 +139,7 @@ def _calibration(recorded: list[Recorded], before: list[Score], after: list[Scor
 
 
 def _classes(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
-    """One row for each class of operators."""
+    """Table with means of each class of operators."""
     places: dict[str, list[int]] = defaultdict(list)
     for i, table in enumerate(recorded):
         places[table.graph.operator.name].append(i)
@@ -156,7 +156,7 @@ def _classes(recorded: list[Recorded], before: list[Score], after: list[Score]) 
 def _class_row(
     name: str, at: list[int], recorded: list[Recorded], before: list[Score], after: list[Score]
 ) -> tuple[str | float, ...]:
-    """Means over the tables at these places."""
+    """Row of means over the tables at the indices `at`."""
 
     def both(of: Callable[[Score], float]) -> tuple[float, float]:
         return float(np.nanmean([of(before[i]) for i in at])), float(np.nanmean([of(after[i]) for i in at]))
@@ -170,7 +170,7 @@ def _class_row(
 
 
 def _values(recorded: list[Recorded], before: list[Score], after: list[Score], coefficients: np.ndarray) -> dict[str, object]:
-    """Everything as numbers."""
+    """All values as a JSON object."""
     return {
         "machine": recorded[0].machine,
         "coefficients": dict(zip(TERMS, (round(float(c), 4) for c in coefficients), strict=True)),

@@ -21,7 +21,7 @@ COLUMNS = 5
 
 
 def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
-    """Measured against predicted seconds of every kernel, a panel for each operator; returns the file's name."""
+    """Draw measured against predicted seconds of every kernel, a panel for each operator; return the file name."""
 
     def panel(axes: Axes, table: Recorded) -> None:
         seconds, before = table.seconds, table.sample.predicted()
@@ -43,7 +43,7 @@ def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -
 
 
 def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
-    """Regret of the best of the model's first k over k, a panel for each operator; returns the file's name."""
+    """Draw the regret of the best of the model's first k over k, a panel for each operator; return the file name."""
 
     def panel(axes: Axes, table: Recorded) -> None:
         after = table.sample.with_values(COEFFICIENTS, coefficients).predicted()
@@ -68,7 +68,7 @@ def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) 
 
 
 class Titled(Protocol):
-    """Title of a panel."""
+    """An item with the texts for a panel's title."""
 
     @property
     def operator(self) -> str:
@@ -76,7 +76,7 @@ class Titled(Protocol):
 
     @property
     def part(self) -> str:
-        """Its part of the split."""
+        """Part of the split that the operator is in."""
 
 
 T = TypeVar("T", bound=Titled)
@@ -86,7 +86,7 @@ def panels(
     recorded: Sequence[T], panel: Callable[[Axes, T], None], marks: list, labels: tuple[str, str], path: Path,
     columns: int = COLUMNS,
 ) -> str:
-    """A grid of panels with one legend; returns the file's name."""
+    """Draw a grid of panels with one legend; return the file name."""
     columns = min(columns, len(recorded))
     lines = math.ceil(len(recorded) / columns)
     with plt.rc_context(style.RC):

@@ -1,4 +1,4 @@
-"""A reproduced table: our numbers next to the published ones, with the differences in words."""
+"""A reproduced table: our numbers next to the published numbers, with the differences in words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Cell = str | float | None
 
 
 MAKERS: dict[str, Callable[..., list[Table]]] = {}
-"""Name -> maker of tables, from the configuration of `reproduce` and its folder; for tables that are no module here."""
+"""Name -> function that makes tables from the configuration of `reproduce` and its folder, for registered tables."""
 
 
 def modules() -> dict[str, str]:
-    """Name -> module, of the tables here: modules of this folder and its rooms with a function `make`, or a room that has one."""
+    """Name -> module of the tables in this package: modules, or whole subpackages, with a function `make`."""
     found, here = {}, Path(__file__).parent
     for path in sorted(here.rglob("*.py")):
         if "\ndef make(config: DictConfig, " in path.read_text(encoding="utf-8"):
@@ -29,7 +29,7 @@ def modules() -> dict[str, str]:
 
 
 def register_table(name: str) -> Callable[[Made], Made]:
-    """A decorator for a function that makes tables; ValueError for a name that another module has, or a table here."""
+    """Decorator that registers a function that makes tables; ValueError if the name is taken."""
     if name in modules():
         raise ValueError(f"table {name!r}: experiments.tables has one of that name; choose another")
     return registers("table", MAKERS, name)
@@ -37,9 +37,10 @@ def register_table(name: str) -> Callable[[Made], Made]:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows of text or numbers; `notes` have the conditions of ours and the published, and the differences.
+    """Columns and rows of text or numbers.
 
-    `figures` are PNG files next to the page. ValueError for a row whose number of cells differs from the columns.
+    `notes` have the conditions of our numbers and of the published numbers, and their differences. `figures` are PNG files next
+    to the page. ValueError for a row whose number of cells differs from the columns.
     """
 
     title: str
@@ -50,29 +51,29 @@ class Table:
     figures: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """See the class."""
+        """Check the number of cells of every row."""
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(f"row {row} has {len(row)} cells: table {self.title!r} has {len(self.columns)} columns")
 
     def markdown(self) -> str:
-        """The table as a section of a page."""
+        """Markdown text of the table, as a section of a page."""
         shown = [line for name in self.figures for line in ("", f"![{self.title}]({name})")]
         notes = (f"- {note}" for note in self.notes)
         lines = [f"## {self.title}", "", self.stamped, "", *self.sheet().markdown(), *shown, "", *notes]
         return "\n".join(lines) + "\n"
 
     def sheet(self, *more: str) -> Sheet:
-        """For screen and files; `more` are lines before the notes."""
+        """The table for screen and files; `more` are lines before the notes."""
         rows = [[Shown(text_of(cell), (cell,) if isinstance(cell, float | int) else ()) for cell in row] for row in self.rows]
         return Sheet.of(self.title, self.columns, rows, (*more, *self.notes))
 
     @property
     def stamped(self) -> str:
-        """The line that says how our numbers came about."""
+        """Line of the page that states the origin of our numbers."""
         return f"Stamp: **{self.stamp}** ({self.stamp.meaning})."
 
 
 def text_of(value: Cell) -> str:
-    """A cell as text: numbers with three digits."""
+    """Text of a cell; numbers have three digits."""
     return "-" if value is None else value if isinstance(value, str) else f"{value:.3g}"

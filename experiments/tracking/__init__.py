@@ -1,1 +1,1 @@
-"""Runs as Weights & Biases and TensorBoard see them: the results are written first, and no failure here is one of theirs."""
+"""Tracking of runs with Weights & Biases and TensorBoard. Results are written first, and a tracking failure never fails a run."""

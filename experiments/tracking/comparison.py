@@ -1,4 +1,4 @@
-"""A comparison as W&B sees it: a run for every job, with the same metrics in all, and one of the whole.
+"""Track a comparison in W&B: a run for every job, all with the same metrics, and a run for the whole comparison.
 
 A job's operator, strategy and seed are its configuration, so that runs can be filtered, grouped and averaged over any of them.
 """
@@ -20,14 +20,17 @@ from gensor_gym.graph.schedule import Schedule
 COLUMNS = (
     "operator", "strategy", "seed", "status", "retimed", "over_torch", "gap_to_best", "construction_s", "evaluations", "schedule",
 )  # fmt: skip
-"""Columns of the table `summary`; medians of ratios and times."""
+"""Columns of the table `summary`. Ratios and times are medians."""
 FILES = ("summary.json", "summary.md", "results.jsonl")
 
 
 def track(
     settings: Settings, summary: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], figures: Sequence[str]
 ) -> Path | None:
-    """Track jobs and comparison; the folder of the comparison's run. A multirun's tasks tracked the jobs of its whole."""
+    """Track jobs and comparison; return the folder of the comparison's run, None without W&B.
+
+    For the summary of a multirun only the comparison is tracked, because its tasks have already tracked their jobs.
+    """
     options = tracking_of(settings.config["wandb"])  # type: ignore[arg-type]
     if not options.on:
         return None
@@ -56,11 +59,11 @@ def track(
 
 
 def draw_events(settings: Settings, trials: Sequence[Mapping[str, Any]]) -> None:
-    """The metrics of every job for TensorBoard, in `output`/tensorboard: a folder each, anew."""
+    """Write the metrics of every job for TensorBoard in `output`/tensorboard, a folder each; earlier events are deleted."""
     from experiments.tracking.tensorboard import TensorBoard
 
     folder = settings.output / "tensorboard"
-    shutil.rmtree(folder, ignore_errors=True)  # events are only ever added
+    shutil.rmtree(folder, ignore_errors=True)  # TensorBoard only appends events
     for job in settings.jobs:
         board = TensorBoard(folder / f"{job.operator.name}_{job.strategy}_{job.seed}_{job.key[:6]}", axis="trial")
         board.text("job", json.dumps(_config(job), indent=1, default=str))
@@ -69,7 +72,7 @@ def draw_events(settings: Settings, trials: Sequence[Mapping[str, Any]]) -> None
 
 
 def metrics(trials: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """A job's trials: number, status, seconds (where it has some), the best so far, seconds of search."""
+    """Yield the metrics of each trial of a job: number, status, seconds if it succeeded, best so far, time and evaluations."""
     best = float("inf")
     for row in trials:
         found = {name: row[name] for name in ("trial", "status", "elapsed_s", "evaluations")}
@@ -80,17 +83,17 @@ def metrics(trials: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _config(job: Job) -> dict[str, Any]:
-    """A job's configuration, with its operator's arguments as separate values."""
+    """A job's configuration, with its operator's name and arguments as separate entries."""
     return {**job.config, "kind": job.operator.name, "arguments": dict(job.operator.arguments)}
 
 
 def _picture(job: Job, space: str, schedule: str) -> Any:
-    """The winner's program, uint8 [H, W, 3]."""
+    """Picture of the winner's program, uint8 [H, W, 3]."""
     from gensor_gym.env.pictures.render import as_image
 
     return as_image(ConstructionGraph(job.operator, job.hardware, space), Schedule.parse(schedule))
 
 
 def _plain(value: Any) -> Any:
-    """The median of an interval, another value as it is."""
+    """The median if the value is an interval, else the value itself."""
     return value["median"] if isinstance(value, dict) and "median" in value else value

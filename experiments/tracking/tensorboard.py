@@ -1,4 +1,4 @@
-"""Rows of numbers as TensorBoard shows them."""
+"""Write rows of numbers for TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch.utils.tensorboard import SummaryWriter
 
 
 class TensorBoard:
-    """Scalars by their names, over one of them."""
+    """Writer of scalars by name; one column of the rows is the x axis."""
 
     def __init__(self, folder: Path, axis: str = "steps") -> None:
-        """Events go to this folder; `axis` is the name of the whole number on the x axis."""
+        """Write events to `folder`; `axis` names the column of integers on the x axis."""
         self._writer, self._axis = SummaryWriter(str(folder)), axis
 
     def log(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """A point of every metric that is a number."""
+        """Add a point of every metric that is a number."""
         for row in rows:
             for name, value in row.items():
                 if name != self._axis and isinstance(value, (int, float)):
@@ -25,9 +25,9 @@ class TensorBoard:
         self._writer.flush()
 
     def text(self, name: str, value: str) -> None:
-        """Words next to the curves."""
+        """Add a text next to the curves."""
         self._writer.add_text(name, value)
 
     def close(self) -> None:
-        """Flush and close."""
+        """Flush and close the writer."""
         self._writer.close()

@@ -1,6 +1,6 @@
-"""A training's curves while they grow, for W&B and TensorBoard: read from the files that the training writes.
+"""Follow a training's curves for W&B and TensorBoard while it runs, by reading the files that it writes.
 
-Nothing of it happens in the training's thread, so that neither its numbers nor its end depend on it.
+A separate thread does this, so that neither the numbers nor the end of the training depend on it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any, Protocol
 from experiments.common.journal import read_rows
 
 EVERY = 2.0
-"""Seconds between two looks."""
+"""Seconds between two readings of the files."""
 
 
 class Board(Protocol):
-    """Something that shows rows with `steps`."""
+    """A display that takes rows with an entry `steps`."""
 
     def log(self, rows: list[dict[str, Any]]) -> None:
-        """Show them."""
+        """Show the rows."""
 
 
 class _Followed:
-    """Rows of files that grow, each once, in the order of their steps."""
+    """Reader of growing files that returns each row once, in the order of `steps`."""
 
     def __init__(self, files: list[Path], after: float) -> None:
-        """Rows up to step `after` were seen before."""
+        """Start after step `after`; earlier rows are skipped."""
         self._seen = dict.fromkeys(files, after)
 
     def fresh(self) -> list[dict[str, Any]]:
-        """New rows."""
+        """Rows that were added since the last call."""
         found = []
         for path, last in self._seen.items():
             rows = [row for row in read_rows(path) if isinstance(row.get("steps"), int) and row["steps"] > last]
@@ -43,7 +43,7 @@ class _Followed:
 
 @contextmanager
 def followed(files: list[Path], boards: list[tuple[Board, float]], every: float = EVERY) -> Iterator[None]:
-    """Inside, boards receive new rows of the files; at the end, all of them."""
+    """Send new rows of the files to the boards during the `with` block, and the remaining rows at its end."""
     pairs = [(board, _Followed(files, after)) for board, after in boards]
     over = threading.Event()
 

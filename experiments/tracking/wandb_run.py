@@ -1,4 +1,4 @@
-"""One run of W&B. An error is reported once, as a warning, and ends only the tracking of this run."""
+"""A run of W&B. An error is reported once, as a warning, and ends only the tracking of this run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.cache.folders import can_be_made, make_cache_dir
 
 
 def check_login(options: Tracking) -> None:
-    """ValueError if runs are to be sent and nobody is logged in, or the server refuses the key. Asks no question."""
+    """Check that W&B accepts the user's key if runs are sent online; ValueError if not. It never prompts."""
     if options.mode != "online":
         return
     import wandb
@@ -24,7 +24,7 @@ def check_login(options: Tracking) -> None:
     help_text = "`wandb login` (or $WANDB_API_KEY) logs in, wandb.mode=offline keeps runs here"
     try:
         known = wandb.login(prompt=False, verify=True)
-    except Exception as error:  # every kind that its libraries have
+    except Exception as error:  # wandb and its libraries raise errors of many types
         raise ValueError(f"wandb.mode=online: {_first_line(error)}; {help_text}") from error
     if not known:
         raise ValueError(f"wandb.mode=online: no W&B key is known; {help_text}")
@@ -32,42 +32,42 @@ def check_login(options: Tracking) -> None:
 
 @dataclass
 class WandbRun:
-    """One run; `begin` starts it, after that every call is safe to make."""
+    """One run. After `begin`, every method can be called safely, even if the start failed."""
 
     options: Tracking
     id: str
-    """Two runs of one id are one: the second goes on."""
+    """Identifier of the run; a second run with the same id continues the first."""
     name: str
     group: str
     config: Mapping[str, Any]
     folder: Path
     job_type: str
     path: Path | None = field(default=None, init=False)
-    """Its folder; None before it began, and if it could not."""
+    """Folder of the run; None before it began, or if it could not begin."""
     steps: float = field(default=-1.0, init=False)
-    """Last value of the metric `steps` in an earlier part of the run that the server knows."""
+    """Last value of the metric `steps` that the server has from an earlier part of the run; -1 if none."""
     _run: Any = field(default=None, init=False)
 
     def begin(self) -> WandbRun:
-        """Start it, where anything is tracked."""
+        """Start the run if tracking is on; return self."""
         if self.options.on:
             self._guarded(self._begin, started=False)
         return self
 
     def axis(self, name: str) -> None:
-        """Set the x axis of every metric."""
+        """Use the metric `name` as the x axis of all metrics."""
         self._guarded(lambda run: run.define_metric("*", step_metric=name))
 
     def log(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Rows of metrics, in order."""
+        """Log rows of metrics in order."""
         self._guarded(lambda run: [run.log(dict(row)) for row in rows])
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Numbers that stand for the run."""
+        """Set summary values of the run."""
         self._guarded(lambda run: run.summary.update(dict(values)))
 
     def table(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """A table."""
+        """Log a table."""
 
         def work(run: Any) -> None:
             import wandb
@@ -77,7 +77,7 @@ class WandbRun:
         self._guarded(work)
 
     def pictures(self, found: Mapping[str, Any]) -> None:
-        """Pictures by name: files, or uint8 [H, W, 3]."""
+        """Log pictures by name: paths of files, or arrays uint8 [H, W, 3]."""
 
         def work(run: Any) -> None:
             import wandb
@@ -88,7 +88,7 @@ class WandbRun:
             self._guarded(work)
 
     def artifact(self, name: str, kind: str, files: Iterable[Path]) -> None:
-        """Files, as an artefact of their own; those that are there."""
+        """Log those of the files that exist as one artifact."""
 
         def work(run: Any) -> None:
             import wandb
@@ -102,12 +102,12 @@ class WandbRun:
         self._guarded(work)
 
     def end(self) -> Path | None:
-        """Finish; the folder of the run, None if there is none."""
+        """Finish the run; return its folder, None if it did not begin."""
         self._guarded(lambda run: run.finish())
         return self.path
 
     def _begin(self, _: Any) -> None:
-        """Start it."""
+        """Start the run with wandb."""
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
@@ -123,12 +123,12 @@ class WandbRun:
         self.steps = float(self._run.summary.get("steps", -1.0))
 
     def _guarded(self, work: Callable[[Any], object], started: bool = True) -> None:
-        """Do it, unless something went wrong before."""
+        """Call `work` with the run, unless the run never started or failed before; a failure ends the tracking with a warning."""
         if started and self._run is None:
             return
         try:
             work(self._run)
-        except Exception as error:  # of the network, the server, its libraries: none of them ours
+        except Exception as error:  # errors of the network, the server or a library
             self._run = None
             Console(stderr=True).print(
                 f"W&B run {self.name}: {_first_line(error)}; it is not tracked any further, results are in {self.folder}",
@@ -137,7 +137,7 @@ class WandbRun:
 
 
 def _away_from_home() -> None:
-    """Use the cache of gensor_gym for W&B's files if the user's home is not writable."""
+    """Put W&B's files into the cache of gensor_gym if the usual folders are not writable."""
     from wandb import env
 
     for variable, folder in ((env.CACHE_DIR, env.get_cache_dir()), (env.DATA_DIR, env.get_data_dir())):
@@ -146,12 +146,12 @@ def _away_from_home() -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """An error's text on one line."""
+    """First line of an error's text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def hint(path: Path) -> str:
-    """Location of a run; for an offline one the command that uploads it and its siblings."""
+    """Message with a run's location or, for an offline run, with the command that uploads all offline runs in its folder."""
     if not path.name.startswith("offline"):
         return f"W&B run: {path}"
     return f"W&B is offline; to upload: wandb sync {path.parent}/offline-run-*"

@@ -1,7 +1,7 @@
 """Checkpoints of a training, from which it resumes with an identical learning curve.
 
-A checkpoint holds the model (`experiments.resuming.model`), the running episodes, and every random stream (torch, NumPy, Python,
-one for each environment). It must be written between rollouts, when a rollout buffer has been learned from.
+A checkpoint contains the model (`experiments.resuming.model`), the running episodes, and every random stream (torch, NumPy,
+Python, and one for each environment). It must be written between rollouts, after the last rollout has been learned from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gensor_gym.env.seeds import seed_of_run
 
 
 def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: float) -> None:
-    """Write the file, with the seconds of training so far; one that was there before stays whole until this one is complete."""
+    """Write a checkpoint with the seconds of training so far; an earlier file is replaced only when the new file is complete."""
     state = {
         "seconds": seconds, "model": state_of_model(model), "environments": model.get_env().unwrapped.state(),
         "torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate(),
@@ -32,9 +32,9 @@ def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: flo
 
 
 def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> tuple[Any, float]:
-    """The model, and the seconds it took so far; ValueError if the configuration was another, before any state is read.
+    """Load (model, seconds of training so far), and restore `env` and the random streams of this process.
 
-    Sets `env` and the random streams of this process to where they were.
+    ValueError if the configuration differs; this is checked before any state is read.
     """
     here = config | _tasks_of(config)
     state = read_state(path, lambda begun: check_same(path, begun, here))
@@ -48,8 +48,8 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
 
 
 def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """ValueError names the settings that differ from a checkpoint's."""
-    names = dict.fromkeys([*here, *(["drawn"] if "drawn" in begun else [])])  # which stands there only where something was drawn
+    """Check that a checkpoint's settings are the present ones; ValueError names the settings that differ."""
+    names = dict.fromkeys([*here, *(["drawn"] if "drawn" in begun else [])])  # present only if operators were drawn
     if differing := [name for name in names if begun.get(name) != here.get(name)]:
         raise ValueError(
             f"{path} was trained with another {', '.join(differing)}; begin anew with resume=false or another output"
@@ -57,5 +57,5 @@ def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) ->
 
 
 def _tasks_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Facts that bind a checkpoint to its configuration's tasks."""
+    """Facts about the configuration's tasks that a checkpoint must match."""
     return bound(config["operators"], config["env"])

@@ -1,7 +1,7 @@
-"""Training of a policy that writes programs column by column (`agent=columns`); called by `gensor train`.
+"""Training of policies that write programs column by column (`agent=columns`); called by `gensor train`.
 
-It is no learner of stable-baselines3: it takes whole episodes of `gensor_gym/Write-v0`, and a step that is counted is a
-program written, which is one evaluation of the model. Curves, validation, checkpoints and cards are those of every training.
+The learner is not from stable-baselines3. It plays whole episodes of `gensor_gym/Write-v0`, and counts a written program as one
+step, which is one evaluation of the model. Curves, validation, checkpoints and cards are the same as for the other agents.
 """
 
 from __future__ import annotations
@@ -36,11 +36,9 @@ from gensor_gym.operators.types import Operator
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
-    """The learner after all its steps, which is saved, processor seconds of training, and whether it was resumed.
+    """Train and save a policy; return (learner, processor seconds of training, whether it was resumed).
 
-    Other work on the machine makes a training longer by the clock, and not dearer.
-
-    ValueError names a bad setting.
+    Processor seconds do not include other work on the machine. ValueError names a bad setting.
     """
     if config["clone"] is not None:
         raise ValueError(f"clone is {config['clone']!r}; expected null: agent 'columns' begins without a teacher")
@@ -50,7 +48,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     known = with_variants(given, config["variants"], rng)
     drawn = drawn_for(config, rng)
     learner = ColumnLearner(config["agent"], _tasks([*known, *drawn], config, rng), config["steps"], config["seed"])
-    learner.shown &= set(map(str, [*given, *drawn]))  # variants are near what is given, whose demonstrations suffice
+    learner.shown &= set(map(str, [*given, *drawn]))  # variants are near the given operators, whose demonstrations suffice
     last = folder / LAST
     resumed = bool(config["resume"]) and last.exists()
     spent = _load(last, learner, config) if resumed else time.process_time() - begin
@@ -65,7 +63,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
 
 
 def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
-    """Training tasks: with `agent.machines` every operator has its own machine, drawn near these."""
+    """Graphs of the training tasks. With `agent.machines` every operator has its own machine, drawn near these machines."""
     names = config["agent"].get("machines")
     if not names:
         return _graphs(ops, config)
@@ -74,14 +72,14 @@ def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator
 
 
 def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:
-    """The tasks of operators."""
+    """Construction graphs of operators on the configuration's machine."""
     return [ConstructionGraph(op, config["env"]["hardware"], config["env"]["space"]) for op in ops]
 
 
 def _train(
     learner: ColumnLearner, config: dict[str, Any], folder: Path, spent: float, show: Callable[[int], None]
 ) -> float:
-    """Train to the end; processor seconds of training, without curve, validation and checkpoints."""
+    """Train to the end; return the processor seconds of training, without curve, validation and checkpoints."""
     due = {name: Every(config[name]) for name in ("curve_every", "eval_every", "checkpoint_every")}
     for every in due.values():
         every.skip_to(learner.num_timesteps)
@@ -108,7 +106,7 @@ def _train(
 
 
 def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any]) -> dict[str, float]:
-    """`over_floor` of the best of `eval_episodes` programs for each task."""
+    """`over_floor` of the best of `eval_episodes` programs for each validation task."""
     rng, found = np.random.default_rng(config["seed"]), []
     for choices in judges:
         rows = write(learner.network, choices, config["eval_episodes"], Memory(1.0), rng)
@@ -123,12 +121,12 @@ def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: f
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
-    """Restore the learner; the seconds it took so far. ValueError if the configuration was another."""
+    """Restore the learner from a checkpoint; return the seconds of training so far. ValueError if the configuration differs."""
     kept = read_state(path, lambda begun: check_same(path, begun, _begun(config)))
     learner.restore(kept["state"])
     return float(kept["seconds"])
 
 
 def _begun(config: dict[str, Any]) -> dict[str, Any]:
-    """Facts that bind a checkpoint to its configuration and its tasks."""
+    """Facts about the configuration and its tasks that a checkpoint must match."""
     return {**identity(config), "fingerprint": bound(config["operators"], config["env"])["fingerprint"], "sees": SEES}

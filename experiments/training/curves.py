@@ -1,4 +1,4 @@
-"""Learning curves of training runs (gensor train): runs that differ in their seed alone are one line with an interval."""
+"""Learning curves of training runs (gensor train). Runs that differ only in their seed form one line with an interval."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agents.policies.card import CARD
 from gensor_gym.foreign import read_json, read_objects
 
 POINTS = 200
-"""Steps at which the runs of a group are sampled."""
+"""Number of steps at which the runs of a group are sampled."""
 PRIVATE = ("seed", "output", "resume", "checkpoint_every", "torch_threads")
-"""Entries of a configuration that do not set groups apart."""
+"""Configuration entries in which the runs of one group may differ."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """The run in a folder; ValueError names one whose card.json or curve.jsonl is not as gensor train writes it."""
+    """Read the run in a folder; ValueError if card.json or curve.jsonl is not a file that gensor train writes."""
     try:
         card = read_json(folder / CARD, finite=False)
         points = read_objects(folder / "curve.jsonl", finite=False)
@@ -42,7 +42,7 @@ def read_run(folder: Path) -> Run:
 
 
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """A configuration's entries by dotted name, as text, without those that do not set groups apart."""
+    """Entries of a configuration by dotted name, as text, without those of PRIVATE."""
     found: dict[str, str] = {}
     for name, value in config.items():
         if isinstance(value, dict):
@@ -53,9 +53,9 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Runs by their differing settings: the agent, then `name=value` of every other difference.
+    """Group runs by their differing settings; the label is the agent, then `name=value` of every other difference.
 
-    Of runs with one seed and the same settings, which have the same curve, the longest counts.
+    Runs with one seed and the same settings have the same curve, and the longest run counts.
     """
     runs = list(runs)
     configs = [flat(run.card.get("config", {})) for run in runs]
@@ -71,13 +71,13 @@ def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def common(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
-    """(steps [P], returns [seeds, P]) where all runs of a group have come, read off between their points."""
+    """(steps [P], returns [seeds, P]) on the range of steps that all runs of a group cover, interpolated linearly."""
     steps = np.linspace(max(run.steps[0] for run in runs), min(run.steps[-1] for run in runs), POINTS)
     return steps, np.stack([np.interp(steps, run.steps, run.returns) for run in runs])
 
 
 def rows(groups: dict[str, list[Run]]) -> list[tuple[str, ...]]:
-    """Lines of a table: configuration, seeds, steps, last return, seconds of training, evaluation on validation."""
+    """Rows of a table: configuration, seeds, steps, last return, seconds of training, evaluation on validation."""
     lines: list[tuple[str, ...]] = []
     for label, runs in groups.items():
         last = np.array([run.returns[-1] for run in runs])

@@ -1,4 +1,4 @@
-"""Quality of a trained policy on held-out operators, by the model, against the traverser and the optimum."""
+"""Evaluate a trained policy on held-out operators with the model, relative to the traverser and the optimum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gensor_gym.exact.shipped import certificate_of
 
 
 def judged(config: dict[str, Any]) -> list[Any]:
-    """The tasks of `eval_operators` that are for policies of the configuration's agent."""
+    """Tasks of `eval_operators` that policies of the configuration's agent can be evaluated on."""
     env, training = config["env"], training_of(config["agent"]["name"])
     if training.fused:
         return fused.graphs_of(config["eval_operators"], env)
@@ -27,11 +27,11 @@ def judged(config: dict[str, Any]) -> list[Any]:
 
 
 def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
-    """The policy of a folder by the model, over the operators of `eval_operators` (the validation split).
+    """Scores of a folder's policy, by the model, over the operators of `eval_operators` (the validation split).
 
-    The geometric mean of (policy's best of its episodes) / (traverser's best); and over the tasks whose optimum is certified the
-    mean regret, latency / optimum - 1, of the greedy episode and of the best of all. Tasks that are none for such policies are
-    left out. Every construction has random numbers of its own, so that all policies are divided by the same walks.
+    They are the geometric mean of (policy's best of its episodes) / (traverser's best), and, over the tasks with a certified
+    optimum, the mean regret, latency / optimum - 1, of the greedy episode and of the best episode. Tasks unsuited to such
+    policies are left out. Every construction has its own random numbers, so that all policies are compared with the same walks.
     """
     if training_of(config["agent"]["name"]).fused:
         return fused.evaluate(config, folder, console)
@@ -47,7 +47,7 @@ def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str
         for asked, episodes in ours.items():
             strategy = kind(space=env["space"], checkpoint=str(folder), episodes=episodes)
             found = strategy.construct(graph, np.random.default_rng(seed)).latencies
-            reached = found[0] if found else graph.latency(graph.initial())  # nothing that fits was written
+            reached = found[0] if found else graph.latency(graph.initial())  # no program that fits was written
             if certificate is not None:
                 regrets[asked].append(reached / certificate.optimum - 1)
         traverser: Any = get_strategy(name, space=env["space"])

@@ -1,8 +1,8 @@
 """Learn a correction of the model from measurements: `python -m experiments learn_correction measured=WHAT output=FOLDER`.
 
-WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`: programs of the train part
-on one machine. The card compares the correction's ranking of held-out operators' programs with the model's (groups of operators
-are left out in turn).
+WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`, with programs of the train
+part on one machine. The card compares the correction's ranking of programs with the model's on held-out operators (groups of
+operators are held out in turn).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from gensor_gym.measure.records import measured
 
 FOLDS = 5
 LEAST = 4
-"""Kernels of an operator below which it says nothing of an order."""
+"""Least number of kernels of an operator for which rankings are compared."""
 
 
 def learn(
     rows: list[dict[str, Any]], hardware: Hardware | str, space: str, console: Console, seed: int = 0, validate: bool = True
 ) -> tuple[Correction, dict[str, Any]]:
-    """The correction and its card, with `validated` if asked for.
+    """Fit a correction; return (correction, card), the card with `validated` if asked for.
 
-    ValueError for operators of other parts than train, and for too few kernels that ran.
+    ValueError for operators outside the train part, or too few measurements.
     """
     ran, hw = [row for row in rows if row["seconds"] is not None], machines.get(hardware)
     texts = sorted({row["operator"] for row in ran})
@@ -68,10 +68,10 @@ def learn(
 
 
 def validated(features: np.ndarray, times: np.ndarray, groups: np.ndarray, model: np.ndarray) -> dict[str, float]:
-    """How programs are ranked of operators that were left out: by the model alone, and corrected.
+    """Cross-validated ranking of programs of held-out operators, by the model alone and corrected.
 
-    `rank`: rank correlation with measured times; `first`, `first4`: log(fastest of the first choices / least time measured).
-    Means over operators of at least LEAST programs.
+    `rank` is the rank correlation with measured times; `first` and `first4` are log(fastest of the first choices / fastest of
+    all). Values are means over operators with at least LEAST programs.
     """
     corrected = np.empty(len(times))
     for fold in range(FOLDS):
@@ -93,7 +93,7 @@ def validated(features: np.ndarray, times: np.ndarray, groups: np.ndarray, model
 
 
 def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Spearman's, ties in the order given; 0 if one does not vary."""
+    """Spearman's rank correlation, with ties ranked in the given order; 0 if a variable is constant."""
     if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
         return 0.0
     ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (ours, theirs)]
@@ -101,7 +101,7 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def _read(what: str, hw: Hardware) -> tuple[list[dict[str, Any]], Hardware]:
-    """Rows with operator, schedule and seconds, and the machine they are of: `hw` where a file does not say."""
+    """(rows with operator, schedule and seconds; their machine). The machine is `hw` if the file does not name one."""
     if not what.endswith(".parquet") and what not in measured.names():
         return read_objects(what), hw
     table = measured.load(what, "train")
@@ -112,7 +112,7 @@ def _read(what: str, hw: Hardware) -> tuple[list[dict[str, Any]], Hardware]:
 
 @command("learn_correction")
 def main(config: DictConfig, console: Console) -> None:
-    """Command line."""
+    """Learn a correction with the settings of the command line, and save it with its card."""
     check_whole(config, 0, "seed")
     check_truths(config, "validate")
     lines, hw = _read(str(config.measured), machines.get(config.env.hardware))

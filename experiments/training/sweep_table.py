@@ -1,6 +1,6 @@
-"""Results of a sweep of trainings: one line for every setting, means over its seeds.
+"""Table of a sweep of trainings: a row for every setting, with means over its seeds.
 
-`python -m experiments sweep_table outputs/sweeps/agents`; a sweep of `conf/sweep` ends with it.
+Run it by `python -m experiments sweep_table outputs/sweeps/agents`; a sweep of `conf/sweep` prints it at its end.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gensor_gym.foreign import meant, read_json
 
 _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")
 _SCORE = "validation_latency_over_"
-"""Beginning of a score's name; it goes on with the traverser of the space."""
+"""Beginning of a score's name; the name of the space's traverser follows."""
 
 
 class SweepTable(Callback):
-    """Prints the table, and where the results are, when all runs of a sweep are over."""
+    """Hydra callback that prints the table and its folder when all runs of a sweep have ended."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """The folder of a sweep is the one above its runs' folders."""
+        """Print the table of the sweep, whose folder is the parent of its runs' folders."""
         output: Any = OmegaConf.to_container(config, resolve=False)
         folder = Path(output["output"]).parent
         print(f"results in {folder}")
@@ -41,7 +41,7 @@ class SweepTable(Callback):
 
 
 def write_table(folder: Path) -> Sheet:
-    """The table, also written to `folder`/summary.md and summary.csv; ValueError if no run has been finished."""
+    """The table, also written to `folder`/summary.md and summary.csv; ValueError if no run has finished."""
     runs = [run for path in sorted(folder.glob("*/card.json")) if "evaluation" in (run := _run(path))]
     if not runs:
         raise ValueError(f"no finished run below {folder}; expected folders with a card.json")
@@ -62,7 +62,7 @@ def write_table(folder: Path) -> Sheet:
 
 
 def _run(card: Path) -> dict[str, Any]:
-    """Settings and outcome of one run."""
+    """Settings and results of one run."""
     facts = read_json(card, finite=False)
     curve = read_rows(card.parent / CURVE)
     with meant(card, "card of a training"):
@@ -73,12 +73,12 @@ def _run(card: Path) -> dict[str, Any]:
 
 
 def _ratio(evaluation: dict[str, float]) -> float:
-    """Latency over that of the traverser of the run's space."""
+    """Score of a run: latency relative to that of the traverser of its space."""
     return next(value for name, value in evaluation.items() if name.startswith(_SCORE))
 
 
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names; of an agent its name stands for all."""
+    """Nested settings by dotted name; an agent's settings are reduced to its name."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         if name == "agent" and isinstance(value, dict):
@@ -91,12 +91,12 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _varying(settings: list[dict[str, Any]]) -> list[str]:
-    """Names of the settings that are not the same in all runs."""
+    """Names of the settings that differ between runs."""
     return [name for name in settings[0] if len({str(one.get(name)) for one in settings}) > 1]
 
 
 def _interval(values: list[float]) -> Cell:
-    """Mean over seeds with its 95 percent bootstrap interval, where there are several."""
+    """Cell of the mean over seeds, with its 95 percent bootstrap interval if there are several."""
     mean = float(np.mean(values))
     if len(values) < 2:
         return Cell(f"{mean:.3f}", (mean,))
@@ -105,7 +105,7 @@ def _interval(values: list[float]) -> Cell:
 
 
 def main() -> None:
-    """Command line."""
+    """Write and print the table of the folder that the command line names."""
     if len(sys.argv) < 2:
         raise ValueError("name the folder of a sweep")
     write_table(Path(sys.argv[1])).show(Console())

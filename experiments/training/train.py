@@ -1,9 +1,9 @@
 """Train a policy.
 
-`python -m experiments train agent=ppo env.hardware=cascade_lake output=agents/data/policies/ppo_cpu`
+Example: `python -m experiments train agent=ppo env.hardware=cascade_lake output=agents/data/policies/ppo_cpu`.
 
-On the analytic tier the same seed and configuration give the same learning curve, number for number, whether the run was
-stopped and resumed or not.
+On the analytic model the same seed and configuration give exactly the same learning curve, whether the run was stopped and
+resumed or not.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from gensor_gym.foreign import meant
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 LEAST = ("learning_starts", "gradient_steps")
-"""Counts of an agent that may be less than 1: nothing is waited for, or as many steps as were played (-1)."""
+"""Counts of an agent that may be less than 1: 0 waits for nothing, and -1 takes as many steps as were played."""
 EVALUATION = ("eval_operators", "eval_episodes")
-"""Settings that scores depend on and the policy does not."""
+"""Settings that affect the scores but not the policy."""
 
 
 def write_card(
     config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object
 ) -> None:
-    """Write configuration, data, cost and evaluation next to the policy."""
+    """Write the card next to the policy: configuration, data, cost and evaluation."""
     parts = parts_of(config)
     card = {
         "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, **bound(config["operators"], config["env"]),
@@ -67,9 +67,9 @@ def write_card(
 
 
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
-    """The configuration as plain values, checked; ValueError names a bad one."""
+    """The configuration as plain values, checked; ValueError names a bad setting."""
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    check_whole(config, 0, "seed", "curve_every", "eval_every", "checkpoint_every", "variants")  # 0 steps between two: never
+    check_whole(config, 0, "seed", "curve_every", "eval_every", "checkpoint_every", "variants")  # 0: never
     check_whole(config, 1, "steps", "eval_episodes", "torch_threads")
     check_truths(config, "resume", "tensorboard")
     known = agent_of(config["agent"]["name"])
@@ -82,26 +82,26 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
         raise ValueError(f"eval_operators {config['eval_operators']!r}: expected one at least that such a policy is for")
     hardware = machines.get(config["env"]["hardware"])
     if hardware.name == "host":
-        config["machine"] = hardware.digest  # the model of a machine that is measured is another when it is measured again
+        config["machine"] = hardware.digest  # a measured machine has another model when it is measured again
     tracking_of(config["wandb"])
     return config
 
 
 def agent_of(name: str) -> dict[str, Any]:
-    """Settings of an agent as conf/agent has them; none where it has no file of that name."""
+    """Settings of an agent from conf/agent; empty if there is no file of that name."""
     found: Any = [OmegaConf.to_container(OmegaConf.load(path)) for path in (CONF / "agent").glob("*.yaml") if path.stem == name]
     return dict(found[0]) if found else {}
 
 
 def parts_of(config: dict[str, Any]) -> list[str]:
-    """Parts of split v1 that the operators belong to; of fused operators parts of their own."""
+    """Parts of split v1 that the operators belong to; fused operators have their own parts."""
     if training_of(config["agent"]["name"]).fused:
         return fused_parts_of(config["operators"])
     return sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
 
 
 def trained(folder: Path, config: dict[str, Any]) -> bool:
-    """Whether the folder holds the policy of this very configuration, under the present rules and model, evaluated or not."""
+    """Whether the folder has the policy of exactly this configuration under the present rules and model, evaluated or not."""
     if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return False
     card = read_card(folder)
@@ -112,7 +112,7 @@ def trained(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def _is_whole(policy: Path) -> bool:
-    """Whether a policy's file is there to its last byte: a full disk, or a copy that was cut off, leaves less."""
+    """Whether a policy's file is complete; a full disk or an interrupted copy leaves less."""
     try:
         with safe_open(policy, "np"):
             return True
@@ -121,7 +121,7 @@ def _is_whole(policy: Path) -> bool:
 
 
 def finished(folder: Path, config: dict[str, Any]) -> bool:
-    """Whether that policy is there, evaluated as the configuration asks."""
+    """Whether the folder has the policy of this configuration with the requested evaluation."""
     if not trained(folder, config):
         return False
     card = read_card(folder)
@@ -129,12 +129,12 @@ def finished(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
-    """Train, save policy and card, evaluate on the validation split; the scores. Finished parts are not repeated."""
+    """Train, save policy and card, and evaluate on the validation split; return the scores. Finished parts are not repeated."""
     if config["resume"] and trained(folder, config):
         card = read_card(folder)
         cost = card["training_seconds"], card["training_steps"], card["resumed"]
     else:
-        (folder / CARD).unlink(missing_ok=True)  # of a policy that this one takes the place of
+        (folder / CARD).unlink(missing_ok=True)  # the card of the policy that is replaced
         model, seconds, resumed = training_of(config["agent"]["name"]).learn(config, folder, console)
         cost = seconds, model.num_timesteps, resumed
         write_card(config, folder, *cost)
@@ -146,7 +146,7 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
 
 @configured("train")
 def one_run(cfg: DictConfig) -> float | None:
-    """One run, or the rest of it; returns its first score, a latency ratio, which a sweeper (optuna) minimises."""
+    """Run or resume one training; return its first score, a latency ratio, which a sweeper (optuna) minimises."""
     end_with_parent()
     end_with_launcher()
     console = Console()
@@ -173,7 +173,7 @@ def one_run(cfg: DictConfig) -> float | None:
 
 
 def tracked_run(config: dict[str, Any], folder: Path, console: Console) -> tuple[dict[str, Any], Path | None]:
-    """`run`, with its curves shown while they grow; the scores, and the folder of W&B's run."""
+    """Call `run` and track its curves while they grow; return (scores, folder of W&B's run)."""
     options, key = tracking_of(config["wandb"]), short_hash(identity(config))
     group = options.group or sweep_name() or folder.parent.name
     board = WandbRun(options, key, folder.name, group, config, folder, "training").begin()
@@ -192,10 +192,10 @@ def tracked_run(config: dict[str, Any], folder: Path, console: Console) -> tuple
 
 
 def score(scores: dict[str, Any]) -> float | None:
-    """Latency over the traverser's on operators of the validation split, from the results of `evaluate`."""
+    """Latency relative to the traverser's (or the optimum) on validation operators, from the results of `evaluate`."""
     return next((value for name, value in scores.items() if name.startswith("validation_latency_over_")), None)
 
 
 def main() -> None:
-    """Command line."""
+    """Train with the settings of the command line."""
     command_line(one_run)

@@ -1,4 +1,4 @@
-"""The kinds of training there are: how a policy of an agent is learned, and how it is judged."""
+"""The kinds of training: for each agent, how a policy is trained and evaluated."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from gensor_gym.construction import ConstructionGraph
 
 @dataclass(frozen=True)
 class Training:
-    """One kind of training."""
+    """A kind of training."""
 
     learn: Callable[[dict[str, Any], Path, Console], tuple[Any, float, bool]]
-    """(configuration, folder, console) -> (learner with `num_timesteps`, saved; seconds of training; whether it was resumed)."""
+    """(configuration, folder, console) -> (saved learner with `num_timesteps`, seconds of training, whether it was resumed)."""
     strategy: type[Ppo | ColumnWriter | GirPpo]
-    """Strategy that constructs with the policy."""
+    """Strategy that constructs programs with the policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
-    """Whether a task is one for such policies."""
+    """Whether such policies can be evaluated on a task."""
     sees: int | None = None
     """Version of the policies' observation, if neither the layout of a row nor the fingerprint implies it."""
     shows_itself: bool = True
-    """Whether its learner writes events of TensorBoard."""
+    """Whether its learner writes TensorBoard events itself."""
     fused: bool = False
     """Whether its tasks are fused operators."""
 
@@ -46,5 +46,5 @@ OTHERS = {
 
 
 def training_of(agent: str) -> Training:
-    """The training of an agent; `WALK.learn` names those there are where there is none of that name."""
+    """The training of an agent, `WALK` if there is no special one. `WALK.learn` reports an unknown agent."""
     return OTHERS.get(agent, WALK)

@@ -1,4 +1,4 @@
-"""How good a policy becomes on operators it does not learn from, by the model, while it is trained."""
+"""Validation during training: quality of the policy, by the model, on operators that it does not train on."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from gensor_gym.construction import ConstructionGraph
 
 
 def over_floor(found: Iterable[tuple[float, ConstructionGraph]]) -> dict[str, float]:
-    """Geometric mean over operators of the best program's latency over the roofline floor: 1 is the least there can be."""
+    """Geometric mean over operators of the best program's latency over the roofline floor; it cannot be less than 1."""
     return {"validation_latency_over_floor": float(np.exp(np.mean([np.log(best / graph.floor) for best, graph in found])))}
 
 
 class Validation:
-    """Episodes on a list of operators, the same ones again whenever it is asked."""
+    """Episodes on a fixed list of operators, repeated identically at every validation."""
 
     def __init__(self, ops: Iterable[Any], arguments: dict[str, Any], episodes: int, seed: int, make: Any) -> None:
-        """`make` makes the environments, of `arguments`; ValueError names a bad value."""
+        """Create the environments with `make` and `arguments`; ValueError names a bad value."""
         if episodes < 1:
             raise ValueError(f"eval_episodes is {episodes}; expected 1 or more")
         self.seed = seed
         self.envs = [make(episodes, operator=op, autoreset_mode="Disabled", **arguments) for op in ops]
 
     def score(self, learner: Learner, model: Any) -> dict[str, float]:
-        """`over_floor` of the best program of each operator."""
+        """`over_floor` of the best programs of all operators."""
         rng = np.random.default_rng(self.seed)
         found = []
         for envs in self.envs:
@@ -38,6 +38,6 @@ class Validation:
         return over_floor(found)
 
     def close(self) -> None:
-        """Stop threads."""
+        """Close the environments."""
         for envs in self.envs:
             envs.close()

@@ -1,4 +1,4 @@
-"""Training of a policy that walks on the construction graph, by a learner of stable-baselines3; called by `gensor train`."""
+"""Training of policies that walk on the construction graph, with learners of stable-baselines3; called by `gensor train`."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from gensor_gym.files import whole
 
 @dataclass(frozen=True)
 class Ground:
-    """Environment of a walking policy."""
+    """Learner and environments of a kind of walking policy."""
 
     learner: Callable[[str], Learner]
-    """Learner by an agent's name."""
+    """Agent's name -> learner."""
     training: Callable[[dict[str, Any]], Any]
-    """Environments that it learns in, for stable-baselines3, of a configuration."""
+    """Configuration -> training environments for stable-baselines3."""
     judged: Callable[[Any], Sequence[Any]]
-    """Operators of a configuration's names, and `envs` of one, as of `Validation`."""
+    """Names of operators in a configuration -> operators for validation. `envs` makes the environments of one of them."""
     envs: Callable[..., Any]
 
 
 def _constructions(config: dict[str, Any]) -> Any:
-    """Environments of the operators and of others near them."""
+    """Training environments of the operators, their variants and drawn operators."""
     from gensor_gym.env.sb3 import make_sb3
 
     rng = np.random.default_rng(config["seed"])
@@ -56,7 +56,7 @@ CONSTRUCTIONS = Ground(get_learner, _constructions, operators.resolve, Construct
 
 
 def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
-    """Behaviour cloning of a fresh model on the operators without their variants, where `clone` names a teacher."""
+    """Train a fresh model by behaviour cloning on the operators without their variants, if `clone` names a teacher."""
     if config["clone"] is None:
         return
     if not hasattr(model.policy, "evaluate_actions"):
@@ -71,7 +71,7 @@ def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
 
 
 def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None:
-    """Periodic evaluation of the policy, by the model; None if there is none."""
+    """Periodic validation of the policy with the model; None if it is off."""
     arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
     if config["eval_every"] == 0:
         return None
@@ -80,7 +80,7 @@ def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None
 
 
 def begin(config: dict[str, Any], learner: Learner, env: ObservedVecEnv, last: Path) -> tuple[Any, float, bool]:
-    """The model that `last` holds, or a fresh one, where asked for cloned; the seconds it took so far; whether it was resumed."""
+    """(model, seconds of training so far, whether it was resumed): the model of `last`, or a fresh one, cloned if requested."""
     if config["resume"] and last.exists():
         return *load_checkpoint(last, learner, env, identity(config)), True
     start = time.perf_counter()
@@ -90,7 +90,7 @@ def begin(config: dict[str, Any], learner: Learner, env: ObservedVecEnv, last: P
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console, ground: Ground = CONSTRUCTIONS) -> tuple[Any, float, bool]:
-    """The model after all its steps, which is saved, seconds of training, and whether it was resumed.
+    """Train and save a policy; return (model, seconds of training, whether it was resumed).
 
     ValueError names a bad setting.
     """

@@ -22,26 +22,26 @@ CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
 
 
 def training_bar(console: Console) -> Progress:
-    """How far a training is."""
+    """Progress bar of a training."""
     return Progress("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console)
 
 
 def steps_in_all(done: int, asked_for: int, each: int) -> int:
-    """Steps when a training ends that goes on from `done`: it learns from whole rollouts of `each`, so it may take some more."""
+    """Steps at the end of a training that continues from `done`; the last rollout of `each` steps may exceed `asked_for`."""
     return done - (done - asked_for) // each * each if done < asked_for else done
 
 
 def _rollout(model: Any) -> int:
-    """Steps of all environments between two times that a model of stable-baselines3 learns."""
-    frequency = getattr(model, "train_freq", None)  # of those that learn from a replay buffer
+    """Number of steps of all environments between two updates of a model of stable-baselines3."""
+    frequency = getattr(model, "train_freq", None)  # only of models with a replay buffer
     return model.n_envs * (model.n_steps if frequency is None else frequency.frequency)
 
 
 class Every:
-    """True once whenever a count has passed another multiple of `period`; never if that is 0."""
+    """Callable that is true once whenever a count has passed another multiple of `period`; never if `period` is 0."""
 
     def __init__(self, period: int) -> None:
-        """Counts begin at 0."""
+        """Start counting at 0."""
         self.period, self._done = period, 0
 
     def skip_to(self, count: int) -> None:
@@ -49,25 +49,25 @@ class Every:
         self._done = count // self.period if self.period else 0
 
     def __call__(self, count: int) -> bool:
-        """Whether it is time."""
+        """Whether another multiple of `period` has been passed."""
         before = self._done
         self.skip_to(count)
         return self._done > before
 
 
 class Watch(BaseCallback):
-    """Writes curve.jsonl and validation.jsonl, a line now and then, and last.zip, from which a run resumes.
+    """Callback that writes curve.jsonl and validation.jsonl periodically, and last.zip, from which a run resumes.
 
-    It draws no random number of the learner's, so that it does not affect learning.
+    It draws no random number of the learner's, so that it does not affect training.
     """
 
     def __init__(
         self, folder: Path, progress: Progress, learner: Learner, config: dict[str, Any], validation: Validation | None,
         spent: float,
     ) -> None:  # fmt: skip
-        """`config`: of the whole run; of it `steps`, and `curve_every`, `eval_every`, `checkpoint_every` in steps.
+        """Take the run's configuration and the seconds of training so far, `spent`.
 
-        `spent`: seconds of training before.
+        The configuration's `curve_every`, `eval_every` and `checkpoint_every` are in steps.
         """
         super().__init__()
         self._begin = time.perf_counter() - spent
@@ -78,11 +78,11 @@ class Watch(BaseCallback):
 
     @property
     def seconds(self) -> float:
-        """Seconds of training, of earlier parts of the run as well; validation and checkpoints are not training."""
+        """Seconds of training, including earlier parts of the run, without validation and checkpoints."""
         return time.perf_counter() - self._begin
 
     def _on_training_start(self) -> None:
-        """Keep only rows of an earlier part of the run up to its checkpoint."""
+        """Drop the rows that an earlier part of the run wrote after its checkpoint, and set the bar's total."""
         for every in (self._curve, self._eval, self._save):
             every.skip_to(self.model.num_timesteps)
         keep_rows(self.folder, self.model.num_timesteps)
@@ -95,7 +95,7 @@ class Watch(BaseCallback):
         return True
 
     def _on_rollout_start(self) -> None:
-        """All data so far have been learned from: validate, save, and stop if a signal was received."""
+        """Validate, save, and stop if a signal was received; all data so far have been learned from."""
         steps, spent = self.model.num_timesteps, self.seconds
         self._validate(steps)
         stop = asked()
@@ -106,7 +106,7 @@ class Watch(BaseCallback):
         self._begin = time.perf_counter() - spent
 
     def _validate(self, steps: int) -> None:
-        """A line of validation.jsonl, where it is time."""
+        """Append a line to validation.jsonl if it is due."""
         if self.validation is not None and self._eval(steps):
             self.progress.update(self.bar, description="validating")
             scores = self.validation.score(self.learner, self.model)
@@ -116,28 +116,28 @@ class Watch(BaseCallback):
                 self.logger.record(f"validation/{name}", value)
 
     def _on_rollout_end(self) -> None:
-        """A point of the learning curve, where it is time."""
+        """Append a point to the learning curve if it is due."""
         if self._curve(self.model.num_timesteps):
             self._point()
 
     def _on_training_end(self) -> None:
-        """The last point, and a final validation if it is due."""
+        """Append the last point, and run a final validation if it is due."""
         spent, rows = self.seconds, read_rows(self.folder / CURVE)
         if not rows or rows[-1]["steps"] < self.model.num_timesteps:
             self._point()
         self._validate(self.model.num_timesteps)
-        if asked():  # the policy may not be written any more
+        if asked():  # the process may end before the policy is written
             save_checkpoint(self.folder / LAST, self.model, identity(self.config), spent)
         self._begin = time.perf_counter() - spent
 
     def _point(self) -> None:
-        """Means over the last hundred episodes; nothing while there is none."""
+        """Append means over the last hundred episodes to the curve; do nothing if no episode has ended."""
         if (row := last_episodes(self.model)) is not None:
             append_row(self.folder / CURVE, row)
 
 
 def last_episodes(model: Any) -> dict[str, float] | None:
-    """A point of the learning curve: means over the last hundred episodes; None while there is none."""
+    """A point of the learning curve: means over the last hundred episodes; None if no episode has ended."""
     if not (episodes := model.ep_info_buffer):
         return None
     means = {f"mean_{name}": float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
@@ -152,7 +152,7 @@ def keep_rows(folder: Path, steps: int) -> None:
 
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
-    """The parts of a run's configuration that its learning curve depends on."""
+    """The parts of a run's configuration that affect its learning curve."""
     names = (
         "agent", "env", "machine", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps", "torch_threads",
     )  # fmt: skip

@@ -1,1 +1,1 @@
-"""Values of strategies chosen on train and validation operators."""
+"""Choose hyperparameter values of strategies on train and validation operators."""

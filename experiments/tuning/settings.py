@@ -1,4 +1,4 @@
-"""Shared parts of both tunings: settings drawn from choices, and operators on which values may be chosen."""
+"""Shared parts of both tunings: settings drawn at random, and the operators on which values may be chosen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Item = TypeVar("Item")
 
 
 def distinct(config: DictConfig, rng: np.random.Generator, fits: Callable[[Values], bool] = lambda _: True) -> list[Values]:
-    """Different settings that fit, as many as the first rung takes: any combination of the choices. ValueError for too few."""
+    """Draw distinct settings for the first rung, each a random combination of the choices for which `fits` holds.
+
+    ValueError if there are fewer combinations than settings.
+    """
     choices: Any = OmegaConf.to_container(config.choices)
     count = config.rungs[0].settings
     if (there := math.prod(len(set(options)) for options in choices.values())) < count:
@@ -33,7 +36,7 @@ def distinct(config: DictConfig, rng: np.random.Generator, fits: Callable[[Value
 
 
 def check_rungs(config: DictConfig, *names: str) -> None:
-    """ValueError unless `rungs` is a list of one rung at least, each with these whole numbers."""
+    """Check that `rungs` is a non-empty list of rungs, each with the whole numbers `names`; ValueError if not."""
     given: Any = OmegaConf.to_container(config)["rungs"]  # type: ignore[index, call-overload]
     if not isinstance(given, list) or not given or not all(isinstance(rung, dict) for rung in given):
         raise ValueError(f"rungs {given!r}: expected a list such as [{{{', '.join(f'{name}: 8' for name in names)}}}]")
@@ -42,12 +45,12 @@ def check_rungs(config: DictConfig, *names: str) -> None:
 
 
 def operators_of(part: str) -> tuple[Operator, ...]:
-    """A part of the split; ValueError for the test part."""
+    """Operators of a part of the split; ValueError for the test part."""
     if part not in ("train", "validation"):
         raise ValueError(f"part {part!r}: values are chosen on train and validation only")
     return tuple(operators.resolve(f"split/v1/{part}"))
 
 
 def spread_over(items: Sequence[Item], count: int) -> list[Item]:
-    """`count` items, evenly over a list; of operators, which are ordered by table, so evenly over classes too."""
+    """`count` items at even distances in a list. Operators are ordered by table, so that all classes are covered."""
     return [items[i] for i in np.unique(np.linspace(0, len(items) - 1, min(count, len(items))).astype(int))]

@@ -1,11 +1,11 @@
-"""Choose the values of a traverser: successive halving over random settings, on train, decided on validation.
+"""Choose the values of a traverser: successive halving over random settings on train, and a final choice on validation.
 
-`python -m experiments tune tune=markov` draws settings from the choices in `conf/tune/`, keeps the better part of them
-rung by rung on ever more operators of the train part, and takes from the last ones the best on the validation part. Only
-the analytic model is asked, so the result is the same on every machine. Operators of the test part are refused.
+`python -m experiments tune tune=markov` draws settings from the choices in `conf/tune/`. Each rung keeps the better part of them
+and uses more operators of the train part. Of the last settings the best on the validation part is chosen. Only the analytic model
+is used, so that the result is the same on every machine. Operators of the test part are refused.
 
-The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the share of tasks
-where it is behind Roller, by however little: a traverser should not be behind the search it is compared with.
+The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the share of tasks on which it
+is slower than Roller, by however little: a traverser should not lose to the search that it is compared with.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from gensor_gym.fingerprint import fingerprint
 
 @dataclass(frozen=True)
 class Task:
-    """One operator on one machine, and Roller's latency there in seconds."""
+    """An operator on a machine, with Roller's latency in seconds as the baseline."""
 
     graph: ConstructionGraph
     baseline: float
 
 
 class Scores:
-    """Scores by (setting, task, seed), kept in a journal: computed ones are not repeated."""
+    """Latencies by (setting, task, seed), kept in a journal, so that none is computed twice."""
 
     def __init__(self, path: Path, strategy: str) -> None:
         """Read the journal."""
         self.journal, self.strategy = Journal(path), strategy
 
     def latency(self, values: Values, task: Task, seed: int) -> float:
-        """Seconds of the best program that the traverser constructs, by the model."""
+        """Seconds, by the model, of the best program that the traverser constructs."""
         graph = task.graph
         about = [values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)]
         key = short_hash([self.strategy, *about])
@@ -74,16 +74,16 @@ def tasks_of(part: str, config: DictConfig) -> list[Task]:
 
 
 def score(latencies: np.ndarray, tasks: list[Task], behind: float) -> float:
-    """See the module; latencies float64 [seeds, tasks]."""
+    """Score of a setting (defined in the module's docstring) from its latencies float64 [seeds, tasks]."""
     over_floor = np.log(latencies / np.array([task.graph.floor for task in tasks]))
     is_behind = latencies > np.array([task.baseline for task in tasks]) * (1 + 1e-9)
     return float(np.mean(over_floor) + behind * np.mean(is_behind))
 
 
 def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
-    """Distinct settings within the budget of steps, as many as the first rung takes.
+    """Draw distinct settings within the budget of steps, as many as the first rung takes.
 
-    The budget counts the steps of all walkers of both rounds: the cost of a construction on any machine.
+    The budget counts the steps of all walkers in both rounds, which measures the cost of a construction on any machine.
     """
 
     def fits(values: Values) -> bool:
@@ -96,7 +96,7 @@ def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
 def ranked(
     settings: Iterable[Values], tasks: list[Task], seeds: range, config: DictConfig, scores: Scores, title: str
 ) -> list[tuple[float, Values]]:
-    """(score, setting), best first."""
+    """(score, setting) of each setting, best first."""
     found = []
     for values in track(list(settings), f"{title}: {len(tasks)} tasks", console=Console(stderr=True)):
         latencies = np.array([[scores.latency(values, task, seed) for task in tasks] for seed in seeds])
@@ -106,7 +106,7 @@ def ranked(
 
 @command("tune")
 def main(config: DictConfig, console: Console) -> None:
-    """Halve, decide, write `<output>/<strategy>.json`."""
+    """Choose the values and write `<output>/<strategy>.json` with a table of the finalists."""
     check_rungs(config, "settings", "tasks")
     check_whole(config, 1, "finalists", "final_seeds")  # type: ignore[arg-type]
     output = make_folder(config.output)
@@ -136,7 +136,7 @@ def main(config: DictConfig, console: Console) -> None:
 
 
 def sheet_of(strategy: str, finals: Sequence[tuple[float, Values]]) -> Sheet:
-    """The settings that came to the last round, the best first."""
+    """Table of the finalists, best first."""
     rows: list[list[Given]] = [
         [str(place), plain(value), *map(plain, values.values())] for place, (value, values) in enumerate(finals, 1)
     ]

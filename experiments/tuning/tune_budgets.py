@@ -1,10 +1,10 @@
-"""Choose the values of a search for its budget: random settings, halved on train, decided on validation.
+"""Choose the values of a search for its budget: random settings, halved on train, and a final choice on validation.
 
 `python -m experiments tune_budgets choices=markov` (conf/tune_budgets.yaml) writes outputs/tune/markov_budgets.json; conf/choices
-has other strategies. Evaluations and processor seconds are chosen for apart. A setting is one search
-(`experiments.common.anytime`), begun again until they are spent; its curve gives its score at every requested amount, and for
-each amount the best is taken. The score is the mean regret over tasks to the certified optimum, or to the best of any setting if
-none ships. Operators of the test part are refused.
+has other strategies. Values are chosen separately for budgets of evaluations and of processor seconds. A setting is one search
+(`experiments.common.anytime`), restarted until its budget is spent. Its curve gives its score at every requested amount, and the
+best setting is taken for each amount. The score is the mean regret over tasks to the certified optimum, or, if none ships, to the
+best of any setting. Operators of the test part are refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gensor_gym.exact.shipped import certificate_of
 
 @dataclass(frozen=True)
 class Tuning:
-    """A configuration with its computed results."""
+    """Settings of a tuning, and the journal of results computed so far."""
 
     config: DictConfig
     kept: Journal
@@ -47,7 +47,7 @@ class Tuning:
 
     @property
     def amounts(self) -> np.ndarray:
-        """Amounts of the unit for which values are chosen."""
+        """Amounts of the budget for which values are chosen."""
         return np.array(list(self.config.counts if self.unit == EVALUATIONS else self.config.seconds))
 
     def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:
@@ -67,34 +67,37 @@ class Tuning:
         return found
 
     def _best(self, task: str, latencies: np.ndarray) -> float:
-        """Reference of regrets."""
+        """Reference latency of a task's regrets: the certified optimum, or the least of `latencies`."""
         certificate = self.certificate(task)
         return float(latencies.min()) if certificate is None else certificate.optimum
 
     def certificate(self, task: str) -> Certificate | None:
-        """The certificate of a task that ships."""
+        """Shipped certificate of a task; None if there is none."""
         return certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
 
 
 def best_at(row: dict[str, Any], amounts: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Best latency of a line after `amounts` evaluations (axis 0) or seconds (2) [K]; at least that of its first program."""
+    """Best latencies [K] of a row's search after each of `amounts`, in evaluations (axis 0) or seconds (axis 2).
+
+    Amounts below the first program's cost give the first program's latency.
+    """
     curve = row["curve"]
     return np.array(curve[1])[np.maximum(np.searchsorted(np.array(curve[axis]), amounts, side="right") - 1, 0)]
 
 
 def tasks_of(part: str, count: int) -> list[str]:
-    """`count` operators of a part, evenly over its list, without elementwise maps; ValueError for the test part."""
+    """`count` operators at even distances in a part, without elementwise maps; ValueError for the test part."""
     return spread_over([str(op) for op in operators_of(part) if op.name != "elementwise"], count)
 
 
 def leading(settings: Sequence[Values], scores: np.ndarray, count: int) -> list[Values]:
-    """The `count` best settings for each amount (a column of scores), without doubles."""
+    """The `count` best settings for each amount (a column of scores), without duplicates."""
     order = np.argsort(scores, axis=0, kind="stable")[:count]
     return [settings[i] for i in dict.fromkeys(order.T.ravel().tolist())]
 
 
 def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
-    """Halve on train, decide on validation: values and regrets by amount, and the operators."""
+    """Halve the settings on train and choose on validation; return values and regrets by amount, and the operators."""
     modelled(config.env.hardware)
     settings = distinct(config, np.random.default_rng(config.seed))
     for rung in config.rungs:
@@ -112,7 +115,7 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
 
 @command("tune_budgets")
 def main(config: DictConfig, console: Console) -> None:
-    """Choose and write."""
+    """Choose the values for both kinds of budget, write and print them."""
     output = make_folder(config.output)
     kept = Journal(output / f"{config.strategy}_budgets.lines.jsonl")
     by_count, by_time = (tune(config, Tuning(config, kept, console, unit)) for unit in (EVALUATIONS, SECONDS))

@@ -1,1 +1,1 @@
-"""A policy of columns by the model, before a GPU is asked: how fast its programs are, and which kinds it writes at all."""
+"""Column policies judged by the model before GPU time is spent: the speed of their programs, and the kinds that they write."""

@@ -1,7 +1,7 @@
-"""Whether a policy of columns may go to a GPU: `python -m experiments.studies.columns.gate FOLDER ..` judges it by the model.
+"""Decide by the model whether a column policy may run on a GPU: `python -m experiments.studies.columns.gate FOLDER ..`.
 
 On validation operators of every data type, the best of a policy's first ten programs is compared with the best of the first ten
-of `markov_ext`, and tensor-core programs are counted where tensor cores take the operator. Each policy has a row in
+of `markov_ext`, and tensor-core programs are counted on operators that tensor cores support. Each policy has a row in
 `results/columns/gate.jsonl`, from which the page is made.
 """
 
@@ -34,17 +34,17 @@ HARDWARE, SPACE, OPERATORS = "h100", "extended", "split/v1/validation"
 HALVES = ("float16", "bfloat16")
 DTYPES = ("float32", *HALVES, "int8")
 FIRST = 10
-"""Programs of a search that count, as many as a comparison measures."""
+"""Number of programs of a search that count, which is the number that a comparison measures."""
 DRAWN = 64
-"""Programs that a policy writes for them, ranked by the model, as many as in a round of its search."""
+"""Number of programs that a policy writes before the model ranks them, the same as in a round of its search."""
 ROWS, PAGE = ROOT / "results" / "columns" / "gate.jsonl", ROOT / "results" / "columns" / "gate.md"
 MOST, LEAST = 1.1, 0.5
-"""The largest ratio over all operators, and the least share of tensor-core programs on those of 16 bits, with which it may go."""
+"""A policy may run on a GPU if its ratio over all operators is at most MOST, and its tensor-core share at 16 bits above LEAST."""
 
 
 @lru_cache(maxsize=len(DTYPES))
 def validation(dtype: str) -> list[ConstructionGraph]:
-    """The tasks of a data type: in float32 all that have a choice, in the others those that tensor cores take."""
+    """Graphs of the validation operators of a data type: for float32 all with a choice, else those that tensor cores support."""
     given = list(operators.resolve(OPERATORS))
     graphs = [ConstructionGraph(op, HARDWARE, SPACE) for op in (given if dtype == "float32" else halves(given, dtype))]
     return [graph for graph in graphs if (takes_tensor_cores(graph) if dtype != "float32" else is_joint(graph))]
@@ -56,32 +56,32 @@ def takes_tensor_cores(graph: ConstructionGraph) -> bool:
 
 
 def of_policy(folder: str, graph: ConstructionGraph, drawn: int = DRAWN) -> tuple[list[Schedule], float]:
-    """(the first of the programs that a policy writes, fastest by the model first; seconds of the fastest)."""
+    """(first FIRST programs of a policy, fastest by the model first; seconds of the fastest)."""
     found = Columns(space=SPACE, checkpoint=folder, episodes=drawn).construct(graph, np.random.default_rng(0))
     return list(found.schedules[:FIRST]), found.latencies[0] if found.latencies else graph.latency(graph.initial())
 
 
 @lru_cache(maxsize=1024)
 def of_traverser(graph: ConstructionGraph) -> tuple[list[Schedule], float]:
-    """The same of `markov_ext`."""
+    """(first FIRST programs of `markov_ext`, fastest by the model first; seconds of the fastest)."""
     strategy = get_strategy("markov_ext", space=SPACE)
     found = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
     return list(found.schedules[:FIRST]), found.latencies[0]
 
 
 def ratios(folder: str, graphs: Sequence[ConstructionGraph], drawn: int = DRAWN) -> list[float]:
-    """The policy's best over the traverser's, by the model, of every task."""
+    """Time of the policy's best program relative to the traverser's, by the model, for every task."""
     return [of_policy(folder, graph, drawn)[1] / of_traverser(graph)[1] for graph in graphs]
 
 
 def share(folder: str, graphs: Sequence[ConstructionGraph]) -> float:
-    """Share of tensor-core programs among the first ten of the tasks."""
+    """Share of tensor-core programs among the policy's first programs for the tasks."""
     found = [schedule.row[TENSOR_CORE] > 0 for graph in graphs for schedule in of_policy(folder, graph)[0]]
     return float(np.mean(found))
 
 
 def judge(folder: str, name: str) -> dict[str, Any]:
-    """The row of a policy."""
+    """Row of a policy: its ratios to `markov_ext` and its share of tensor-core programs."""
     known = {dtype: ratios(folder, validation(dtype)) for dtype in DTYPES}
     written = [ratio for dtype in DTYPES for ratio in ratios(folder, validation(dtype), FIRST)]
     return {
@@ -93,7 +93,7 @@ def judge(folder: str, name: str) -> dict[str, Any]:
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The page."""
+    """Markdown text of the page."""
     tasks = ", ".join(f"{count} of {dtype}" for dtype, count in rows[0]["tasks"].items())
     lines = [
         "# Policies of columns before a GPU is asked", "",
@@ -117,7 +117,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main(folders: Sequence[str]) -> None:
-    """Judge policies, `NAME=FOLDER` or a folder that gives its name; keep their rows; write the page."""
+    """Judge policies, each given as `NAME=FOLDER` or as a folder that names it; store their rows and write the page."""
     rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
     for given in folders:
         name, _, folder = given.rpartition("=")

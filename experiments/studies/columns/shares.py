@@ -1,8 +1,8 @@
-"""Which kinds of programs are written at all: `python -m experiments.studies.columns.shares [FOLDER]`.
+"""Measure which kinds of programs are written: `python -m experiments.studies.columns.shares [FOLDER]`.
 
-A choice that goes with few others may be hardly ever reached by chance, and a policy then never learns it. So the page,
-`results/columns/shares.md`, has the share of programs that make it: in uniform play in `Write-v0`, among a policy's first ten,
-and among the first ten of `markov_ext`.
+A choice that is compatible with few other choices may hardly ever be reached by chance, and then a policy never learns it. The
+page, `results/columns/shares.md`, gives the share of programs with each such choice: in uniform play in `Write-v0`, among a
+policy's first ten programs, and among the first ten of `markov_ext`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ KINDS = {
     "mma.sync": (TENSOR_CORE, 1), "wgmma": (TENSOR_CORE, 2), "cluster": (CLUSTER, 1), "persistent": (PERSISTENT, 1),
     "split_k": (SPLIT_K, 1),
 }  # fmt: skip
-"""Place of a row, and the value there: of mma.sync that very one, of all others that or more."""
+"""Kind -> (index in the schedule's row, value). mma.sync needs exactly that value, the other kinds at least that value."""
 EPISODES = 256
 
 
 def uniform(graph: ConstructionGraph, seed: int = 0) -> list[Schedule]:
-    """The legal programs of episodes that take any option that masks leave open."""
+    """Legal programs of episodes in which every decision is uniform among the unmasked options."""
     tasks = graph.operator, HARDWARE, "analytic", SPACE
     envs = WriteVectorEnv(EPISODES, *tasks, choices="columns", autoreset_mode=AutoresetMode.DISABLED, threads=1)
     rng = np.random.default_rng(seed)
@@ -46,18 +46,18 @@ def uniform(graph: ConstructionGraph, seed: int = 0) -> list[Schedule]:
 
 
 def shares(programs: Sequence[Schedule]) -> dict[str, float]:
-    """Of every kind, its share among programs; 0 of none."""
+    """Share of each kind among the programs; 0 if there are no programs."""
     return {name: float(np.mean([_is(schedule, name) for schedule in programs] or [False])) for name in KINDS}
 
 
 def _is(schedule: Schedule, name: str) -> bool:
-    """Whether a program is of a kind."""
+    """Whether a program is of the kind `name`."""
     place, value = KINDS[name]
     return bool(schedule.row[place] == value if name == "mma.sync" else schedule.row[place] >= value)
 
 
 def markdown(policy: str) -> str:
-    """The page."""
+    """Markdown text of the page."""
     sources: dict[str, Callable[[ConstructionGraph], list[Schedule]]] = {
         "uniform play": uniform, "policy": lambda graph: of_policy(policy, graph)[0],
         "`markov_ext`": lambda graph: of_traverser(graph)[0],

@@ -1,1 +1,1 @@
-"""Searches of fused operators by the model: a learned policy and others, on unseen shapes and an unseen class."""
+"""Searches of fused operators with the model: a learned policy and other strategies, on unseen shapes and an unseen class."""

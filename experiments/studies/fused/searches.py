@@ -1,4 +1,4 @@
-"""One search of a fused operator by the model: a curve over evaluations and processor time."""
+"""One search of a fused operator with the model, recorded as a curve over evaluations and processor time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gensor_gym.measure.session import BudgetSpent
 
 @dataclass(frozen=True)
 class Search:
-    """A strategy of the registry on one task with a seed."""
+    """A registered strategy on one task with a seed."""
 
     strategy: str
     parameters: Mapping[str, Any]
@@ -34,25 +34,25 @@ class Search:
     seed: int
     seconds: float
     evaluations: int = 0
-    """It ends when both are spent, processor seconds and evaluations of the model."""
+    """Evaluations of the model in the budget. The search ends when both these and `seconds` of processor time are spent."""
     policy: str = ""
     """Digest of the weights of the policy in `parameters["checkpoint"]`."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """All inputs of the outcome."""
+        """All inputs that determine the outcome."""
         (found,) = fused_fingerprints(fused_operators(self.operator), self.hardware, self.space).values()
         apart = {name: value for name, value in self.parameters.items() if name != "checkpoint"}
         return {**asdict(self), "parameters": apart, "fingerprint": found}
 
     @property
     def key(self) -> str:
-        """Sixteen digits that name the search."""
+        """Hash of the configuration, sixteen digits."""
         return short_hash(self.config)
 
 
 class ModelSession:
-    """A session for strategies that search by trials: the model answers each, and repeated questions are free."""
+    """A session for strategies that search by trials. The model answers each trial, and a repeated schedule costs nothing."""
 
     def __init__(self, graph: GirGraph) -> None:
         self.graph = graph
@@ -61,11 +61,11 @@ class ModelSession:
 
     @property
     def trials(self) -> int:
-        """Different schedules asked about."""
+        """Number of different schedules evaluated."""
         return len(self._known)
 
     def measure(self, schedules: Sequence[GirSchedule]) -> list[Any]:
-        """Answers in order."""
+        """The model's answers for the schedules, in order."""
         for schedule in schedules:
             if schedule not in self._known:
                 found = self._known[schedule] = SimpleNamespace(seconds=self.graph.latency(schedule))
@@ -75,7 +75,7 @@ class ModelSession:
 
 
 def run_search(search: Search) -> dict[str, Any]:
-    """The line of a search. Policies are loaded before the clock starts."""
+    """Run a search and return its row. Policies are loaded before the clock starts."""
     strategy: Any = build(search.strategy, FUSED, {**search.parameters, "space": search.space})
     (operator,) = fused_operators(search.operator)
     graph = WatchedGir(operator, machines.get(search.hardware), search.space, search.evaluations, search.seconds)
@@ -94,7 +94,7 @@ def run_search(search: Search) -> dict[str, Any]:
 
 
 def _spend(strategy: Any, graph: WatchedGir, rng: np.random.Generator) -> None:
-    """Search until BudgetSpent; a construction that ends sooner restarts while it still asks about something."""
+    """Search until BudgetSpent. A construction that ends earlier is restarted as long as restarts evaluate new programs."""
     if isinstance(strategy, Constructs):
         before = -1
         while graph.evaluations > before:

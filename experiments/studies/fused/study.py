@@ -1,7 +1,8 @@
-"""Searches of fused operators by the model: `python -m experiments fused_study` (conf/fused_study.yaml).
+"""Searches of fused operators with the model: `python -m experiments fused_study` (conf/fused_study.yaml).
 
-A policy that ships is compared with strategies, on new shapes of operators that it knows and on a new class. A search continues
-until its processor time and the largest number of evaluations are both spent. Each space is a table, so each optimum is certain.
+A shipped policy is compared with strategies, on new shapes of operators that it knows and on a new class. A search continues
+until both its processor time and the largest number of evaluations are spent. Every space is small enough to be tabulated, so
+that each optimum is exact.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ from gensor_gym.locate import located
 from gensor_gym.measure.stats.intervals import LEVEL
 
 LEAST = 0.05
-"""Per cent below which the figure does not distinguish regrets."""
+"""Regret in per cent below which the figure does not distinguish values."""
 
 
 @dataclass(frozen=True)
 class FusedPlan(Plan):
-    """The resolved plan."""
+    """The resolved plan of the study."""
 
     hardware: str
     strategies: dict[str, dict[str, Any]]
 
     def graph(self, operator: Any) -> GirGraph:
-        """The graph of an operator on the machine."""
+        """Construction graph of an operator on the plan's machine."""
         return GirGraph(operator, machines.get(self.hardware), self.config["env"]["space"])
 
 
 def plan_of(config: DictConfig) -> FusedPlan:
-    """Resolve conf/fused_study.yaml; ValueError names what is wrong."""
+    """Resolve conf/fused_study.yaml; ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "processes", "resamples")
     check_list(plain, 0, "seeds")
@@ -71,7 +72,11 @@ def plan_of(config: DictConfig) -> FusedPlan:
 
 @dataclass(frozen=True)
 class Part:
-    """Tasks of one part with their lines [tasks, seeds] by strategy; seconds of optima, of unscheduled programs, of tables."""
+    """Tasks of one part with their rows [tasks, seeds] by strategy.
+
+    `optima` and `start` are the latencies of the optima and of the unscheduled programs in seconds; `certain_s` is the processor
+    time that each optimum took.
+    """
 
     tasks: list[str]
     lines: dict[str, np.ndarray]
@@ -80,16 +85,16 @@ class Part:
     certain_s: list[float]
 
     def regrets(self, strategy: str, at: np.ndarray | list[int], column: int) -> np.ndarray:
-        """log(T / T*) [tasks, seeds, K] where a column of the curves has reached `at`."""
+        """log(T / T*) [tasks, seeds, K] of the best programs when a column of the curves has reached the values `at`."""
         found: np.ndarray = np.log(best_at(self.lines[strategy], self.start, at, column) / self.optima[:, None, None])
         return found
 
 
 class FusedStudy(Study[FusedPlan, dict[str, Part]]):
-    """Strategies on tasks of fused operators; results are by part."""
+    """The study of strategies on fused operators; its results are by part."""
 
     def run(self, console: Console) -> dict[str, Part]:
-        """Certify and search what is missing."""
+        """Find the optima, run the missing searches, and return the results by part."""
         return {part: self._part(part, console) for part in self.plan.config["parts"]}
 
     def _part(self, part: str, console: Console) -> Part:
@@ -119,7 +124,7 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
         return {name: located(str(one.folder(graph))) for name, one in built.items() if hasattr(one, "folder")}
 
     def summarise(self, found: dict[str, Part]) -> dict[str, Any]:
-        """Mean regrets with intervals, by part and strategy."""
+        """Summary with mean regrets and their intervals, by part and strategy."""
         plan, config = self.plan, self.plan.config
         lines = {name: [line for part in found.values() for line in part.lines[name].flat] for name in plan.strategies}
         counts = {name: [line["evaluated"] for line in of] for name, of in lines.items()}
@@ -154,7 +159,7 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
         }  # fmt: skip
 
     def draw(self, found: dict[str, Part], summary: dict[str, Any]) -> list[str]:
-        """Regret over evaluations and over seconds, a figure for each part."""
+        """Draw regret over evaluations and over seconds, a figure for each part; return the file names."""
         at = seconds_and_evaluations(self.plan.config["budget_s"], 4 * max(summary["evaluations"]), 60)
         labels = {EVALUATIONS: "evaluations of the model", SECONDS: "processor time in seconds"}
         names = []
@@ -172,7 +177,7 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """The summary as a page."""
+        """Markdown text of the page."""
         least, most = (seconds_text(value) for value in summary["certain_s"])
         lines = [
             "# Searches of fused operators by the model", "",
@@ -195,7 +200,7 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Mean regrets after evaluations, by part."""
+        """Table of mean regrets by evaluations, for each part."""
         head = ("part", "search", *after(evaluations=summary["evaluations"]))
         values = {(part, name): of["evaluations"] for part, found in summary["parts"].items() for name, of in found.items()}
         return interval_sheet("mean regret by the model", head, values)

@@ -1,1 +1,1 @@
-"""`gensor generalise`: trained policies on operators that nothing was trained on."""
+"""`gensor generalise`: trained policies on operators that no policy was trained on."""

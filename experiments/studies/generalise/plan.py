@@ -23,47 +23,47 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
 BUDGET = "@"
-"""Precedes, in the name of a search, the evaluations or seconds for which its values were chosen."""
+"""In the name of a search, separates the strategy's name from the budget for which its values were chosen."""
 EVALUATIONS, SECONDS = "evaluations", "seconds"
 """Units of a budget."""
 TUNED = {EVALUATIONS: "values", SECONDS: "values_within"}
-"""Entries of a file of tuned values (`gensor tune_budgets`), by unit."""
+"""Unit -> entry of a file of tuned values (`gensor tune_budgets`)."""
 Variants = dict[str, dict[float, tuple[str, dict[str, Any]]]]
-"""Unit -> amount for which values were chosen (0: any) -> registered name, values."""
+"""Unit -> budget for which the values were chosen (0: any budget) -> (registered name, values)."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A strategy that constructs by a trained policy."""
+    """A strategy that constructs programs with a trained policy."""
 
     name: str
     of: str
     parameters: dict[str, Any]
     best_of: int | None
-    """Episodes of its second search; None for a strategy without episodes, whose first round is stated."""
+    """Number of episodes of its second search; None for a strategy without episodes, whose first round is reported."""
     folder: str
     train: dict[str, Any]
     annealed: bool
-    """Whether annealing by the model continues from the episodes' programs."""
+    """Whether annealing with the model continues from the episodes' programs."""
     reference: str
-    """The search with which groups compare it: its own, or the study's."""
+    """Name of the search that the policy is compared with by groups: its own setting, or the study's."""
 
     @property
     def sampled(self) -> str:
-        """Name of the search that has one round of `best_of` episodes; without episodes, of the only one."""
+        """Name of its search with one round of `best_of` episodes, or of its only search if it has no episodes."""
         return self.name if self.best_of is None else f"{self.name} best of {self.best_of}"
 
 
 @dataclass(frozen=True)
 class GeneralisePlan(Plan):
-    """The resolved plan."""
+    """The resolved plan of the study."""
 
     part: str
     split: str
-    """Its version."""
+    """Version of the split."""
     operators: tuple[Operator, ...]
     left_out: tuple[str, ...]
-    """Operators whose optimum is not asked for."""
+    """Operators for which no optimum is certified."""
     hardware: str
     space: str
     evaluations: int
@@ -72,17 +72,17 @@ class GeneralisePlan(Plan):
     policies: tuple[Contender, ...]
     strategies: dict[str, Variants]
     begun: dict[str, int]
-    """Strategy -> its number of seeds, where it has fewer than the policies."""
+    """Strategy -> its number of seeds, if it has fewer than the policies."""
 
     @property
     def longest(self) -> float:
-        """Least processor seconds of a search."""
+        """Processor seconds that every search spends at least."""
         return max(self.seconds)
 
     def labels(self, name: str, unit: str = EVALUATIONS) -> dict[float, str]:
-        """Names of a strategy's searches by the amount of a unit that their values are for.
+        """Names of a strategy's searches, by the budget in `unit` for which their values were chosen.
 
-        Equal values are one search, named by the fewest evaluations or by the most seconds.
+        Budgets with equal values share one search, named by the fewest evaluations or by the most seconds.
         """
         found: dict[float, str] = {}
         variants = self.strategies[name][unit] if name in self.strategies else {0: (name, {})}
@@ -93,13 +93,13 @@ class GeneralisePlan(Plan):
         return found
 
     def seeds_of(self, strategy: str) -> tuple[int, ...]:
-        """The seed of a search that is paired with each policy's seed: the same one, or one of the fewer, in turn."""
+        """Seeds of a strategy's searches, paired with the policies' seeds. A strategy with fewer seeds repeats them in turn."""
         count = self.begun.get(strategy, len(self.seeds))
         return tuple(self.seeds[i % count] for i in range(len(self.seeds)))
 
 
 def plan_of(config: DictConfig) -> GeneralisePlan:
-    """Resolve a configuration (conf/generalise.yaml); ValueError names what is wrong with it."""
+    """Resolve a configuration (conf/generalise.yaml); ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "evaluations", "processes", "nodes", "resamples")
     check_list(plain, 0, "seeds")
@@ -127,7 +127,7 @@ def plan_of(config: DictConfig) -> GeneralisePlan:
 
 
 def modelled(name: str) -> str:
-    """The full name of a hardware whose figures are constants; ValueError for `host`."""
+    """Full name of a hardware model with constant figures; ValueError for `host`, whose figures are measured."""
     found = machines.get(name).name
     if found == "host":
         raise ValueError(
@@ -138,7 +138,7 @@ def modelled(name: str) -> str:
 
 
 def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
-    """Positive numbers in order, none above `most`; ValueError where none is left."""
+    """Sorted positive numbers of a setting, without those above `most`; ValueError if none remains."""
     if not isinstance(values, list) or not all(isinstance(v, (int, float)) and v > 0 for v in values):
         raise ValueError(f"{name} {values!r}: expected a list of positive numbers")
     kept = tuple(sorted({v for v in values if most is None or v <= most}))
@@ -148,13 +148,13 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
 
 
 def _begun(name: str, given: dict[str, Any], seeds: list[int]) -> int:
-    """Pop a strategy's number of seeds from its values; ValueError for an invalid one."""
+    """Remove and return a strategy's number of seeds from its values; ValueError if it is invalid."""
     check_whole(given, 1, "seeds", of=f"strategies.{name}.")
     return min(given.pop("seeds"), len(dict.fromkeys(seeds)))
 
 
 def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
-    """One policy of the configuration; ValueError where an entry is missing or its strategy takes no checkpoint."""
+    """A policy of the configuration; ValueError if an entry is missing or its strategy takes no checkpoint."""
     if missing := [entry for entry in ("of", "folder") if not (isinstance(given, dict) and given.get(entry))]:
         raise ValueError(f"policies.{name} {given!r}: expected {' and '.join(missing)} in it")
     of, fields = given["of"], set()
@@ -172,7 +172,7 @@ def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
 
 
 def _variants(name: str, given: dict[str, Any]) -> Variants:
-    """Registered name and values of a strategy, by unit and amount."""
+    """Registered name and values of a strategy, by unit and budget."""
     parameters = dict(given)
     of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
     if of not in (known := strategies_for(CONSTRUCTIONS)):
@@ -193,7 +193,7 @@ def _variants(name: str, given: dict[str, Any]) -> Variants:
 
 
 def searches(plan: GeneralisePlan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:
-    """All searches on tasks with a certified optimum: strategies, then policies."""
+    """All searches of strategies, then of policies, on tasks with a certified optimum."""
     of = (plan.hardware, plan.space)
     found = [
         Search(label, *chosen, task, *of, seed, *spent)
@@ -208,10 +208,10 @@ def searches(plan: GeneralisePlan, tasks: Sequence[str], policies: dict[str, Seq
 
 
 def _labelled(plan: GeneralisePlan, name: str) -> Iterator[tuple[str, tuple[str, dict[str, Any]], tuple[int, float]]]:
-    """(name, strategy with its values, evaluations and seconds to spend) of a strategy's searches.
+    """Yield (name, strategy with its values, (evaluations, seconds) to spend) of each of a strategy's searches.
 
-    Values for any amount: both are spent. Values for evaluations: the most of the study, so that each curve has any number.
-    Values for seconds: these.
+    With values for any budget, a search spends evaluations and seconds. With values for evaluations, it spends the study's
+    largest number, so that its curve has every smaller number. With values for seconds, it spends these seconds.
     """
     variants = plan.strategies[name]
     if 0 in variants[EVALUATIONS]:
@@ -226,9 +226,9 @@ def _labelled(plan: GeneralisePlan, name: str) -> Iterator[tuple[str, tuple[str,
 def searches_of(
     learned: Contender, trained: Trained, task: str, hardware: str, space: str, evaluations: int, seconds: float
 ) -> list[Search]:
-    """The searches of one policy on one task: until evaluations and seconds are spent, and one round of `best_of` episodes.
+    """Searches of one policy on one task: one that spends evaluations and seconds, and one round of `best_of` episodes.
 
-    The former has as many episodes at once as `parameters` says, `best_of` by default.
+    The former runs `parameters["episodes"]` episodes at a time, `best_of` by default.
     """
     digest = digest_of_policy(trained.folder)
     values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}

@@ -1,6 +1,6 @@
-"""Policies of a study: missing ones are trained side by side, each in a subprocess of `gensor train`.
+"""Policies of a study. Missing policies are trained in parallel, each in a subprocess of `gensor train`.
 
-`gensor train` resumes from its last checkpoint, so a stopped training is not lost.
+`gensor train` resumes from its last checkpoint, so that a stopped training is not lost.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from experiments.training.trainings import training_of
 from gensor_gym import operators
 
 NEEDED = (POLICY, CARD)
-"""Files of a policy's folder."""
+"""Files that a policy's folder must contain."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """One policy."""
+    """A trained policy."""
 
     folder: Path
     seed: int
     seconds: float
-    """Training time by its card: processor seconds where the agent counts these (`columns`)."""
+    """Training time from the card; processor seconds for agents that count these (`columns`)."""
     steps: int
-    """Training steps of the environment."""
+    """Number of training steps of the environment."""
 
 
 def folder_of(pattern: str, seed: int, hardware: str) -> Path:
-    """The folder of a training seed: `{seed}` and `{hardware}` in the pattern are filled in.
+    """Folder of a training seed: the pattern with `{seed}` and `{hardware}` replaced.
 
-    ValueError where the pattern has no `{seed}`.
+    ValueError if the pattern has no `{seed}`.
     """
     if "{seed}" not in pattern:
         raise ValueError(f"folder {pattern!r}: expected {{seed}} in it, and {{hardware}} if several are trained for")
@@ -52,9 +52,9 @@ def folder_of(pattern: str, seed: int, hardware: str) -> Path:
 def train_missing(
     pattern: str, seeds: Sequence[int], hardware: str, space: str, overrides: Mapping[str, Any], processes: int, split: str = "v1"
 ) -> list[Trained]:
-    """The policies of all seeds; missing ones train on the train part of the split, with `overrides` of `gensor train`.
+    """The policies of all seeds. Missing policies are trained on the split's train part, with `overrides` of `gensor train`.
 
-    ValueError for one of another fingerprint, or trained otherwise than asked for; RuntimeError where training failed.
+    ValueError for a policy with another fingerprint or other settings; RuntimeError if a training failed.
     """
     folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
     missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
@@ -64,7 +64,7 @@ def train_missing(
     with ThreadPoolExecutor(max(1, processes)) as pool:
         try:
             list(pool.map(lambda command: _run(command, running), commands))
-        except BaseException:  # a stop: no training begins any more, and those under way save at their next safe point
+        except BaseException:  # at a stop no training begins, and the running trainings save at their next safe point
             pool.shutdown(wait=False, cancel_futures=True)
             for process in running:
                 process.terminate()
@@ -73,13 +73,13 @@ def train_missing(
 
 
 def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> list[str]:
-    """The command that trains one policy, on one thread."""
+    """Command that trains one policy on one thread."""
     fixed = {"seed": seed, "output": folder, "env.hardware": hardware, "env.space": space, "torch_threads": 1}
     return [sys.executable, "-m", "experiments", "train", *(f"{name}={value}" for name, value in {**overrides, **fixed}.items())]
 
 
 def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
-    """Train in a process that joins those `running`; train.log next to the policy has its output."""
+    """Train in a process, which is appended to `running`; its output goes to train.log next to the policy."""
     folder = Path(next(word for word in command if word.startswith("output=")).removeprefix("output="))
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), PARENT: str(os.getpid())}
@@ -92,7 +92,7 @@ def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any], split: str) -> Trained:
-    """The policy of a folder, if it is what is asked for."""
+    """The policy of a folder; ValueError if its training differs from the requested one."""
     card = read_card(folder)
     differing = {name: found for name, value in overrides.items() if (found := _setting(card, name)) != value}
     if differing:
@@ -112,7 +112,7 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
 
 
 def _setting(card: Mapping[str, Any], name: str) -> Any:
-    """A setting of `gensor train` as a card has it, None where it has none."""
+    """A setting of `gensor train` from a card; None if the card lacks it."""
     if name == "agent":
         return card["agent"]
     found: Any = card["config"]

@@ -20,7 +20,7 @@ PARTS = {
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """The summary as a page."""
+    """Markdown text of the page."""
     tasks, seeds, ordered = summary["tasks"], summary["seeds"], _ordered(summary)
     fewer = {name: count for name, count in summary["begun"].items() if count < len(seeds)}
     told = ", ".join(f"{name} {count}" for name, count in fewer.items())
@@ -62,7 +62,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """The table of regrets by evaluations, with the rounds of policies in words."""
+    """Table of regrets by evaluations, with notes on the policies' rounds."""
     said = []
     for name, policy in summary["policies"].items():
         for label, one in policy["rounds"].items():
@@ -76,18 +76,18 @@ def sheet(summary: dict[str, Any]) -> Sheet:
 
 
 def _by_count(title: str, summary: dict[str, Any], notes: Sequence[str] = ()) -> Sheet:
-    """Regrets by evaluations."""
+    """Table of regrets by evaluations."""
     head = ("strategy", *(f"{count:,}" for count in summary["checkpoints"]))
     return interval_sheet(title, head, {name: line["regret"] for name, line in _ordered(summary)}, notes)
 
 
 def _ordered(summary: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Strategies, best after the last checkpoint first."""
+    """(name, values) of the strategies, sorted by regret at the last checkpoint."""
     return sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
 
 
 def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[str]:
-    """The section of one policy."""
+    """Lines of the section on one policy."""
     rounds = policy["rounds"]
     lines = [
         f"## {name}", "",
@@ -123,7 +123,7 @@ def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[
 
 
 def _beside(label: str, one: dict[str, Any]) -> list[str]:
-    """All strategies at the policy's own evaluations."""
+    """Lines that compare a policy's round with all strategies at the same numbers of evaluations."""
     rows = [
         (
             name, interval_text(other["iqm"], 1), interval_text(other["iqm_over"], 1, sign=True), f"{100 * other['mean']:.1f} %",
@@ -143,7 +143,7 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
 
 
 def break_even(found: dict[str, Any]) -> list[str]:
-    """The cost of training next to the best search at equal quality."""
+    """Lines that compare the cost of training with the best search at equal regret."""
     rows = []
     for unit in ("evaluations", "seconds"):
         one = found[unit]

@@ -24,12 +24,12 @@ BELOW = 1e-9
 
 @dataclass(frozen=True)
 class Task:
-    """One operator with its certificate."""
+    """An operator with its certificate."""
 
     operator: Operator
     certificate: Certificate
     unscheduled: float
-    """Seconds of the program with which every search begins."""
+    """Latency in seconds of the unscheduled program, from which every search begins."""
 
     @property
     def text(self) -> str:
@@ -38,13 +38,13 @@ class Task:
 
 
 def task_of(operator: Operator, certificate: Certificate) -> Task:
-    """The task of a certificate."""
+    """The task of an operator with its certificate."""
     graph = ConstructionGraph(operator, certificate.hardware, certificate.space)
     return Task(operator, certificate, graph.latency(graph.initial()))
 
 
 class Regrets:
-    """The lines of all searches of a plan; `unknown` says why other operators have no optimum."""
+    """Rows of all searches of a plan. `unknown` gives the reason for each operator without a certified optimum."""
 
     def __init__(
         self, plan: GeneralisePlan, tasks: Sequence[Task], rows: Sequence[Row], policies: Mapping[str, Sequence[Trained]],
@@ -57,11 +57,11 @@ class Regrets:
 
     @property
     def names(self) -> list[str]:
-        """Policies, then strategies."""
+        """Names of the policies, then of the strategies."""
         return [learned.name for learned in self.plan.policies] + list(self.plan.strategies)
 
     def grid(self, name: str) -> np.ndarray:
-        """Lines, object [tasks, seeds of the policies], of a search by its own name."""
+        """Rows of the search `name`, object [tasks, seeds of the policies]."""
         seeds = self.plan.seeds_of(name.partition(BUDGET)[0])
         found = np.empty((len(self.tasks), len(seeds)), dtype=object)
         for t, s in np.ndindex(found.shape):
@@ -69,9 +69,9 @@ class Regrets:
         return found
 
     def regret(self, name: str, evaluations: np.ndarray | Sequence[int]) -> np.ndarray:
-        """Regret of the best after numbers of evaluations ([K], or [tasks, seeds, K]), float64 [tasks, seeds, K].
+        """Regret of the best program after the given evaluations ([K] or [tasks, seeds, K]), float64 [tasks, seeds, K].
 
-        A strategy tuned for several numbers of evaluations answers each by its search for the nearest.
+        A strategy tuned for several numbers of evaluations uses the search with the nearest.
         """
         shape = len(self.tasks), len(self.plan.seeds), np.shape(evaluations)[-1]
         counts = np.broadcast_to(np.asarray(evaluations, dtype=float), shape)
@@ -81,9 +81,9 @@ class Regrets:
         return np.choose(nearest, [self.best(variants[count], counts, BY_COUNT) for count in known.tolist()])
 
     def regret_within(self, name: str, seconds: Sequence[float] | np.ndarray) -> np.ndarray:
-        """Regret of the best after processor seconds [K], float64 [tasks, seeds, K].
+        """Regret of the best program after processor seconds [K], float64 [tasks, seeds, K].
 
-        A strategy tuned for several numbers of seconds answers each by its search for the least that is not below.
+        A strategy tuned for several times uses the search with the least time that is not below.
         """
         variants = self.plan.labels(name, SECONDS)
         known = np.array(sorted(variants))
@@ -91,11 +91,11 @@ class Regrets:
         return np.concatenate([self.best(variants[a], [t], BY_TIME) for a, t in zip(chosen, seconds, strict=True)], axis=2)
 
     def best(self, search: str, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:
-        """Regrets [tasks, seeds, K] where a column of the curve of a search has reached `at`."""
+        """Regrets [tasks, seeds, K] of a search when a column of its curve has reached the values `at`."""
         return self._regrets(best_at(self.grid(search), self._start, at, column))
 
     def _regrets(self, latencies: np.ndarray) -> np.ndarray:
-        """log(latency / optimum) of float64 [tasks, ..]; ValueError for one below the certified optimum."""
+        """log(latency / optimum) of latencies [tasks, ..]; ValueError if one is below the certified optimum."""
         ratio = latencies / self._optima.reshape(-1, *[1] * (latencies.ndim - 1))
         if (ratio < 1.0 - BELOW).any():
             bad = self.tasks[int(np.argwhere(ratio < 1.0 - BELOW)[0][0])]
@@ -111,7 +111,7 @@ class Regrets:
         return evaluations, self._regrets(np.fmin(latency, self._start[:, None])), seconds  # a latency of None is NaN here
 
     def rounds(self, learned: Contender) -> dict[str, str]:
-        """Searches of a policy by their first round: one greedy episode, the best of several."""
+        """Label -> search of a policy's first rounds: one greedy episode, and the best of several episodes."""
         if learned.best_of is None:
             return {FIRST: learned.name}
         behind = ", then chains" if learned.annealed else ""

@@ -1,7 +1,7 @@
-"""Trained policies and search by the model on operators that nothing trained on, with known optima.
+"""The study of trained policies and search with the model on operators that no policy was trained on, with known optima.
 
-`python -m experiments generalise` (conf/generalise.yaml, docs/generalisation.md). Only the searches themselves are timed. A line
-of lines.jsonl stays valid while fingerprint, hyperparameters and policy stay the same.
+Run it by `python -m experiments generalise` (conf/generalise.yaml, docs/generalisation.md). Only the searches themselves are
+timed. A row of lines.jsonl stays valid while fingerprint, hyperparameters and policy stay the same.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ POINTS = 40
 FIRST, SHORTEST = 8, 1e-3
 """Evaluations and seconds at which the figures begin."""
 PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
-"""Box behind a label."""
+"""Style of the box behind a label."""
 
 
 def draw(study: Regrets, folder: Path) -> list[str]:
-    """Write all figures; returns the names of the files."""
+    """Write all figures; return the file names."""
     return [
         _evaluations(study, folder / "regret_by_evaluations.png"),
         _seconds(study, folder / "regret_by_seconds.png"),
@@ -43,7 +43,7 @@ def draw(study: Regrets, folder: Path) -> list[str]:
 
 
 def _bands(study: Regrets, x: np.ndarray, curves: dict[str, np.ndarray]) -> tuple[plt.Figure, plt.Axes]:
-    """Bands of all searches; policies have broader lines."""
+    """Draw the bands of all searches, those of policies with broader lines; return (figure, axes)."""
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     learned = {policy.name for policy in study.plan.policies}
     for name, (colour, marker) in style.look(study.names).items():
@@ -54,7 +54,7 @@ def _bands(study: Regrets, x: np.ndarray, curves: dict[str, np.ndarray]) -> tupl
 
 
 def _evaluations(study: Regrets, path: Path) -> str:
-    """Regret over evaluations, with the rounds of policies marked."""
+    """Draw regret over evaluations, with marks for the policies' rounds; return the file name."""
     x = np.unique(np.geomspace(min(FIRST, study.plan.evaluations), study.plan.evaluations, POINTS).astype(int))
     figure, axes = _bands(study, x, {name: study.regret(name, x) for name in study.names})
     looks = style.look(study.names)
@@ -69,14 +69,14 @@ def _evaluations(study: Regrets, path: Path) -> str:
 
 
 def _seconds(study: Regrets, path: Path) -> str:
-    """Regret over processor seconds of construction."""
+    """Draw regret over processor seconds of construction; return the file name."""
     x = np.geomspace(SHORTEST, study.plan.longest, POINTS)
     figure, axes = _bands(study, x, {name: study.regret_within(name, x) for name in study.names})
     return regret_figure(figure, axes, "processor seconds of construction, one thread (training left out)", path)
 
 
 def _profiles(study: Regrets, learned: Contender, path: Path) -> str:
-    """Profiles after each round of a policy, with all searches stopped at its evaluations."""
+    """Draw performance profiles after each round of a policy, all searches stopped at its evaluations; return the file name."""
     names = [learned.name, *study.plan.strategies]
     lines = {
         name: {"color": colour, "linewidth": THIN if number else BROAD, "linestyle": LINES[number % len(LINES)]}
@@ -97,7 +97,10 @@ def regrets_of(
     study: Study[GeneralisePlan, Any], plan: GeneralisePlan, policies: Mapping[str, Sequence[Trained]], wanted: Wanted,
     console: Console,
 ) -> Regrets:  # fmt: skip
-    """Certify optima that do not ship into the study's folder, search what is missing. ValueError without any optimum."""
+    """Certify optima that do not ship, run the missing searches and return the regrets.
+
+    New certificates go to the study's folder. ValueError if no optimum is known.
+    """
     texts = [str(op) for op in plan.operators]
     with console.status(f"certified optima on {plan.hardware}"):
         known, unknown = optima(texts, plan.hardware, plan.space, study.plan.output, plan.processes, plan.config["nodes"])
@@ -108,10 +111,10 @@ def regrets_of(
 
 
 class Generalisation(Study[GeneralisePlan, Regrets]):
-    """Policies and searches on unseen operators."""
+    """The study of policies and searches on unseen operators."""
 
     def run(self, console: Console) -> Regrets:
-        """Train, certify, search what is missing."""
+        """Train missing policies, certify missing optima, run missing searches, and return the regrets."""
         plan = self.plan
         policies: dict[str, Sequence[Trained]] = {}
         for learned in plan.policies:
@@ -122,11 +125,11 @@ class Generalisation(Study[GeneralisePlan, Regrets]):
         return regrets_of(self, plan, policies, searches, console)
 
     def summarise(self, found: Regrets) -> dict[str, Any]:
-        """See `summary`."""
+        """Summary of the regrets, by `summary.summarise`."""
         return summarise(found)
 
     def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:
-        """Curves and profiles."""
+        """Draw curves and profiles; return the file names."""
         return draw(found, self.plan.output)
 
     markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)

@@ -1,4 +1,4 @@
-"""The summary of a study of generalisation: plain values with their intervals, and the cost of training."""
+"""The summary of a study of generalisation: values with their intervals, and the cost of training."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.operators.shapes.splits import HELD_OUT
 
 NEAR = 0.05
-"""Regret within which a program is near the optimum."""
+"""Largest regret of a program that counts as near the optimum."""
 SIZES = ("smaller", "middle", "larger")
-"""Thirds of the tasks by points of their loops."""
+"""Names of the thirds of the tasks by the number of loop points."""
 POINTS, SOONEST = 96, 1e-4
-"""Places, evenly over the logarithm, at which a search is compared with the policy; the first of them in seconds."""
+"""Number of logarithmically spaced points at which a search is compared with the policy; the first point in seconds."""
 
 
 def summarise(study: Regrets) -> dict[str, Any]:
-    """All values; `report` words them."""
+    """All values of the study as a JSON object, which `report` puts into words."""
     plan = study.plan
     return {
         "fingerprint": common(fingerprints(plan.operators, plan.hardware, plan.space).values()),
@@ -56,7 +56,7 @@ def summarise(study: Regrets) -> dict[str, Any]:
 
 
 def _policy(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
-    """Values of one policy."""
+    """Summary values of one policy."""
     return {
         "reference": learned.reference, "of": learned.of,
         "training_s": [one.seconds for one in trained], "training_steps": [one.steps for one in trained],
@@ -66,7 +66,7 @@ def _policy(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> d
 
 
 def _round(study: Regrets, search: str, reference: str) -> dict[str, Any]:
-    """One round of a policy, and all strategies after the same evaluations on each task with each seed."""
+    """Values of a policy's round, and of all strategies after the same evaluations on each task with each seed."""
     plan = study.plan
     evaluations, regret, seconds = study.first(search)
     ours = regret[..., None]
@@ -89,7 +89,7 @@ def _round(study: Regrets, search: str, reference: str) -> dict[str, Any]:
 
 
 def _group(study: Regrets, name: str, ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
-    """Mean regrets of a group of tasks, and the difference to the reference with its interval."""
+    """Mean regrets in a group of tasks, and the difference from the reference with its interval."""
     pair = paired.against({"reference": -theirs}, -ours, study.plan.resamples, crossed=True)
     return {
         "group": name, "tasks": len(ours), "ours": float(ours.mean()), "theirs": float(theirs.mean()),
@@ -98,7 +98,7 @@ def _group(study: Regrets, name: str, ours: np.ndarray, theirs: np.ndarray) -> d
 
 
 def groups_of(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
-    """Members, bool [tasks], of every operator class, with the held-out one marked, and of every third by size."""
+    """Group -> mask bool [tasks]: every operator class, with the held-out class marked, and every third by size."""
     kinds = [task.operator.name for task in tasks]
     marked = {kind: f"{kind} (class held out)" if kind == HELD_OUT else kind for kind in sorted(set(kinds))}
     found = {label: np.array([kind == own for own in kinds]) for kind, label in marked.items()}
@@ -110,10 +110,11 @@ def groups_of(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
 
 
 def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
-    """Costs of a policy's best of several episodes, and of the first strategy that reaches its interquartile mean regret.
+    """Costs of a policy's best of several episodes, compared with the first strategy that reaches its interquartile mean regret.
 
-    `evaluations` and `seconds` have a policy's cost on one operator, the first strategy's (None where none is as good within the
-    study), training's, and the operators from which on the policy costs less in all: None where it costs more on each.
+    `evaluations` and `seconds` each have the policy's cost per operator, the first strategy's cost (None if none gets as good
+    within the study), the cost of training, and the number of operators from which on the policy costs less in total (None if it
+    costs more on each).
     """
     plan = study.plan
     evaluations, regret, seconds = study.first(learned.sampled)
@@ -131,7 +132,7 @@ def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -
 
 
 def _even(ours: float, places: np.ndarray, reached: Mapping[str, np.ndarray], training: float) -> dict[str, Any]:
-    """One currency; `reached` says at which `places` a strategy is as good."""
+    """Break-even values in one unit of cost; `reached` masks, by strategy, the costs `places` at which it equals the policy."""
     needed = {name: float(places[int(np.argmax(at))]) for name, at in reached.items() if at.any()}
     who = min(needed, key=lambda name: needed[name], default=None)
     theirs = None if who is None else needed[who]

@@ -1,1 +1,1 @@
-"""The study that asks whether learned policies beat the traverser on kernel times of a GPU: its operators, its statistics."""
+"""The study of whether learned policies beat the traverser in kernel times on a GPU, with its operators and statistics."""

@@ -1,9 +1,10 @@
-"""Rules by which layers become operators of the study: `python -m experiments.studies.headline.chosen` writes the list.
+"""Choose the operators of the study from layers: `python -m experiments.studies.headline.chosen` writes the list.
 
-experiments/data/layers.csv has layers of named networks with the sizes of the models, images in batches of 1 to 32, sentences of
-1 to 4096 tokens. The rules leave out a layer within a factor of two, on every axis, of an operator that was trained on or looked
-at; within 1.25 of one by which policies were selected, or of a chosen one of the same data type; and one too large or too small
-to be timed in a crowd. Data types alternate. The order is random with a fixed seed, so that a shortened study has all of them.
+experiments/data/layers.csv has layers of named networks at the sizes of the models, with images in batches of 1 to 32 and
+sentences of 1 to 4096 tokens. Three rules leave layers out. A layer must not be within a factor of two, on every axis, of an
+operator used in training or examined earlier. It must not be within a factor of 1.25 of an operator by which policies were
+selected, or of a chosen operator of the same data type. And it must be neither too large nor too small to be timed among many.
+Data types alternate. The order is random with a fixed seed, so that a shortened study has all kinds of operators.
 """
 
 from __future__ import annotations
@@ -23,22 +24,26 @@ from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.operators.types import Operator
 
 LAYERS = ROOT / "experiments" / "data" / "layers.csv"
-"""Three layers stand twice, and each is chosen once at most. They stay, because data types alternate over all lines."""
+"""The file of layers. Three layers occur twice, and each is chosen at most once.
+
+The duplicates stay in the file, because data types alternate over all of its lines.
+"""
 FILE = ROOT / "conf" / "operator" / "gpu_study.yaml"
 TRAINED, SELECTED = "split/v1/train", "split/v1/validation"
 LOOKED_AT = ROOT / "conf" / "experiment" / "gpu_headline.yaml"
 TWIN, ALIKE = 2.0, 1.25
-"""Factors on every axis."""
+"""Factors on every axis within which operators count as near."""
 MOST_BYTES, MOST_FLOPS = 112e6, 6e10
 SECONDS = (0.2e-6, 250e-6)
-"""Range of the roofline on an H100."""
+"""Range of the roofline's floor on an H100, in seconds."""
 SEED = 11
 NEAR_VARIANTS = ROOT / "results" / "gpu_study" / "near_variants.txt"
 POLICIES = range(5)
-"""Training seeds of the policies of the study (conf/train_columns_extended.yaml)."""
+"""Training seeds of the study's policies (conf/train_columns_extended.yaml)."""
 FLOATS = ("float32", "float16", "float32", "bfloat16")
+"""Data types that alternate for all other operators; see WITH_BYTES."""
 WITH_BYTES = ("float32", "float16", "bfloat16", "float32", "int8", "float16", "bfloat16")
-"""Alternating data types: products and convolutions without groups have int8 too."""
+"""Data types that alternate for matrix products and convolutions without groups, which also have int8."""
 _NUMBER = re.compile(r"\b(m|n|k|b|c|h|w|r|s)=(\d+)")
 _SHAPE = re.compile(r"shape=\(([^)]*)\)")
 
@@ -46,7 +51,7 @@ Named = tuple[str, Operator]
 
 
 def candidates() -> Iterator[Named]:
-    """Layers as operators with their data types, in the order of the file."""
+    """Yield (layer's name, operator with its data type) in the order of the file."""
     whole, floats = cycle(WITH_BYTES), cycle(FLOATS)
     with LAYERS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -56,7 +61,7 @@ def candidates() -> Iterator[Named]:
 
 
 def axes(op: Operator) -> tuple[int, ...]:
-    """Sizes of an operator's axes, by its text."""
+    """Sizes of an operator's axes, parsed from its text."""
     text = str(op)
     if found := _SHAPE.search(text):
         return (int(np.prod([int(n) for n in found[1].split(",") if n.strip()])),)
@@ -64,21 +69,21 @@ def axes(op: Operator) -> tuple[int, ...]:
 
 
 def within(one: Operator, other: Operator, factor: float) -> bool:
-    """Whether two operators of one class are within a factor on every axis."""
+    """Whether two operators of the same class are within `factor` of each other on every axis."""
     if one.name != other.name or len(axes(one)) != len(axes(other)):
         return False
     return all(max(a, b) <= factor * min(a, b) for a, b in zip(axes(one), axes(other), strict=True))
 
 
 def fits(op: Operator) -> bool:
-    """Whether it can be timed in a crowd: the device computes its references and times many kernels."""
+    """Whether an operator can be timed among many: the device computes its references and times many of its kernels."""
     low, high = SECONDS
     small = op.compulsory_bytes <= MOST_BYTES and op.flops <= MOST_FLOPS
     return small and low <= roofline_floor(op, hardware.get("h100")) <= high
 
 
 def chosen() -> list[Named]:
-    """The operators of the study, in its order."""
+    """(layer's name, operator) of the study, in its order."""
     looked_at = yaml.safe_load(LOOKED_AT.read_text(encoding="utf-8"))["operators"]
     before, selected = [*operators.resolve(TRAINED), *map(operators.parse, looked_at)], operators.resolve(SELECTED)
     found = list[Named]()
@@ -90,9 +95,9 @@ def chosen() -> list[Named]:
 
 
 def near_variants() -> list[str]:
-    """Operators of the study within TWIN of a variant on which a policy trained.
+    """Operators of the study within TWIN of a variant on which a policy was trained.
 
-    Axes of variants are half to twice as long as those of what is given (experiments/training/operators/variants.py).
+    The axes of a variant are half to twice as long as those of its original (experiments/training/operators/variants.py).
     """
     config = yaml.safe_load((ROOT / "conf" / "train_columns_extended.yaml").read_text(encoding="utf-8"))
     given = list(operators.resolve(config["operators"]))
@@ -102,17 +107,17 @@ def near_variants() -> list[str]:
 
 
 def read_near_variants() -> list[str]:
-    """The list that was written before the study."""
+    """The list of `near_variants` that was written before the study."""
     return NEAR_VARIANTS.read_text(encoding="utf-8").splitlines()
 
 
 def _near(op: Operator, others: Sequence[Operator], factor: float) -> bool:
-    """Whether it is within a factor of any other."""
+    """Whether an operator is within `factor` of any of `others`."""
     return any(within(op, other, factor) for other in others)
 
 
 def text(found: Sequence[Named]) -> str:
-    """The file."""
+    """Text of the configuration file with the chosen operators."""
     head = (
         "# @package _global_\n"
         "# Operators of the study of learned policies beside the traverser on a GPU: layers of networks that nothing was\n"

@@ -1,8 +1,8 @@
 """The study on this CPU: `gensor cpu_study [output=FOLDER] [cpu=N]`. Plan and page: results/cpu_study.
 
-The arms propose programs as in a lease of a GPU (`experiments.device.archive.arms`), without a measurement. Every different
-kernel of an operator is verified and timed once; then the fastest of each arm's first four, and torch, are timed in interleaved
-rounds. Every row is in its journal before the next is made, and the same command goes on after any stop.
+The arms propose programs without measurements, like on a leased GPU (`experiments.device.archive.arms`). Every different kernel
+of an operator is verified and timed once. Then the fastest of each arm's first four programs, and torch, are timed in interleaved
+rounds. Every row is written to its journal before the next is measured, and the same command resumes after any stop.
 """
 
 from __future__ import annotations
@@ -52,12 +52,15 @@ class CpuStudy:
     """The study in a folder."""
 
     def __init__(self, study: Study, backend: NativeBackend, proposals: Journal, trials: Journal, together: Journal) -> None:
-        """Journals with the fields operator, arm, seed, rank; operator, digest; operator."""
+        """Keep the journals.
+
+        `proposals` is keyed by operator, arm, seed and rank, `trials` by operator and digest, `together` by operator.
+        """
         self.study, self.backend, self.hardware = study, backend, hardware.get(study.hardware)
         self.proposals, self.trials, self.together = proposals, trials, together
 
     def ready(self, place: int) -> Ready:
-        """Proposals of every arm for the operator at a place, and what is left to time, compiled."""
+        """Proposals of every arm for the operator at index `place`, with the kernels still to be timed compiled."""
         text = self.study.operators[place]
         rows = [row for arm in self.study.arms for row in self._proposed(text, place, arm)]
         if text in self.together.rows:
@@ -68,7 +71,7 @@ class CpuStudy:
         return Ready(rows, dict(zip(kernels, built, strict=True)))
 
     def _proposed(self, text: str, place: int, arm: Any) -> list[Row]:
-        """An arm's proposals, from the journal or made now."""
+        """An arm's proposals, from the journal or newly made."""
         known = [self.proposals.rows.get((text, arm.name, arm.seed, rank)) for rank in range(1, self.study.wanted(place) + 1)]
         if known[0] is not None:
             return [row for row in known if row is not None]
@@ -77,7 +80,7 @@ class CpuStudy:
         return rows
 
     def timed(self, place: int, ready: Ready) -> None:
-        """Trials that are missing, then the interleaved rounds."""
+        """Run the missing trials, then the interleaved rounds."""
         text = self.study.operators[place]
         if text in self.together.rows:
             return
@@ -90,7 +93,7 @@ class CpuStudy:
         self.together.add({"operator": text, "samples": self._rounds(text, ready)})
 
     def _rounds(self, text: str, ready: Ready) -> dict[str, list[float]]:
-        """Interleaved samples of every arm's fastest program, by digest, and of torch; of nothing where one of them fails."""
+        """Interleaved samples of every arm's fastest program, by digest, and of torch; empty if the comparison fails."""
         best = winners(ready.proposals, self.trials.rows, FIRST)  # type: ignore[arg-type]
         kernels = {digest: built.kernel for digest in best if isinstance(built := ready.built[digest], Built)}
         try:
@@ -101,13 +104,13 @@ class CpuStudy:
 
 
 def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
-    """Operators of parts of Measured v1, in their random order."""
+    """At most `most` operators of parts of Measured v1, in their random order."""
     return [str(one.operator) for one in chosen() if one.part in parts][:most]
 
 
 @command("cpu_study")
 def run(config: DictConfig, console: Console) -> Path:
-    """Time what is missing."""
+    """Run the missing proposals and timings, write the page, and return the folder."""
     check_whole(config, 1, "programs", "deep_programs", "rounds", "operators", null=("operators",))
     check_whole(config, 0, "deep", "cpu")
     check_some(config, "arms", "parts")

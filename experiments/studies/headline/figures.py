@@ -1,4 +1,4 @@
-"""Figures of the study: ratios with their intervals, every operator's ratio, shares of operators near the best time known."""
+"""Figures of the study: ratios with intervals, the ratio of every operator, and performance profiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICKS = (0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0)
 
 
 def draw(folder: Path, path: Path) -> list[str]:
-    """Draw those of a folder's rows, with names that begin as `path` does; returns their names."""
+    """Draw the figures of a folder's rows and save them under names that begin like `path`; return the names."""
     timed = read(folder)
     with plt.rc_context(RC):
         made = {"study": _ratios(timed), "study_profiles": _profiles(timed)}
@@ -28,7 +28,7 @@ def draw(folder: Path, path: Path) -> list[str]:
 
 
 def _ratios(timed: Timed) -> Figure:
-    """The policy over the traverser, every other arm over it, and all operators."""
+    """Figure of the policy's and the other arms' ratios to the traverser, and of all operators."""
     upper, lower = [primary(timed), *_parts(timed)], _arms(timed)
     figure = plt.figure(figsize=(11.0, 4.8))
     rows = {"height_ratios": (len(upper), max(1, len(lower))), "width_ratios": (1.0, 1.3), "wspace": 0.12, "hspace": 0.45}
@@ -43,7 +43,7 @@ def _ratios(timed: Timed) -> Figure:
 
 
 def _parts(timed: Timed) -> list[Line]:
-    """The comparison after fewer and more programs, and by data type."""
+    """Comparisons of the policy with the traverser after fewer and after more programs, and by data type."""
     whole, deep = timed.whole, timed.deep(RANKS[-1])
     parts = [compared("first program alone", timed, whole, RANKS[0])]
     parts += [compared(f"best of {RANKS[-1]}", timed, deep, RANKS[-1])] if deep else []
@@ -51,12 +51,12 @@ def _parts(timed: Timed) -> list[Line]:
 
 
 def _arms(timed: Timed) -> list[Line]:
-    """The other arms over the reference."""
+    """Comparisons of the other arms with the reference."""
     return [compared(arm, timed, timed.whole, FIRST, ours=arm) for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
 
 
 def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:
-    """A row for each comparison: ratio and interval."""
+    """Draw a row with ratio and interval for each comparison."""
     lines = [line for line in lines if line.operators]
     for row, line in enumerate(lines):
         sides = [[line.ratio - line.low], [line.high - line.ratio]]
@@ -69,7 +69,7 @@ def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:
 
 
 def _operators(axes: Axes, timed: Timed) -> None:
-    """Every operator's ratio in ascending order, coloured by stratum."""
+    """Draw the ratios of all operators in ascending order, coloured by stratum."""
     ops = timed.whole
     found, groups = gaps(timed, ops), strata(ops)
     looks, order = look(list(groups)), np.argsort(found)
@@ -85,7 +85,7 @@ def _operators(axes: Axes, timed: Timed) -> None:
 
 
 def _ratio_axis(axes: Axes, axis: str) -> None:
-    """A logarithmic axis of ratios, with ticks that people read."""
+    """Set a logarithmic axis of ratios with readable ticks."""
     getattr(axes, f"set_{axis}scale")("log", base=2)
     low, high = getattr(axes, f"get_{axis}lim")()
     wide = high > 5.0 * low
@@ -96,7 +96,7 @@ def _ratio_axis(axes: Axes, axis: str) -> None:
 
 
 def _profiles(timed: Timed) -> Figure:
-    """Share of operators and seeds within a factor of the best time known, one line an arm."""
+    """Figure with the share of searches within a factor of the best known time, a line for each arm."""
     ops, factors = timed.whole, np.geomspace(1.0, 8.0, 200)
     best, looks = best_known(timed, ops), look(list(timed.arms))
     figure, several = plt.subplots(1, 2, figsize=(9.0, 3.6), sharey=True)

@@ -1,4 +1,4 @@
-"""The page of the study, from raw rows: the answer first, then tables. `figures` draws its figures."""
+"""The page of the study, made from raw rows: the answer first, then tables. `figures` draws its figures."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 
 MARGIN = 1.10
-"""Ratio below which the policy is not inferior."""
+"""Ratio of times below which the policy counts as not inferior."""
 RESAMPLES = 10_000
 UNSEEN = ("depthwise_conv2d", "batched_gemm")
-"""Classes of which no learned arm of a CPU has seen an operator."""
+"""Operator classes that no learned arm of a CPU was trained on."""
 SUBJECTS = {"columns": "the learned policy", "learned": "the learned model of time"}
-"""What the learned arms are."""
+"""Learned arm -> its name in sentences."""
 MOST = 8
-"""Operators listed on each side."""
+"""Number of operators listed at each end."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A comparison: ratio of times in the geometric mean, below 1 the first is faster; its interval and p value."""
+    """A comparison: geometric mean of the ratios of times (below 1 the first is faster), its interval and p value."""
 
     name: str
     operators: int
@@ -41,7 +41,7 @@ class Line:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """A row of a table."""
+        """Cells of a table's row."""
         holm_cell = "" if math.isnan(self.p_holm) else _p(self.p_holm)
         return (self.name, str(self.operators), f"{self.ratio:.3f}", f"{self.low:.3f} to {self.high:.3f}", _p(self.p), holm_cell)
 
@@ -49,7 +49,10 @@ class Line:
 def compared(
     name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True, ours: str = ""
 ) -> Line:
-    """One arm, by default the learned, against another: its seeds crossed with operators, those of the other averaged."""
+    """Compare an arm, by default the learned one, with `other`, whose seeds are averaged, after k programs.
+
+    The bootstrap draws operators, and the same seeds of the arm for all of them.
+    """
     mine, theirs = (timed.logs(arm, ops, k, filled) for arm in (ours or timed.learned, other))
     theirs = np.repeat(theirs.mean(axis=1, keepdims=True), mine.shape[1], axis=1)
     kept = np.isfinite(mine).all(axis=1) & np.isfinite(theirs).all(axis=1)
@@ -62,12 +65,12 @@ def compared(
 
 
 def primary(timed: Timed) -> Line:
-    """The one comparison that the plan names first."""
+    """The primary comparison of the plan."""
     return compared("all operators", timed, timed.whole, FIRST)
 
 
 def secondary(timed: Timed) -> list[Line]:
-    """The others that the plan names, with Holm's correction."""
+    """The secondary comparisons of the plan, with Holm's correction."""
     whole, deep = timed.whole, timed.deep(RANKS[-1])
     lines = [compared(f"first program alone (k = {RANKS[0]})", timed, whole, RANKS[0])]
     lines += [compared(f"first {RANKS[-1]} programs, the first {len(deep)} operators", timed, deep, RANKS[-1])] if deep else []
@@ -79,7 +82,7 @@ def secondary(timed: Timed) -> list[Line]:
 
 
 def strata(ops: Sequence[str]) -> dict[str, list[str]]:
-    """Operators by data type where there are several, else by whether something was learned of their class."""
+    """Operators by data type if there are several, else by whether their class was trained on."""
     parsed = {op: operators.parse(op) for op in ops}
     if len({op.dtype for op in parsed.values()}) > 1:
         names = {text: op.dtype for text, op in parsed.items()}
@@ -89,7 +92,7 @@ def strata(ops: Sequence[str]) -> dict[str, list[str]]:
 
 
 def answer(line: Line, subject: str = "the learned policy") -> str:
-    """The first sentence of the page."""
+    """First sentence of the page: the verdict on a comparison."""
     said = f"in {line.ratio:.3f} of its time ({line.low:.3f} to {line.high:.3f}, p {_p(line.p)})"
     if line.p <= 0.05 and line.high < 1.0:
         verdict = f"Yes: {subject} beats the traverser"
@@ -103,7 +106,10 @@ def answer(line: Line, subject: str = "the learned policy") -> str:
 
 
 def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -> list[str]:
-    """The page's section: `folder` holds the raw rows, `figures` begins the names of its figures, `plan` is linked."""
+    """Lines of the page's section.
+
+    `folder` has the raw rows, `figures` begins the names of the figures' files, and `plan` is the link to the plan.
+    """
     timed, alone = read(folder), read(folder, by_trials_alone=True)
     first, whole, near = primary(timed), timed.whole, set(read_near_variants())
     subject = SUBJECTS[timed.learned]
@@ -134,7 +140,7 @@ def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -
 
 
 def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Every arm against the best time known and torch, and the cost of its construction."""
+    """Table of every arm's times relative to the best known time and to torch, with the cost of its construction."""
     best, cells = best_known(timed, ops), []
     torch = np.array([timed.torch(op) for op in ops])
     for arm in timed.arms:
@@ -153,13 +159,13 @@ def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def best_known(timed: Timed, ops: Sequence[str]) -> np.ndarray:
-    """Logarithm of the best time of any arm's first four, float64 [operators]."""
+    """Logarithm of the best time among the first four programs of all arms, float64 [operators]."""
     found: np.ndarray = np.min([timed.logs(arm, ops, FIRST).min(axis=1) for arm in timed.arms], axis=0)
     return found
 
 
 def _classes(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Ratio by class of operator, and torch's time over the best known."""
+    """Table of the policy's ratio and of torch's time over the best known time, by operator class."""
     best, names = best_known(timed, ops), [operators.parse(op).name for op in ops]
     cells = []
     for name in dict.fromkeys(sorted(names)):
@@ -173,13 +179,13 @@ def _classes(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def gaps(timed: Timed, ops: Sequence[str]) -> np.ndarray:
-    """Logarithm of the policy's time over the traverser's, seeds averaged, float64 [operators]."""
+    """Logarithm of the policy's time over the traverser's, both averaged over seeds, float64 [operators]."""
     found: np.ndarray = timed.logs(timed.learned, ops, FIRST).mean(axis=1) - timed.logs(REFERENCE, ops, FIRST).mean(axis=1)
     return found
 
 
 def _extremes(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Operators on which one is furthest ahead of the other."""
+    """Table of the operators with the smallest and the largest ratios."""
     found = gaps(timed, ops)
     order = np.argsort(found)
     chosen = dict.fromkeys([*order[:MOST].tolist(), *order[-MOST:].tolist()])
@@ -188,7 +194,7 @@ def _extremes(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """How an arm's proposals ended, and on how many operators it has no time."""
+    """Table of the statuses of each arm's proposals, and of the number of operators on which it has no time."""
     counts = timed.statuses()
     names = sorted({status for count in counts.values() for status in count})
     cells = [(f"`{arm}`", *(str(count[name]) for name in names), str(timed.without(arm, ops))) for arm, count in counts.items()]
@@ -196,5 +202,5 @@ def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def _p(value: float) -> str:
-    """A p value with three decimals."""
+    """Text of a p value with three decimals."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

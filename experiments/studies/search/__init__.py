@@ -1,1 +1,1 @@
-"""`gensor study`: many strategies on recorded tasks."""
+"""`gensor study`: compare many strategies on recorded tasks."""

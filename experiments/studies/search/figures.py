@@ -14,12 +14,12 @@ from experiments.studies.figures import DASHES, LINES, band, profiles, regret_fi
 from experiments.studies.search.scores import Curves, Scores
 
 MOST_BANDS = 8
-"""Strategies whose intervals are drawn; the intervals of more would hide each other."""
+"""Most strategies for which intervals are drawn; with more, the intervals would hide each other."""
 POINTS = 48
 
 
 def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) -> list[str]:
-    """Write all figures; returns the names of the files."""
+    """Write all figures; return the file names."""
     looks = style.look(list(scores.strategies))
     colours = [colour for colour, _ in looks.values()]
     dashes = [LINES[colours[:i].count(colour) % len(LINES)] for i, colour in enumerate(colours)]
@@ -37,7 +37,7 @@ def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) 
 
 
 def _bands(lines: dict[str, dict[str, Any]], x: np.ndarray, curves: dict[str, np.ndarray]) -> tuple[plt.Figure, plt.Axes]:
-    """Interquartile means of curves [tasks, seeds, points], with intervals where there are few."""
+    """Draw interquartile means of curves [tasks, seeds, points], with intervals if the curves are few; return (figure, axes)."""
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     alpha, every = 0.12 if len(curves) <= MOST_BANDS else 0.0, max(1, len(x) // 8)
     for name, (_, marker) in style.look(list(curves)).items():
@@ -47,7 +47,7 @@ def _bands(lines: dict[str, dict[str, Any]], x: np.ndarray, curves: dict[str, np
 
 
 def _trials(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str:
-    """Regret over trials."""
+    """Draw regret over trials; return the file name."""
     x = np.unique(np.geomspace(1, scores.chance.shape[1], POINTS).astype(int))
     figure, axes = _bands(lines, x, {name: curves.regret[..., x - 1] for name, curves in scores.curves.items()})
     if np.isfinite(scores.chance).all():
@@ -57,7 +57,7 @@ def _trials(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str
 
 
 def _seconds(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str:
-    """Regret over seconds of search and recorded measurement."""
+    """Draw regret over seconds of search and recorded measurement; return the file name."""
     ends = np.concatenate([c.elapsed[..., (0, -1)].reshape(-1, 2) for c in scores.curves.values()])
     x = np.geomspace(max(1e-3, float(np.quantile(ends[:, 0], 0.5))), float(ends[:, 1].max()), POINTS)
     figure, axes = _bands(lines, x, {name: at_seconds(curves, x) for name, curves in scores.curves.items()})
@@ -65,7 +65,7 @@ def _seconds(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> st
 
 
 def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
-    """Regret of the best known at times, float64 [tasks, seeds, times].
+    """Regret of the best program so far at the times `x`, float64 [tasks, seeds, times].
 
     Before its first trial a search has the largest regret with which any curve of the task begins.
     """
@@ -78,7 +78,7 @@ def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
 
 
 def _improvement(scores: Scores, summary: dict[str, Any], reference: str, path: Path) -> str:
-    """Probability of improvement over the reference with its interval, a group of dots for each strategy."""
+    """Draw the probability of improvement over the reference with its interval, in groups by strategy; return the file name."""
     names = [name for name in scores.strategies if reference in summary["strategies"][name].get("over", {})]
     checkpoints = summary["checkpoints"]
     figure, axes = plt.subplots(figsize=(7.0, 1.2 + 0.2 * len(names) * (len(checkpoints) + 1)))

@@ -20,11 +20,11 @@ SOURCES = {
         "Predicted: latencies of the model; nothing was timed.", "the fastest that any search of this study found"
     ),
 }  # fmt: skip
-"""Where times come from; the reference of regrets."""
+"""Stamp -> (source of the times, reference of the regrets), in words."""
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """The summary as a page."""
+    """Markdown text of the page."""
     tasks, seeds, (source, best) = summary["tasks"], summary["seeds"], SOURCES[summary["stamp"]]
     chance = f"{CHANCE.capitalize()}: uniform draws of kernels without replacement, exactly. " if summary["chance"] else ""
     after = [f"after {k}" for k in summary["checkpoints"]]
@@ -58,7 +58,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """Regrets of strategies, best at the last checkpoint first, then the expectation of random draws."""
+    """Table of the strategies' regrets, best at the last checkpoint first, then the expectation of random draws."""
     head = ("strategy", *(f"regret after {k}" for k in summary["checkpoints"]), "trials", "evaluations", "overhead", "training")
     lines = sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
     rows: list[tuple[Given, ...]] = [
@@ -75,7 +75,7 @@ def sheet(summary: dict[str, Any]) -> Sheet:
 
 
 def _differences(summary: dict[str, Any], other: str, after: list[str]) -> list[str]:
-    """Paired differences to random draws or to a strategy."""
+    """Lines of the section with paired differences from random draws or from a strategy."""
     lines = {name: line["over"][other] for name, line in summary["strategies"].items() if other in line.get("over", {})}
     chance = other == "chance"
     rows = [

@@ -1,4 +1,4 @@
-"""Scores of a study of searches: arrays over tasks, seeds and trials, and plain values with their intervals."""
+"""Scores of a study of searches: arrays over tasks, seeds and trials, and the summary with its intervals."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ from gensor_gym.registry import check_known
 
 SIGNIFICANT = 0.05
 Truths = list[Truth] | list[BestKnown]
-"""Regrets of kernels, by task."""
+"""Regrets of the kernels of each task."""
 DIRECTIONS = ("worse", "better", "same")
 
 
 @dataclass(frozen=True)
 class Curves:
-    """One strategy: float64 [tasks, seeds, trials], a search that ended early keeping its last value."""
+    """Curves of one strategy, float64 [tasks, seeds, trials]; a search that ended early keeps its last value."""
 
     regret: np.ndarray
-    """log(T / T*) of the best so far, zero for what is tied with the best of the task."""
+    """log(T / T*) of the best program so far; zero for kernels that are statistically tied with the best of the task."""
     seconds: np.ndarray
-    """Recorded time of the best so far; infinite before there is one."""
+    """Recorded time of the best program so far; infinite before the first success."""
     elapsed: np.ndarray
-    """Seconds of search and recorded measurement."""
+    """Seconds of search and recorded measurement so far."""
     outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a study. `broken` says why a strategy is left out."""
+    """Scores of a study. `broken` gives the reason for each strategy that is left out."""
 
     facts: dict[str, str]
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     regrets: tuple[np.ndarray, ...]
-    """Regrets of all kernels of a task; without a whole recording, of all that a search tried."""
+    """Regrets of all kernels of each task, or, without a complete recording, of all kernels that a search tried."""
     curves: dict[str, Curves]
     chance: np.ndarray
-    """Expected regret of drawing kernels uniformly without replacement, float64 [tasks, trials]; nan where not known."""
+    """Expected regret of random draws of kernels without replacement, float64 [tasks, trials]; NaN if unknown."""
     broken: dict[str, str]
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """Strategies whose searches are all done."""
+        """Names of the strategies with all searches completed."""
         return tuple(self.curves)
 
     def values(self, checkpoints: tuple[int, ...], reference: str) -> Iterator[dict[str, Any]]:
-        """A line for each search: regrets at the checkpoints, and log(T / T of the reference) with the same seed."""
+        """Yield a row for each search: regrets at the checkpoints, and log(T / T of the reference) with the same seed."""
         at = [k - 1 for k in checkpoints]
         other = self.curves.get(reference)
         for name, curves in self.curves.items():
@@ -78,7 +78,7 @@ class Scores:
 
 
 def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results) -> Scores:
-    """Arrays from the trials of all jobs. ValueError where a task's table is not complete, or strategies' spaces differ."""
+    """Scores from the trials of all jobs. ValueError if a task's table is incomplete, or if the strategies' spaces differ."""
     first = settings.jobs[0]
     length = first.budget.trials or 1
     tasks = tuple(dict.fromkeys(job.operator for job in settings.jobs))
@@ -99,12 +99,12 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
 
 
 def stamp_of(backend: Backend) -> Stamp:
-    """The stamp of a backend's answers."""
+    """Stamp for the times of a backend."""
     return Stamp.REPLICATED if isinstance(backend, RecordedBackend) else Stamp.PREDICTED
 
 
 def _truths(settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results) -> Truths:
-    """Truths of all tasks; none where no search is done."""
+    """Regrets of the kernels of all tasks; empty if no search was completed."""
     if not done:
         return []
     if not isinstance(settings.backend, RecordedBackend):
@@ -115,7 +115,7 @@ def _truths(settings: Settings, tasks: Sequence[Operator], spaces: list[str], do
 
 
 def _curves(jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results) -> Curves:
-    """Curves of one strategy, whose jobs come by task, then by seed."""
+    """Curves of one strategy, whose jobs are sorted by task, then by seed."""
     regret, seconds, elapsed = [], [], []
     for i, job in enumerate(jobs):
         rows = results.rows(job)
@@ -132,7 +132,7 @@ def _curves(jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: 
 def summarise(
     scores: Scores, checkpoints: tuple[int, ...], reference: str, resamples: int, hypotheses: dict[str, dict[str, str]]
 ) -> dict[str, Any]:
-    """Plain values; `report` words them."""
+    """Summary of the scores as a JSON object, which `report` puts into words."""
     at = [k - 1 for k in checkpoints]
     regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
     chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)
@@ -163,7 +163,7 @@ def summarise(
 
 
 def _costs(curves: Curves) -> dict[str, Any]:
-    """Mean costs of the searches."""
+    """Mean costs of a strategy's searches."""
     ends = curves.outcomes
     names = ("trials", "evaluations", "construction_s", "elapsed_s")
     trials, evaluations, overhead, elapsed = (float(np.mean([getattr(end, name) for end in ends])) for name in names)
@@ -174,9 +174,10 @@ def _costs(curves: Curves) -> dict[str, Any]:
 
 
 def _verdicts(line: dict[str, Any], reference: str, direction: str) -> list[str]:
-    """At every checkpoint: `as expected`, `the opposite`, `not told apart`, or `too few tasks` for any p to be significant.
+    """Verdict at every checkpoint: `as expected`, `the opposite`, `not told apart` (not significant), or `too few tasks`.
 
-    Where `same` was expected, `worse` or `better` if it was told apart. ValueError for an unknown direction.
+    With `too few tasks` no p value could be significant. If `same` was expected, a significant difference gives `worse` or
+    `better`. ValueError for an unknown direction.
     """
     check_known("hypothesis", direction, DIRECTIONS)
 

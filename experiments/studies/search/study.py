@@ -1,7 +1,8 @@
-"""Many strategies, recorded tasks and seeds in one run: `python -m experiments study experiment=recorded`.
+"""Compare many strategies on recorded tasks with several seeds: `python -m experiments study experiment=recorded`.
 
-All strategies have the same budget, start from the same task and know nothing else; each search has one thread. Tables whose
-best kernel is known answer trials, or the model (then regrets are to the best that any search found).
+All strategies have the same budget, start from the same task and have no other knowledge; each search has one thread. Trials are
+answered from complete recorded tables, whose best kernel is known, or by the model. With the model, regrets are relative to the
+best program that any search found.
 """
 
 from __future__ import annotations
@@ -32,31 +33,35 @@ from gensor_gym.registry import near
 
 @dataclass(frozen=True)
 class SearchPlan(Plan):
-    """The resolved plan."""
+    """The resolved plan of the study."""
 
     settings: Settings
     checkpoints: tuple[int, ...]
-    """Trials after which regrets are stated."""
+    """Numbers of trials at which regrets are reported."""
 
     @property
     def output(self) -> Path:
-        """Folder of all files, by default one named after the jobs."""
+        """Folder of all files, named after the jobs by default."""
         return self.settings.output
 
     @property
     def said(self) -> dict[str, Any]:
-        """The part `study` of the configuration: workers, reference, resamples, hypotheses."""
+        """The section `study` of the configuration: workers, reference, resamples, hypotheses."""
         found: dict[str, Any] = self.config["study"]
         return found
 
     @property
     def hypotheses(self) -> dict[str, dict[str, str]]:
-        """Expectations written before the run, by strategy: `direction` and `because`, to the reference or `beside`."""
+        """Expectations written before the run, by strategy.
+
+        Each has a `direction`, a reason `because`, and optionally the strategy `beside` that it is compared with instead of the
+        reference.
+        """
         return self.said["hypotheses"] or {}
 
 
 def plan_of(config: DictConfig) -> SearchPlan:
-    """Resolve a configuration (conf/study.yaml); ValueError names what is wrong with it."""
+    """Resolve a configuration (conf/study.yaml); ValueError names an invalid setting."""
     settings = settings_of(config, "study")
     if not isinstance(settings.backend, (RecordedBackend, AnalyticBackend)):
         raise ValueError(
@@ -78,18 +83,18 @@ def plan_of(config: DictConfig) -> SearchPlan:
 
 
 class SearchStudy(Study[SearchPlan, Scores]):
-    """Strategies on tasks, every search a job."""
+    """The study of strategies on tasks, with a job for every search."""
 
     jobs: Jobs
-    """Open while this process holds the folder."""
+    """Jobs of the folder, open while this process holds its lock."""
 
     def claim(self) -> closing[Any]:
-        """The folder with its jobs."""
+        """Open the jobs of the folder, which locks it; return the context that closes them."""
         self.jobs = Jobs(self.plan.settings.backend, self.plan.settings.store, self.plan.output)
         return closing(self.jobs)
 
     def run(self, console: Console) -> Scores:
-        """Search what is missing; the scores of all."""
+        """Run the missing searches and return the scores of all."""
         wanted = self.plan.settings.jobs
         outcomes = {job.key: found for job in wanted if (found := self.jobs.finished(job)) is not None}
         if outcomes:
@@ -103,14 +108,14 @@ class SearchStudy(Study[SearchPlan, Scores]):
         return scores_of(self.plan.settings, outcomes, self.jobs.results)
 
     def summarise(self, found: Scores) -> dict[str, Any]:
-        """The summary; study_values.jsonl has a line for each search."""
+        """Write study_values.jsonl, with a row for each search, and return the summary."""
         plan = self.plan
         values = [json.dumps(value) for value in found.values(plan.checkpoints, plan.said["reference"])]
         write_text(plan.output / "study_values.jsonl", "\n".join(values) + "\n")
         return summarise(found, plan.checkpoints, plan.said["reference"], plan.said["resamples"], plan.hypotheses)
 
     def draw(self, found: Scores, summary: dict[str, Any]) -> list[str]:
-        """All figures; none where no strategy has all its searches."""
+        """Draw all figures and return the file names; empty if no strategy has completed all its searches."""
         from experiments.studies.search import figures
 
         return figures.draw(found, summary, summary["reference"], self.plan.output) if found.strategies else []

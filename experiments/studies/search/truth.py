@@ -1,4 +1,4 @@
-"""Regrets of a task's kernels: to the best of a recorded space, or to the best that any search found."""
+"""Regrets of a task's kernels, relative to the best of a recorded space or to the best that any search found."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gensor_gym.operators.types import Operator
 
 
 class Truth:
-    """Regrets of all kernels of one operator in one recorded space. Several schedules may have the same kernel, a digest."""
+    """Regrets of all kernels of one operator in a recorded space. Schedules with the same kernel share a digest."""
 
     def __init__(self, operator: Operator, hardware: Hardware, space: str, backend: RecordedBackend) -> None:
-        """Read the table. ValueError where a schedule of the space is not in it."""
+        """Read the table. ValueError if it lacks a schedule of the space, or if nothing in it succeeded."""
         self._graph, self._backend = ConstructionGraph(operator, hardware, space), backend
         self._of: dict[str, float] = {}
         self._known: dict[str, str] = {}
@@ -42,25 +42,28 @@ class Truth:
 
     @property
     def kernels(self) -> int:
-        """Different kernels."""
+        """Number of different kernels."""
         return len(self._of)
 
     @cached_property
     def random(self) -> np.ndarray:
-        """Expected regret after k kernels drawn uniformly without replacement, for k = 1 .. kernels."""
+        """Expected regret of the best of k kernels drawn uniformly without replacement, for k = 1 .. kernels."""
         return expected_best(self.regrets)
 
     def chance(self, length: int) -> np.ndarray:
-        """`random` for k = 1 .. length, constant once all kernels are drawn."""
+        """`random` for k = 1 .. length; constant once all kernels are drawn."""
         return best_so_far(self.random, length)
 
     def curve(self, schedules: list[str], length: int) -> np.ndarray:
-        """Regret of the best after k = 1 .. length trials of these schedules (texts); the slowest kernel's where none ran."""
+        """Regret of the best program after k = 1 .. length trials of these schedules (texts).
+
+        A failed schedule counts as the slowest kernel.
+        """
         regrets = [min(self._of[self._key(text)], self.worst) for text in schedules]
         return best_so_far(regrets or [self.worst], length)
 
     def _key(self, text: str) -> str:
-        """Digest of a schedule's text."""
+        """Digest of the kernel of a schedule's text, cached."""
         if text not in self._known:
             self._known[text] = self._digest(Schedule.parse(text))
         return self._known[text]
@@ -71,10 +74,10 @@ class Truth:
 
 
 class BestKnown:
-    """A substitute for `Truth` without a whole recording: regrets to the fastest kernel of all searches of the study."""
+    """Regrets relative to the fastest kernel of all searches of the study; it replaces `Truth` without a complete recording."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Read the trials of all searches, rows of results. ValueError where none of them ran well."""
+        """Read the trials of all searches. ValueError if none succeeded."""
         known = {row["schedule"]: row["seconds"] for row in rows if row["seconds"] is not None}
         if not known:
             raise ValueError("no trial of any search ran well: there is no best to compare with")
@@ -84,9 +87,9 @@ class BestKnown:
         self.regrets = np.array(list(self._of.values()))
 
     def chance(self, length: int) -> np.ndarray:
-        """NaN: the expectation of uniform draws is unknown."""
+        """NaN [length]: the expectation for random draws is unknown."""
         return np.full(length, math.nan)
 
     def curve(self, schedules: list[str], length: int) -> np.ndarray:
-        """See `Truth.curve`; failed trials have the regret of the slowest kernel that ran."""
+        """Regret of the best program after k = 1 .. length trials of these schedules; a failure counts as the slowest kernel."""
         return best_so_far([self._of.get(text, self.worst) for text in schedules] or [self.worst], length)

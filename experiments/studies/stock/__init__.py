@@ -1,1 +1,1 @@
-"""Stock learners in the environments: tasks, training under a limit of processor time, test episodes."""
+"""Stock learners in the environments: their tasks, training with a limit of processor time, and test episodes."""

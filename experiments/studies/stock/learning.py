@@ -1,4 +1,4 @@
-"""Training of a class of stable-baselines3 until its processor time is spent, with a curve. A stopped one restarts."""
+"""Train a class of stable-baselines3 until its processor time is spent, and record a curve. A stopped training restarts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from gensor_gym.env.seeds import seed_of_run
 
 CLASSES: dict[str, Any] = {"PPO": PPO, "MaskablePPO": MaskablePPO, "DQN": DQN}
 POINTS = 60
-"""Points of a learning curve: processor seconds, steps and episodes so far; since the last point the mean regret and length of
-episodes and the share of illegal steps."""
+"""Number of points of a learning curve.
+
+Each point has processor seconds, steps and episodes so far, and, since the last point, the mean regret and length of episodes and
+the share of illegal steps.
+"""
 FOREVER = 1 << 40
 
 
 class Counted(VecEnvWrapper):
-    """Counts illegal actions, unless masks are `heeded`."""
+    """Environment wrapper that counts illegal actions, unless the learner uses masks (`heeded`)."""
 
     def __init__(self, venv: Any, heeded: bool) -> None:
         super().__init__(venv)
@@ -34,19 +37,19 @@ class Counted(VecEnvWrapper):
         return self.venv.reset()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Count, and hand on."""
+        """Count the illegal actions and pass the actions on."""
         if not self.heeded:
             legal = np.stack(self.venv.env_method("action_masks"))
             self.illegal += int((~legal[np.arange(len(actions)), actions]).sum())
         self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Hand on."""
+        """Wait for the wrapped environments."""
         return self.venv.step_wait()
 
 
 class Limit(BaseCallback):
-    """Ends training when its processor seconds from now on are spent, and keeps the curve."""
+    """Callback that ends training when its processor time is spent, and records the curve."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -57,11 +60,11 @@ class Limit(BaseCallback):
 
     @property
     def spent(self) -> float:
-        """Processor seconds so far."""
+        """Processor seconds since the start."""
         return time.process_time() - self._start
 
     def _on_step(self) -> bool:
-        """Whether to go on."""
+        """Record ended episodes; return whether to continue."""
         ended = [info["episode"] for info in self.locals["infos"] if "episode" in info]
         self._since += [(episode["regret"], episode["l"]) for episode in ended]
         self.episodes += len(ended)
@@ -81,13 +84,13 @@ class Limit(BaseCallback):
 
 
 def learned(learner: str, settings: Mapping[str, Any], envs: Any, seed: int, limit: Limit) -> Any:
-    """The model after its processor seconds."""
+    """Train a model until `limit` is spent, and return it."""
     torch.set_num_threads(1)
     counted = Counted(envs, learner == "MaskablePPO")
     model = CLASSES[learner]("MlpPolicy", counted, seed=seed_of_run(seed), device="cpu", **settings)
 
     def progress(*_: int) -> None:
-        """Set the share of time left, which schedules follow, such as DQN's exploration: steps are not limited."""
+        """Set the remaining share of time for schedules such as DQN's exploration, since the number of steps has no limit."""
         model._current_progress_remaining = max(0.0, 1.0 - limit.spent / limit.seconds)
 
     model._update_current_progress_remaining = progress

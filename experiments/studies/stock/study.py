@@ -1,7 +1,7 @@
-"""Stock learners in the environments under one protocol: `python -m experiments stock` (conf/stock.yaml).
+"""Compare stock learners in the environments under one protocol: `python -m experiments stock` (conf/stock.yaml).
 
-Every agent learns on the same operators for the same processor seconds of one thread, and is tested on the same others with
-certified optima. A limit of time makes learning irreproducible: a faster processor takes more steps.
+Every agent trains on the same operators for the same processor seconds of one thread, and is tested on the same other operators
+with certified optima. A limit of time makes training irreproducible, since a faster processor takes more steps.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import LEVEL
 
 AIM, LEAST = 10.0, 0.5
-"""Per cent of regret: the aim, and the least that bars show."""
+"""Regrets in per cent: the aim, and the smallest value that bars show."""
 
 
 def draw_curves(lines: dict[str, list[dict[str, Any]]], summary: dict[str, Any], folder: Path) -> str:
-    """Mean regret of training episodes over processor seconds; returns the file's name."""
+    """Draw the mean regret of training episodes over processor seconds; return the file name."""
     learned = [name for name, one in summary["agents"].items() if one["seconds"]]
     figure, axes = plt.subplots(figsize=(7.4, 4.4))
     for name, (colour, marker) in style.look(learned).items():
@@ -50,7 +50,7 @@ def draw_curves(lines: dict[str, list[dict[str, Any]]], summary: dict[str, Any],
 
 
 def draw_regrets(summary: dict[str, Any], folder: Path) -> str:
-    """Regret on the test part, of the most probable and of the best episode; returns the file's name."""
+    """Draw the regret on the test operators, of the most probable and of the best episode; return the file name."""
     names = list(summary["agents"])
     figure, axes = plt.subplots(figsize=(7.4, 0.34 * len(names) + 1.2))
     for offset, key, colour, label in (
@@ -71,25 +71,25 @@ def draw_regrets(summary: dict[str, Any], folder: Path) -> str:
 
 
 BASELINES = ("random", "greedy")
-"""Agents that learn nothing."""
+"""Agents without training."""
 HEAD = ("agent", "environment", "learned", "steps", "episodes", "steps of an episode", "illegal", "most probable")
 
 
 @dataclass(frozen=True)
 class StockPlan(Plan):
-    """The resolved plan."""
+    """The resolved plan of the study."""
 
     trials: dict[str, list[Trial]]
-    """A trial for each seed, by agent."""
+    """Agent -> a trial for each seed."""
 
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
-        """See `trials.operators_of`."""
+        """(training operators, test operators, operators left out), by `trials.operators_of`."""
         return next(iter(self.trials.values()))[0].lists
 
 
 def plan_of(config: DictConfig) -> StockPlan:
-    """Resolve conf/stock.yaml; ValueError names what is wrong."""
+    """Resolve conf/stock.yaml; ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "processes", "resamples", "num_envs", "programs", "most_values")
     check_whole(plain, 1, "most_tested", null=("most_tested",))
@@ -101,7 +101,7 @@ def plan_of(config: DictConfig) -> StockPlan:
 
 
 def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -> Trial:
-    """An agent of the configuration with a seed."""
+    """Trial of an agent of the configuration with a seed; ValueError for an invalid agent."""
     learner, ground, seconds = agent["learner"], agent["environment"], float(agent.get("seconds", 0.0))
     if learner not in (*BASELINES, *CLASSES) or ground not in GROUNDS:
         known = f"{[*BASELINES, *CLASSES]} and {[*GROUNDS]}"
@@ -116,28 +116,28 @@ def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -
 
 @dataclass(frozen=True)
 class Found:
-    """Lines by agent, a line for each seed."""
+    """Rows by agent, one for each seed."""
 
     lines: dict[str, list[Row]]
     tested: tuple[str, ...]
 
     def regrets(self, agent: str) -> tuple[np.ndarray, np.ndarray]:
-        """log(T / T*) [operators, seeds] of the most probable episode, and of the best of those drawn."""
+        """(regrets of the most probable episode, of the best of the drawn episodes): log(T / T*) [operators, seeds]."""
         found = np.array([[line["regrets"][text] for line in self.lines[agent]] for text in self.tested])
         return found[..., 0], found[..., 1:].min(axis=-1)
 
 
 class Stock(Study[StockPlan, Found]):
-    """Agents on operators on which they did not learn."""
+    """The study of agents on operators that they were not trained on."""
 
     def run(self, console: Console) -> Found:
-        """Train and test what is missing."""
+        """Run the missing trials and return the rows of all."""
         wanted = [trial for trials in self.plan.trials.values() for trial in trials]
         rows = iter(self.lines(wanted, console, run_trial))
         return Found({name: [next(rows) for _ in trials] for name, trials in self.plan.trials.items()}, self.plan.lists[1])
 
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Interquartile means with intervals, and facts about learning."""
+        """Summary: interquartile means with intervals, and facts about training."""
         plan, config = self.plan, self.plan.config
         trained, tested, left = plan.lists
         rows = [line for lines in found.lines.values() for line in lines]
@@ -151,7 +151,7 @@ class Stock(Study[StockPlan, Found]):
         }  # fmt: skip
 
     def _agent(self, name: str, found: Found) -> dict[str, Any]:
-        """Values of one agent."""
+        """Summary values of one agent."""
         trial, lines, regrets = self.plan.trials[name][0], found.lines[name], found.regrets(name)
         first, best = (interval(iqm, values[..., None], self.plan.resamples)[0] for values in regrets)
         curve = lines[0]["curve"]
@@ -165,12 +165,12 @@ class Stock(Study[StockPlan, Found]):
         }  # fmt: skip
 
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
-        """Learning curves, and regrets on operators on which no agent learned."""
+        """Draw learning curves, and regrets on the test operators; return the file names."""
         return [draw_curves(found.lines, summary, self.plan.output), draw_regrets(summary, self.plan.output)]
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """The summary as a page."""
+        """Markdown text of the page."""
         agents, left = summary["agents"], summary["left_out"]
         lines = [
             "# Stock learners in the environments", "",
@@ -195,14 +195,14 @@ class Stock(Study[StockPlan, Found]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Regrets by agent."""
+        """Table of regrets by agent."""
         head = ("agent", "most probable", f"best of {summary['programs']}")
         values = {name: (one["first"], one["best"]) for name, one in summary["agents"].items()}
         return interval_sheet("IQM regret on the test part", head, values)
 
 
 def _cells(name: str, agent: dict[str, Any]) -> tuple[str, ...]:
-    """A row of the page's table."""
+    """Cells of a row of the page's table."""
     length, illegal = agent["length"], agent["illegal"]
     return (
         name, agent["environment"], f"{agent['seconds']:.0f} s" if agent["seconds"] else "nothing", f"{agent['steps']:,.0f}",

@@ -1,4 +1,4 @@
-"""One agent: it trains, and is tested on operators on which it did not train."""
+"""Train one agent and test it on operators that it was not trained on."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observations [B, O], masks bool [B, N]) -> actions [B]."""
 GROUNDS = {"primitives": "make_sb3", "writing": "make_writing_sb3"}
-"""Name -> the maker in `gensor_gym.env.sb3`."""
+"""Environment -> name of its factory in `gensor_gym.env.sb3`."""
 
 
 @cache
 def operators_of(
     trained: str, tested: str, most_values: int, most_tested: int | None, hardware: str, space: str
 ) -> tuple[tuple[str, ...], ...]:
-    """(operators for training, operators for tests, those of `tested` that are left out), as text; for all kinds of actions.
+    """(training operators, test operators, operators of `tested` left out) as texts, the same for all kinds of actions.
 
-    An operator is left out if a column has more than `most_values` values. A test operator is also left out if a column has more
-    values than in training, or if it has no certified optimum.
+    A training operator is left out if a column has more than `most_values` values. A test operator is left out if a column has
+    more values than in training, or if it has no certified optimum.
     """
     known = {certificate.operator for certificate in certificates_of(hardware, space)}
     graphs = [ConstructionGraph(op, hardware, space) for op in operators.resolve(trained)]
@@ -53,7 +53,7 @@ def operators_of(
 
 
 def _most_values(*graphs: ConstructionGraph) -> dict[int, int]:
-    """First place of a column in a row -> its most values in any of the graphs."""
+    """First index of a column in a row -> the largest number of its values in any of the graphs."""
     most: dict[int, int] = {}
     for graph in graphs:
         for column in graph.coordinates.movable():
@@ -62,7 +62,7 @@ def _most_values(*graphs: ConstructionGraph) -> dict[int, int]:
 
 
 def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str) -> ConstructVecEnv:
-    """`count` environments on one thread; an episode is about any of the operators."""
+    """`count` environments on one thread; each episode is about one of the operators."""
     from gensor_gym.env import sb3
 
     maker = getattr(sb3, GROUNDS[ground])
@@ -72,7 +72,7 @@ def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str)
 
 @dataclass(frozen=True)
 class Trial:
-    """An agent with a seed."""
+    """An agent with a seed, and everything that its results depend on."""
 
     agent: str
     learner: str
@@ -91,24 +91,28 @@ class Trial:
 
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
-        """See `operators_of`."""
+        """(training operators, test operators, operators left out), by `operators_of`."""
         return operators_of(self.trained, self.tested, self.most_values, self.most_tested, self.hardware, self.space)
 
     @property
     def config(self) -> dict[str, Any]:
-        """All that the outcome depends on."""
+        """All inputs that determine the outcome."""
         plain = {name: value for name, value in asdict(self).items() if name != "agent"}
         marks = fingerprints([operators.parse(text) for text in self.lists[1]], self.hardware, self.space)
         return {**plain, "fingerprint": common(marks.values())}
 
     @property
     def key(self) -> str:
-        """Sixteen digits that name it."""
+        """Hash of the configuration, sixteen digits."""
         return short_hash(self.config)
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
-    """Its line: the learning curve, and regrets by operator, of the most probable episode and of `programs` drawn ones."""
+    """Train and test an agent; return its row.
+
+    The row has the learning curve, and for each test operator the regrets of the most probable episode and of `programs` drawn
+    episodes.
+    """
     found: dict[str, Any] = {"key": trial.key, **trial.config, "agent": trial.agent, "code": code_digest(), "curve": []}
     found |= {"date": datetime.date.today().isoformat(), "steps": 0, "episodes": 0}
     if trial.learner == "greedy":
@@ -122,7 +126,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
         regrets, lengths = _tried(trial, random, None)
         return {**found, "regrets": regrets, "lengths": lengths}
     envs = make(trial.environment, trial.num_envs, trial.lists[0], trial.hardware, trial.space)
-    _play(envs, None, random, 8)  # compiles before the clock starts
+    _play(envs, None, random, 8)  # compile before the clock starts
     limit = learning.Limit(trial.seconds)
     model = learning.learned(trial.learner, trial.settings, envs, trial.seed, limit)
     regrets, lengths = _tried(trial, *(_of(model, trial.learner, deterministic) for deterministic in (False, True)))
@@ -131,7 +135,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
 
 
 def _of(model: Any, learner: str, deterministic: bool) -> Act:
-    """Actions of a model; a value function draws by its own exploration at the end of its training."""
+    """Function that chooses actions by a model. If not deterministic, PPO samples and DQN explores at its final rate."""
     masked = learner == "MaskablePPO"
 
     def act(observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
@@ -143,7 +147,10 @@ def _of(model: Any, learner: str, deterministic: bool) -> Act:
 
 
 def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, list[float]], float]:
-    """Regrets of every operator, the most probable episode's first (random play: any), and mean steps of the drawn ones."""
+    """(regrets by operator, mean number of steps of the drawn episodes).
+
+    The first regret of an operator is that of the most probable episode; random play has a drawn episode there.
+    """
     trained, tested, _ = trial.lists
     both = (trained + tested, trial.hardware, trial.space)
     one, many = (make(trial.environment, count, *both) for count in (1, trial.programs))
@@ -159,7 +166,7 @@ def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, li
 
 
 def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Regrets and steps float64 [B] of the first episode of every environment; NaN where it lasts longer than `most` steps."""
+    """(regrets, steps) float64 [B] of the first episode of every environment; NaN if it lasts longer than `most` steps."""
     if text is not None:
         envs.set_options({"operator": text})
     observations = envs.reset()
@@ -175,7 +182,7 @@ def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = 
 
 
 def _greedy(text: str, trial: Trial) -> list[float]:
-    """Regrets of greedy descents by the model: from the unscheduled program, then of this one and those from random ones."""
+    """Regrets of greedy descents with the model: first the descent from the unscheduled program, then all descents."""
     best = {c.operator: c.optimum for c in certificates_of(trial.hardware, trial.space)}[text]
     graph = ConstructionGraph(text, trial.hardware, trial.space)
     found: list[float] = []

@@ -26,16 +26,16 @@ from gensor_gym.spaces import TuningSession, load_space
 
 @dataclass(frozen=True)
 class RecordedSearch:
-    """One strategy of `agents.tune` on one file with one seed."""
+    """A strategy of `agents.tune` on one recorded space with one seed."""
 
     kernel: str
     device: str
     name: str
-    """Its name in the study."""
+    """Name of the search in the study."""
     space: str
-    """The file."""
+    """Path of the recording."""
     of: str
-    """Its name among the strategies of recorded spaces."""
+    """Registered name of the strategy among those for recorded spaces."""
     parameters: Mapping[str, Any]
     seed: int
     repeats: int
@@ -44,7 +44,7 @@ class RecordedSearch:
 
     @property
     def key(self) -> str:
-        """Sixteen digits of all that its outcome depends on: files and policies by what they hold, the text of the program."""
+        """Hash, sixteen digits, of everything that determines the outcome: contents of files and policies, settings and code."""
         strategy: Any = dataclasses.asdict(get_strategy_of_spaces(self.of, **self.parameters))  # type: ignore[call-overload]
         if folder := strategy.pop("checkpoint", None):
             strategy["policy"] = [digest_of_file(Path(folder) / name) for name in (POLICY, CARD)]
@@ -53,12 +53,12 @@ class RecordedSearch:
         return short_hash([digest_of_file(self.space), strategy, *rest, code_digest(), self.stream(0)])
 
     def stream(self, repeat: int) -> int:
-        """Seed of a repeat's random numbers: others on every task, the same for all strategies of a task."""
+        """Seed of a repeat's random numbers. It differs between tasks and is the same for all strategies on a task."""
         return int(short_hash([self.kernel, self.device, self.seed, repeat]), 16)
 
 
 def search_recorded(search: RecordedSearch) -> dict[str, Any]:
-    """The line of a search: `curves` has for each repeat the trials that were faster than all before, and their seconds."""
+    """Run a search and return its row; `curves` has, for each repeat, the trials faster than all before and their seconds."""
     space = load_space(search.space)
     strategy = get_strategy_of_spaces(search.of, **search.parameters)
     curves = []
@@ -73,14 +73,17 @@ def search_recorded(search: RecordedSearch) -> dict[str, Any]:
 
 
 def improvements(seconds: list[float]) -> list[list[float]]:
-    """(numbers of the trials that were faster than all before, from 1 on; their seconds)."""
+    """(numbers, from 1 on, of the trials faster than all before; their seconds)."""
     best = np.minimum.accumulate(seconds) if seconds else np.empty(0)
     new = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]])) if seconds else np.empty(0, dtype=int)
     return [(new + 1).tolist(), best[new].tolist()]
 
 
 def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float, cap: float) -> np.ndarray:
-    """Mean over repeats of log(T / T*) after numbers of trials, float64 [K]; the slowest recorded time where nothing ran yet."""
+    """Mean over repeats of log(T / T*) after the numbers of trials `checkpoints`, float64 [K].
+
+    T is the slowest recorded time `cap` as long as no trial succeeded.
+    """
     found = []
     for trials, seconds in curves:
         at = np.searchsorted(trials, checkpoints, side="right")
@@ -89,16 +92,16 @@ def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float
 
 
 OTHERS = "all others"
-"""Stands for all devices of a kernel but the tested one."""
+"""Stands for all devices of a kernel except the tested one."""
 MEMORISED, ANOTHER = "memorisation reference", "policy trained on another"
-"""The former trained on the recording on which it is tested: no result on anything unseen."""
+"""Roles of policies. The former trains on the recording on which it is tested, so that it shows nothing about unseen devices."""
 POLICY_OF, BEST_OF = "policy trained on ", "best first of "
 FROM_BEST = "policy trained on all others, from their best"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A kernel on the device that is tested."""
+    """A kernel on the tested device."""
 
     kernel: str
     device: str
@@ -106,32 +109,32 @@ class Task:
 
 @dataclass(frozen=True)
 class RecordedPlan(Plan):
-    """The resolved plan."""
+    """The resolved plan of the study."""
 
     kernels: dict[str, tuple[str, ...]]
-    """Devices by kernel."""
+    """Kernel -> devices."""
     checkpoints: tuple[int, ...]
     strategies: dict[str, dict[str, Any]]
 
     @property
     def tasks(self) -> list[Task]:
-        """All that are tested."""
+        """All tested tasks."""
         return [Task(kernel, device) for kernel, devices in self.kernels.items() for device in devices]
 
     def file(self, kernel: str, device: str) -> str:
-        """Path of a recording."""
+        """Path of the recording of a kernel on a device."""
         return str(self.config["spaces"]).format(kernel=kernel, device=device)
 
     def elsewhere(self, task: Task) -> list[str]:
-        """All other devices of the kernel."""
+        """All other devices of the task's kernel."""
         return [device for device in self.kernels[task.kernel] if device != task.device]
 
     def others(self, task: Task) -> list[str]:
-        """Their recordings."""
+        """Paths of the recordings of the task's kernel on all other devices."""
         return [self.file(task.kernel, device) for device in self.elsewhere(task)]
 
     def trainings(self) -> list[tuple[RecordedTraining, Path]]:
-        """Trainings with their folders: for every device on it alone, and on all others."""
+        """(training, folder) of all policies: for every device, trained on it alone and on all other devices."""
         found, config = [], self.config
         given = config["agent"], config["env"] or {}, config["timing"], config["steps"], config["num_envs"]
         for task in self.tasks:
@@ -150,7 +153,7 @@ class RecordedPlan(Plan):
         return [search for task in self.tasks for search in self._of(task)]
 
     def _of(self, task: Task) -> Iterator[RecordedSearch]:
-        """Searches of a task. Deterministic ones run once."""
+        """Yield the searches of a task. Deterministic searches run once."""
         config = self.config
         spent = config["repeats"], config["trials"], config["timing"]
         plain = RecordedSearch(task.kernel, task.device, "", self.file(task.kernel, task.device), "", {}, 0, *spent)
@@ -171,7 +174,7 @@ class RecordedPlan(Plan):
 
 
 def plan_of(config: DictConfig) -> RecordedPlan:
-    """Resolve a configuration (conf/transfer_recorded.yaml); ValueError names what is wrong with it."""
+    """Resolve a configuration (conf/transfer_recorded.yaml); ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "trials", "repeats", "processes", "resamples")
     check_list(plain, 0, "seeds")
@@ -182,14 +185,14 @@ def plan_of(config: DictConfig) -> RecordedPlan:
     checkpoints = tuple(sorted(set(plain["checkpoints"])))
     _check_pattern(plain["spaces"])
     plan = RecordedPlan(plain, _kernels(plain["kernels"]), checkpoints, _strategies(plain))
-    plan.trainings()  # raises for settings without which nothing is learned
+    plan.trainings()  # raises ValueError for missing settings of training
     for kernel, devices in plan.kernels.items():
         check_alike([load_space(plan.file(kernel, device)) for device in devices])
     return plan
 
 
 def _check_pattern(value: Any) -> None:
-    """ValueError for a path that has no place for kernel and device."""
+    """Check that a path contains `{kernel}` and `{device}`, and no other field; ValueError if not."""
     if not isinstance(value, str) or "{kernel}" not in value or "{device}" not in value:
         raise ValueError(f"spaces {value!r}: expected a path with {{kernel}} and {{device}} in it")
     try:
@@ -199,7 +202,7 @@ def _check_pattern(value: Any) -> None:
 
 
 def _kernels(value: Any) -> dict[str, tuple[str, ...]]:
-    """Devices by kernel, two or more of each."""
+    """Kernel -> distinct devices; ValueError unless each kernel has at least two."""
     if not isinstance(value, dict) or not value:
         raise ValueError(f"kernels {value!r}: expected lists of devices by the name of a kernel")
     for kernel, devices in value.items():
@@ -209,7 +212,7 @@ def _kernels(value: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _strategies(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Hyperparameters by strategy."""
+    """Strategy -> hyperparameters; ValueError for an invalid entry."""
     given = plain["strategies"]
     if not isinstance(given, dict) or not all(isinstance(values, dict | None) for values in given.values()):
         raise ValueError(f"strategies {given!r}: expected hyperparameters by the name of a strategy")

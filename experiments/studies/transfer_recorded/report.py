@@ -1,4 +1,4 @@
-"""Transfer between recorded GPUs: the page, its main table, matrices by kernel, and regret over trials."""
+"""Report on transfer between recorded GPUs: the page, its main table, matrices by kernel, and regret over trials."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMOR
 from gensor_gym.measure.stats.intervals import LEVEL
 
 LEAST = 0.1
-"""Per cent below which figures do not distinguish regrets."""
+"""Regret in per cent below which the figures do not distinguish values."""
 SPACES = ("kernel", "device", "configurations", "ran well", "within 5 % of the best", "slowest over best")
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """The summary as a page."""
+    """Markdown text of the page."""
     head = ("search", *(f"{count} trials" for count in summary["checkpoints"]))
     sizes = [about["configurations"] for devices in summary["spaces"].values() for about in devices.values()]
     lines = [
@@ -58,7 +58,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def _spaces(summary: dict[str, Any]) -> list[str]:
-    """Sizes of the recorded spaces, and the cost of training."""
+    """Lines of the section on the sizes of the recorded spaces and the cost of training."""
     rows = [
         (kernel, about["device"], *(str(about[name]) for name in ("configurations", "ran", "within_5")),
          f"{about['slowest']:.1f}")
@@ -73,7 +73,10 @@ def _spaces(summary: dict[str, Any]) -> list[str]:
 
 
 def _rows(summary: dict[str, Any], kernel: str) -> tuple[list[str], np.ndarray]:
-    """Searches of a matrix; per cent of regret at the trials shown [rows, devices], NaN where a device would be its own other."""
+    """(names of searches, regrets in per cent at the shown number of trials [rows, devices]) of a kernel's matrix.
+
+    NaN marks a search that does not exist on a device, because it would use the tested device as another one.
+    """
     devices, place = summary["kernels"][kernel], summary["checkpoints"].index(summary["shown"])
     policies, orders = ([prefix + name for name in (*devices, OTHERS)] for prefix in (POLICY_OF, BEST_OF))
     rows = [*policies, FROM_BEST, *orders, *summary["strategies"]]
@@ -82,7 +85,7 @@ def _rows(summary: dict[str, Any], kernel: str) -> tuple[list[str], np.ndarray]:
 
 
 def _matrix(summary: dict[str, Any], kernel: str) -> list[str]:
-    """A kernel's matrix in words; the memorisation reference is bold."""
+    """Lines of a kernel's matrix; the memorisation reference is bold."""
     devices, (rows, values) = summary["kernels"][kernel], _rows(summary, kernel)
 
     def cell(i: int, j: int) -> str:
@@ -95,19 +98,19 @@ def _matrix(summary: dict[str, Any], kernel: str) -> list[str]:
 
 
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """Mean regrets over all tasks."""
+    """Table of mean regrets over all tasks."""
     head = ("search", *(f"{count} trials" for count in summary["checkpoints"]))
     return interval_sheet("mean regret, all tasks", head, summary["regret"]["all"])
 
 
 def draw(summary: dict[str, Any], folder: Path) -> list[str]:
-    """Curves and matrices; returns the files' names."""
+    """Draw curves and matrices; return the file names."""
     found = [_draw_matrix(summary, kernel, folder / f"matrix_{kernel}.png") for kernel in summary["kernels"]]
     return [_draw_curves(summary, folder / "curves.png"), *found]
 
 
 def _draw_matrix(summary: dict[str, Any], kernel: str, path: Path) -> str:
-    """Searches in rows, tested GPUs in columns."""
+    """Draw a kernel's matrix with searches in rows and tested GPUs in columns; return the file name."""
     devices, (rows, values) = summary["kernels"][kernel], _rows(summary, kernel)
     return heat_map(
         values, [name.replace("_", " ") for name in rows], [name.replace("_", " ") for name in devices], path,
@@ -119,7 +122,7 @@ def _draw_matrix(summary: dict[str, Any], kernel: str, path: Path) -> str:
 
 
 def _draw_curves(summary: dict[str, Any], path: Path) -> str:
-    """Mean regret over trials by kernel."""
+    """Draw mean regret over trials, a panel for each kernel; return the file name."""
     kernels, counts = list(summary["kernels"]), summary["checkpoints"]
     figure, all_axes = plt.subplots(1, len(kernels), figsize=(0.4 + 3.1 * len(kernels), 3.2), squeeze=False)
     figure.subplots_adjust(wspace=0.35)

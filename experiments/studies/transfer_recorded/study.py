@@ -1,8 +1,9 @@
-"""Policies that train on recordings of one real GPU, tested on others: `python -m experiments transfer_recorded`.
+"""Policies trained on recordings of one real GPU, tested on other GPUs: `python -m experiments transfer_recorded`.
 
-conf/transfer_recorded.yaml, docs/generalisation.md. The recordings are complete spaces of a kernel on several GPUs: regret is to
-the best configuration of the tested one. All searches have equal trials: policies trained on another GPU, on all others, or on
-the tested recording itself (it memorises: no result on an unseen device), the order of other GPUs' times, and plain searches.
+Configuration: conf/transfer_recorded.yaml; results: docs/generalisation.md. The recordings are complete spaces of a kernel on
+several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials. They
+are policies trained on another GPU, on all others, or on the tested recording itself (which shows memorisation, not transfer),
+the order of the other GPUs' times, and plain searches.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ BEST_OF_ANOTHER = BEST_OF + "another"
 
 
 class Scores:
-    """Regrets [seeds, K] of every search of every task, from the lines of all searches."""
+    """Regrets [seeds, K] of every search of every task, computed from the rows of all searches."""
 
     def __init__(self, plan: RecordedPlan, rows: Sequence[Row]) -> None:
         self.plan = plan
@@ -50,16 +51,16 @@ class Scores:
             self.found.setdefault((row["kernel"], row["device"], row["name"]), {})[row["seed"]] = values
 
     def of(self, task: Task, name: str) -> np.ndarray:
-        """A search by its own name; one that ran once counts for every seed."""
+        """Regrets of a search by its name; a search that ran once counts for every seed."""
         by_seed = self.found[task.kernel, task.device, name]
         return np.stack([by_seed.get(seed, by_seed[min(by_seed)]) for seed in self.plan.seeds])
 
     def names(self, task: Task) -> list[str]:
-        """All searches of a task."""
+        """Names of all searches of a task."""
         return [name for kernel, device, name in self.found if (kernel, device) == (task.kernel, task.device)]
 
     def role(self, task: Task, name: str) -> np.ndarray:
-        """A search by its relation to the tested device; the mean over other devices' policies or orders."""
+        """Regrets of a role for the tested device; a role that concerns another device is the mean over all other devices."""
         if name == MEMORISED:
             return self.of(task, POLICY_OF + task.device)
         if name in (ANOTHER, BEST_OF_ANOTHER):
@@ -68,17 +69,17 @@ class Scores:
         return self.of(task, name)
 
     def roles(self, tasks: Sequence[Task]) -> dict[str, np.ndarray]:
-        """[tasks, seeds, K] by role."""
+        """Role -> regrets [tasks, seeds, K]."""
         return {name: np.stack([self.role(task, name) for task in tasks]) for name in roles(self.plan)}
 
 
 def roles(plan: RecordedPlan) -> list[str]:
-    """Roles that every task has."""
+    """Names of the roles that every task has."""
     return [MEMORISED, ANOTHER, POLICY_OF + OTHERS, FROM_BEST, BEST_OF_ANOTHER, BEST_OF + OTHERS, *plan.strategies]
 
 
 def _about(plan: RecordedPlan, kernel: str, device: str) -> dict[str, Any]:
-    """Size of a space, and its configurations near the best."""
+    """Size of a recorded space, and the number of its configurations near the best."""
     space = load_space(plan.file(kernel, device))
     times = space.seconds(plan.config["timing"])
     return {
@@ -88,10 +89,10 @@ def _about(plan: RecordedPlan, kernel: str, device: str) -> dict[str, Any]:
 
 
 class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
-    """Policies and searches on recordings; results are the lines of all searches and the cards of all policies."""
+    """The study of policies and searches on recordings; its results are (rows of all searches, cards of all policies)."""
 
     def run(self, console: Console) -> tuple[list[Row], list[Row]]:
-        """Train and search what is missing."""
+        """Train missing policies, run missing searches, and return rows and cards."""
         plan, trainings = self.plan, self.plan.trainings()
         missing = [training for training in trainings if known_card(*training) is None]
         list(with_bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)))
@@ -99,7 +100,7 @@ class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
         return self.lines(plan.searches(), console, search_recorded), cards
 
     def summarise(self, found: tuple[list[Row], list[Row]]) -> dict[str, Any]:
-        """Mean regrets by role over all tasks and by kernel, paired differences, and a matrix for each kernel."""
+        """Summary: mean regrets by role over all tasks and by kernel, paired differences, and a matrix for each kernel."""
         plan, (rows, cards) = self.plan, found
         scores = Scores(plan, rows)
         groups = {"all": plan.tasks} | {kernel: [t for t in plan.tasks if t.kernel == kernel] for kernel in plan.kernels}
@@ -124,7 +125,7 @@ class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
         }  # fmt: skip
 
     def draw(self, found: tuple[list[Row], list[Row]], summary: dict[str, Any]) -> list[str]:
-        """Matrices and curves."""
+        """Draw matrices and curves; return the file names."""
         return report.draw(summary, self.plan.output)
 
     markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)

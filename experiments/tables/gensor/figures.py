@@ -1,4 +1,4 @@
-"""Figures of Gensor's tables: ours next to the published, on axes of the same scale."""
+"""Figures of Gensor's tables: our values next to the published values, on axes of the same scale."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from experiments.common import style
 from experiments.tables.gensor.speeds import Speeds
 
 Curve = tuple[np.ndarray, np.ndarray]
-"""x and y."""
+"""(x, y) of a line's points."""
 LIBRARY = "vendor's library"
 MARKS = 10
-"""Most marks on a line of many points."""
+"""Most marks on a line."""
 
 
 def draw_operators(
     speeds: Speeds, reference: str, paper: Mapping[str, tuple[float, float, float]], figure: str, path: Path
 ) -> str:
-    """Speed over Ansor, operator by operator: ours above, the paper's figure below; returns the file's name."""
+    """Draw the speeds relative to Ansor by operator, ours above and the paper's figure below; return the file name."""
     names = [name for name in speeds.logs if name != reference]
     ours = {name: np.exp(np.nanmean(speeds.logs[name], axis=1)) for name in names}
     theirs = {
@@ -49,7 +49,10 @@ def draw_operators(
 def draw_curves(
     panels: Sequence[tuple[str, Mapping[str, Curve]]], labels: tuple[str, str], path: Path, kinds: tuple[str, str]
 ) -> str:
-    """One panel for each set of lines; each axis has one of the kinds "sizes", "calls", "seconds", "share"."""
+    """Draw a panel for each set of lines and return the file name; `kinds` are those of the x and y axis.
+
+    A kind is "sizes", "calls", "seconds" or "share".
+    """
     with plt.rc_context(style.RC):
         canvas, grid = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.2), squeeze=False, layout="constrained")
         looks = _looks([name for _, curves in panels for name in curves])
@@ -72,7 +75,7 @@ def draw_curves(
 
 
 def _scale(axes: Axes, axis: str, kind: str) -> None:
-    """Set the scale of an axis by its kind: logarithmic except for shares."""
+    """Set the scale of an axis by its kind: linear for shares, else logarithmic."""
     within = getattr(axes, f"{axis}axis")
     if kind == "seconds":
         style.time_axis(axes, axis)
@@ -87,7 +90,7 @@ def _scale(axes: Axes, axis: str, kind: str) -> None:
 def _dots(
     axes: Axes, labels: Sequence[str], values: Mapping[str, np.ndarray], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """A column of marks for every operator."""
+    """Draw a column of marks for every operator."""
     width = 0.6 / max(1, len(values))
     for place, (name, rates) in enumerate(values.items()):
         colour, marker = looks[name]
@@ -101,7 +104,7 @@ def _dots(
 
 
 def _ratio_ticks(axes: Axes) -> None:
-    """Ticks of ratios."""
+    """Set ticks for ratios on the y axis."""
     low, high = axes.get_ylim()
     shown = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if low <= t <= high]
     axes.set_yticks(shown)
@@ -111,14 +114,14 @@ def _ratio_ticks(axes: Axes) -> None:
 
 
 PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "autotvm", "PyTorch": "torch"}
-"""Name in the paper -> whose colour it has."""
+"""Name in the paper -> name here whose colour it gets."""
 
 
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and mark of every name; a strategy of the paper has those of its counterpart here.
+    """Name -> (colour, mark); a strategy of the paper has those of its counterpart here.
 
-    A suffix of a strategy's name (its trials) does not change the colour; a second line of it has the next mark that no other
-    line of its colour has.
+    A suffix of a strategy's name (its trials) does not change the colour. A second line of a strategy gets the next mark that no
+    other line of its colour has.
     """
     plain = {name: PAPER.get(name, re.split(r"[ ,:]", name)[0]) for name in names if name != LIBRARY}
     looks = style.look(list(dict.fromkeys((*plain.values(), "roller", "markov", "torch"))))
@@ -135,7 +138,7 @@ def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def _short(text: str) -> str:
-    """An operator's text for a tick: its class and extents."""
+    """Short text of an operator for a tick: its class and extents."""
     name, _, rest = style.plain(text).partition("(")
     numbers = [part.split("=")[1] for part in rest.rstrip(")").split(", ") if "=" in part and '"' not in part]
     return f"{name.replace('avg_pool2d', 'pool').replace('2d', '')} {'x'.join(numbers[:5])}"

@@ -1,9 +1,9 @@
 """Numbers printed in Gensor's paper (arXiv 2502.11407).
 
-Values of figures were measured off their pictures, to about 0.01 for ratios and 5 % for times on a logarithmic axis; those of
-Tables V and VI were read. Measured by the authors on an RTX 4090 (24 GB, with an i7-13700K) or a Jetson Orin Nano (8 GB, 15 W).
-Warm-up, repeats and the number of Ansor's trials are not stated in the sources available to us; the precision is taken for
-float32 because of the rates.
+Values of figures were measured from the pictures, to about 0.01 for ratios and 5 % for times on a logarithmic axis. Tables V and
+VI were copied. The authors measured on an RTX 4090 (24 GB, with an i7-13700K) or a Jetson Orin Nano (8 GB, 15 W). Warm-up,
+repeats and the number of Ansor's trials are not stated in the sources available to us. The rates suggest float32, which is
+assumed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ FIGURE_7 = {
     "M11": (0.73, 0.89, 0.99), "M12": (1.53, 0.97, 1.12), "M13": (2.12, 0.92, 1.13), "V1": (0.78, 0.48, 0.54),
     "V2": (1.45, 0.91, 0.95), "V3": (2.14, 0.92, 0.99), "V4": (0.84, 0.47, 0.74), "V5": (1.17, 0.65, 0.87),
 }  # fmt: skip
-"""Orin Nano: the same."""
+"""Orin Nano: FLOPS of the vendor library, Roller and Gensor relative to Ansor's."""
 
 TABLE_V = {
     "T1": ((18.9, 17.1), (50.9, 46.7), (99.6, 92.7), (0.287, 0.303)),
     "T2": ((83.9, 76.3), (64.1, 61.7), (66.5, 51.7), (0.369, 0.387)),
     "T3": ((69.2, 61.2), (82.1, 80.3), (99.2, 95.1), (0.083, 0.091)),
 }
-"""RTX 4090: compute throughput, memory busy, L2 hit rate in percent, and milliseconds; of each Gensor's and Ansor's."""
+"""RTX 4090: pairs (Gensor's, Ansor's) of compute throughput, memory busy and L2 hit rate in percent, and milliseconds."""
 
 TABLE_VI = {
     "conv2d": ((22.76, 46.36, 21.42), (31.93, 51.92, 24.77), (34.54, 52.17, 25.48)),
@@ -44,8 +44,10 @@ TABLE_VI = {
     "gemv": ((0.23, 18.24, 3.67), (0.39, 22.13, 23.96), (0.47, 24.24, 24.80)),
     "avg_pool2d": ((0.07, 1.74, 26.98), (0.08, 3.08, 36.88), (0.08, 3.44, 42.90)),
 }
-"""RTX 4090, one operator of each class: TFLOPS, occupancy and memory busy in percent, of Roller, Gensor without virtual
-threads, Gensor."""
+"""RTX 4090, one operator of each class: (TFLOPS, occupancy in percent, memory busy in percent) of three strategies.
+
+The strategies are Roller, Gensor without virtual threads, and Gensor.
+"""
 
 SIZES = tuple(2**power for power in range(7, 16))
 FIGURE_8 = {
@@ -54,15 +56,17 @@ FIGURE_8 = {
     "Roller": (0.28, 0.23, 0.20, 0.20, 0.19, 0.19, 0.19, 0.19, 0.19),
     "Gensor": (3.0, 2.2, 2.6, 2.1, 2.7, 2.9, 2.4, 2.9, 2.9),
 }
-"""RTX 4090: seconds of compiling a GEMM of extents n x n x n, for n of SIZES."""
+"""RTX 4090: seconds to compile a GEMM of extents n x n x n, for each n of SIZES."""
 
 FIGURE_10 = {"Roller": (9.5, 3.52, 9.5), "Gensor": (18.0, 4.35, 42.0), "Ansor": (1040.0, 5.03, 1840.0)}
-"""RTX 4090, ResNet-34 at batch 128: seconds to the first code, thousand frames a second in the end, seconds until then.
-(Of Roller, which was ready between 8 and 11 s, the middle.)"""
+"""RTX 4090, ResNet-34 at batch 128: (seconds to the first code, final thousand frames per second, seconds until then).
+
+Roller was ready between 8 and 11 s; its entry is the middle.
+"""
 FIGURE_10_CURVES = {
     "Roller": ((9.5, 3.52),), "Gensor": ((23.0, 3.0), (26.0, 4.1), (42.0, 4.35)), "Ansor": ((1140.0, 4.4), (1840.0, 5.03)),
 }  # fmt: skip
-"""The same: points of the curves, seconds and thousand frames a second."""
+"""Points (seconds, thousand frames per second) of the curves of figure 10."""
 
 LENGTHS = (20, 50, 100, 200, 500)
 FIGURE_11 = {
@@ -70,11 +74,13 @@ FIGURE_11 = {
     "DietCode": (0.94, 1.02, 0.95, 0.95, 0.76),
     "Gensor": (1.07, 1.17, 1.09, 1.07, 1.16),
 }
-"""RTX 4090, a small BERT at LENGTHS of its sequence: rate relative to Roller's."""
+"""RTX 4090, a small BERT: rates relative to Roller's, for each sequence length of LENGTHS."""
 
 FIGURE_12 = {"PyTorch": 1826.0, "Roller": 1495.0, "Gensor": 1419.0}
-"""RTX 4090: seconds of 4 x 2000 inferences of MobileNetV2 whose channels change three times, optimising anew each time.
-Ansor was still optimising after 3000 s."""
+"""RTX 4090: seconds of 4 x 2000 inferences of MobileNetV2, whose channels change three times, with optimisation each time.
+
+Ansor was still optimising after 3000 s.
+"""
 
 SOURCE = "arXiv 2502.11407, measured by its authors; values of figures were read off their pictures."
 
@@ -85,9 +91,9 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def class_means(figure: dict[str, tuple[float, float, float]], of: str | None) -> tuple[float, float, float, float]:
-    """Geometric means over a class of operators: speed of library, Roller, Gensor over Ansor's, of Gensor over Roller's.
+    """Geometric means over a class: speeds of (library, Roller, Gensor) relative to Ansor's, then Gensor's relative to Roller's.
 
-    None takes all classes.
+    If `of` is None, all classes are included.
     """
     rows = [values for name, values in figure.items() if of is None or CLASSES[name[0]] == of]
     library, roller, gensor = (geometric_mean([row[i] for row in rows]) for i in range(3))

@@ -1,4 +1,4 @@
-"""Speeds of strategies over a reference, operator by operator and over a class, with intervals."""
+"""Speeds of strategies relative to a reference, by operator and by class, with intervals."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from experiments.tables.gensor.searches import LIVE, Contender, Searches
 from gensor_gym.operators.types import Operator
 
 FEW = 3
-"""Number of operators below which no bootstrap is made."""
+"""Least number of operators for a bootstrap."""
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """Speeds of every name (strategies, and torch if it was timed) on every operator from every seed.
+    """Speeds of every name (strategies, and torch if it was timed) on every operator with every seed.
 
-    `logs` [operators, seeds] are logarithms of the reference's time over its own, nan if missing; `low` and `high` the ends of 95
-    % intervals over the rounds of timing; `seconds` medians. By the model a value is its own interval.
+    `logs` [operators, seeds] are logarithms of the reference's time over the name's own time, NaN if missing. `low` and `high`
+    are the ends of 95 % intervals over the rounds of timing. `seconds` are medians. With the model, an interval has length zero.
     """
 
     operators: tuple[Operator, ...]
@@ -33,20 +33,20 @@ class Speeds:
     seconds: dict[str, np.ndarray]
 
     def of_class(self, name: str, of: str | None) -> str:
-        """Geometric mean over a class (None: all operators) with the bootstrap interval over operators and seeds."""
+        """Text of the geometric mean over a class (None: all operators) with its bootstrap interval over operators and seeds."""
         return mean_text(self.class_logs(name, of))
 
     def class_logs(self, name: str, of: str | None) -> np.ndarray:
-        """`logs` of a class on the operators that every name has a value of, so that means are over the same ones."""
+        """`logs` of a class on the operators for which every name has a value, so that means are over the same operators."""
         return self.logs[name][self.complete(of)]
 
     def complete(self, of: str | None) -> np.ndarray:
-        """Operators of a class (None: all) that every name was timed on from every seed, bool [operators]."""
+        """Mask bool [operators] of a class's operators (None: all) on which every name has a time with every seed."""
         whole = np.all([np.isfinite(logs).all(axis=1) for logs in self.logs.values()], axis=0)
         return whole & np.array([of is None or op.name == of for op in self.operators])
 
     def cell(self, name: str, at: int) -> str | None:
-        """Cell of one operator: the geometric mean over seeds; if timed, the widest interval of a seed."""
+        """Text of the geometric mean over seeds on one operator; if timed, with the widest interval over seeds."""
         logs = self.logs[name][at]
         if not np.isfinite(logs).any():
             return None
@@ -57,7 +57,7 @@ class Speeds:
 def speeds_of(
     searches: Searches, operators: Sequence[Operator], contenders: Sequence[Contender], seeds: Sequence[int], reference: str
 ) -> Speeds:
-    """Search, time all winners of an operator together, and compare with the contender named `reference`."""
+    """Search, time all winners for an operator together, and compare with the contender named `reference`."""
     found = searches.run(operators, contenders, seeds)
     names = [one.name for one in contenders] + ([TORCH] if searches.tier == LIVE else [])
     shape = (len(operators), len(seeds))
@@ -76,7 +76,7 @@ def speeds_of(
 def _fill(
     made: dict[str, dict[str, np.ndarray]], timed: Comparison, at: tuple[int, int], name: str, seed: int, reference: str
 ) -> None:
-    """The values of one name and seed, where both it and the reference were timed."""
+    """Enter the values of one name and seed, if it and the reference were timed."""
     mine, other = (timed.samples.get(_label(of, seed)) for of in (name, reference))
     if mine:
         made["seconds"][name][at] = float(np.median(mine))
@@ -87,9 +87,9 @@ def _fill(
 
 
 def mean_text(logs: np.ndarray) -> str:
-    """Exponential of the mean of logs [operators, seeds] with its bootstrap interval.
+    """Text of the exponential of the mean of logs [operators, seeds], with its bootstrap interval.
 
-    Of fewer than FEW operators without one; a dash where there are none.
+    Fewer than FEW operators have no interval; without any operator the text is a dash.
     """
     if not logs.size:
         return "-"
@@ -101,11 +101,11 @@ def mean_text(logs: np.ndarray) -> str:
 
 
 def rates(speeds: Speeds, name: str) -> list[float | None]:
-    """TFLOP/s on every operator, of the geometric mean over seeds of the seconds."""
+    """TFLOP/s on every operator, from the geometric mean over seeds of the seconds; None if missing."""
     rows = zip(speeds.operators, speeds.seconds[name], strict=True)
     return [op.flops / float(np.exp(np.nanmean(np.log(s)))) / 1e12 if np.isfinite(s).any() else None for op, s in rows]
 
 
 def _label(name: str, seed: int) -> str:
-    """Label of a winner; torch has no seed."""
+    """Label of a winner in a comparison; torch has no seed."""
     return name if name == TORCH else f"{name}/{seed}"

@@ -1,9 +1,9 @@
-"""The stand-in set: operators in place of those of Gensor's Table IV, whose shapes were not public in our sources.
+"""The stand-in set: operators that replace those of Gensor's Table IV, whose shapes are not public in our sources.
 
-Each class has as many as in the figures. Three matrix products are the paper's own (Table V, its order of extents not certain);
-the other convolutions, products and pools are Roller's, in the order of its artifact, because Gensor is built on it;
-matrix-vector products are common ones. An operator of the stand-in set is never compared with one of the paper's: only means over
-a class are.
+Each class has as many operators as in the figures. Three matrix products are the paper's own (Table V; the order of their extents
+is uncertain). The other convolutions, products and pools are Roller's, in the order of its artifact, because Gensor is built on
+it. Matrix-vector products are common ones. An operator of the stand-in set is never compared with an operator of the paper; only
+means over a class are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOST = (
     "ansor/C2D1_b1", "ansor/C2D2_b1", "ansor/C2D3_b1", "ansor/GMM2_b1", "common/gemm_128x3072x768", "gensor_table5/T3",
     "common/gemv_4096x4096", "common/gemv_1000x2048", "common/avg_16x128x56_2s2p0", "common/avg_16x288x35_3s1p1",
 )  # fmt: skip
-"""Smaller ones for two cores, batch 1 if there is a choice."""
+"""Smaller operators for two cores, with batch 1 if there is a choice."""
 
 
 def stand_in(names: tuple[str, ...], limit: int | None = None) -> dict[str, list[Operator]]:

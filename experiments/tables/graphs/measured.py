@@ -1,4 +1,4 @@
-"""Rows of networks for tables: how they are timed, and the cells that several tables have."""
+"""Rows of networks for tables: the settings of their timing, and cells that several tables share."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.measure.devices.cpu import processor_name
 
 TRIALS = 2
-"""Measured programs for each distinct kernel, where the configuration says nothing."""
+"""Number of measured programs for each distinct kernel, unless configured."""
 MOST_BYTES = 10e9
 """Most memory that all processes of a case may need at once; larger cases are skipped."""
 ENOUGH = 10.0
-"""Seconds of rounds of a case after which no round begins any more but the first few."""
+"""Seconds of a case's rounds after which no further round begins, except for the first few."""
 LIMIT = 300.0
-"""Seconds that one answer of a side may take, its searches among them, or the case is left out: MHA_4 at batch 8 takes 100."""
+"""Most seconds for one answer of a side, including its searches; a slower case is left out. MHA_4 at batch 8 takes 100."""
 SERIES = ("cut_all", "fine", "fine_coarse")
-"""Plans that the tables of oneDNN Graph Compiler show: primitives with post-ops, fused finely, and merged coarsely besides."""
+"""Plans in the tables of oneDNN Graph Compiler: primitives with post-ops, fine-grain fusion, and also coarse-grain fusion."""
 
 
 def settings_of(config: DictConfig, plan: str) -> Settings:
-    """Settings for ours with this plan, from conf/reproduce.yaml.
+    """Settings of our side with this plan, from conf/reproduce.yaml.
 
     ValueError for hardware other than the host, and for several seeds.
     """
@@ -42,12 +42,12 @@ def settings_of(config: DictConfig, plan: str) -> Settings:
 
 
 def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case], plan: str = "cut_all") -> list[Row]:
-    """A row for each case, those that failed with their `error`; kept in `folder`, so that a second start goes on."""
+    """A row for each case, with `error` if it failed. Rows are kept in `folder`, so that a second run resumes."""
     return list(timed(cases, settings_of(config, plan), folder))
 
 
 def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -> list[str]:
-    """Notes on the timing of ours, and on missing cases and their reasons."""
+    """Sentences on the timing of our side, and on missing cases with their reasons."""
     how = settings_of(config, plan)
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
@@ -67,29 +67,29 @@ def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -
 
 
 def right(row: Row, side: str) -> bool:
-    """Whether a side was timed, and its outputs are right."""
+    """Whether a side was timed and its outputs are correct."""
     return side in row.get("times", {}) and side not in row["out_of_bounds"]
 
 
 def time_of(row: Row, side: str) -> str | None:
-    """Milliseconds or whatever fits, with the interval."""
+    """Text of a side's time with its interval; None if missing or incorrect."""
     return spread(row["times"][side]).text if right(row, side) else None
 
 
 def over(row: Row, above: str, below: str) -> str | None:
-    """How many times as fast `below` is as `above`, with the interval."""
+    """Text of the speed of `below` relative to `above`, with its interval; None if missing or incorrect."""
     both = right(row, above) and right(row, below)
     return factor(ratio(row["samples"][above], row["samples"][below])).text if both else None
 
 
 def fastest(row: Row, sides: Sequence[str]) -> str | None:
-    """The fastest available side."""
+    """Name of the fastest side that is available; None if there is none."""
     there = [side for side in sides if right(row, side)]
     return min(there, key=lambda side: float(row["times"][side]["median"]), default=None)
 
 
 def facts_of(row: Row, side: str, ours: str) -> dict[str, Any]:
-    """Facts of a process of ours on its compiled network."""
+    """Facts about a compiled network of ours, from the process of `side`."""
     return row if side == ours else row["sides"][side]
 
 

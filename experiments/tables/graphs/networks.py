@@ -23,7 +23,7 @@ PLAN = "fine"
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """One table; `limit` caps the networks."""
+    """The table of networks; `limit` caps them."""
     rows = rows_of(config, folder, [Case(name, 1, tuple(PACKAGES)) for name in NETWORKS[: config.limit]], PLAN)
     columns = ("network", "ours", *PACKAGES, *(f"over {name}" for name in PACKAGES))
     cells = [

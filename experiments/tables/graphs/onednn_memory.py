@@ -1,6 +1,7 @@
-"""Memory between kernels used again or not: `python -m experiments.reproduce table=onednn_memory`.
+"""Effect of reusing the memory between kernels: `python -m experiments.reproduce table=onednn_memory`.
 
-The modes of oneDNN Graph Compiler's planner of buffers: none, whole, and hot first, its default. Its authors print no figures.
+The modes are those of oneDNN Graph Compiler's buffer planner: no reuse, whole reuse, and hot memory first, its default. Its
+authors print no figures.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from experiments.tables.table import Cell, Table
 
 NETWORKS = ("mobilenet_v2", "resnet50", "bert", "gpt2")
 SIDES = {"none": f"{OURS}/cut_all/none", "whole": f"{OURS}/cut_all/whole", "hot": OURS}
-"""Mode -> side."""
+"""Mode -> name of the timed process that uses it."""
 NOTES = (
     "None: a place of its own for every value, the same at every call, in memory that was touched before; a call pays for "
     "caches, not for fresh pages. Whole: as small as can be. Hot: of the same size, where memory was read last.",
@@ -26,7 +27,7 @@ NOTES = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """One table; `limit` caps the networks."""
+    """The table of networks; `limit` caps them."""
     cases = [Case(name, 1, (SIDES["none"], SIDES["whole"])) for name in NETWORKS[: config.limit]]
     rows = rows_of(config, folder, cases)
     columns = (
@@ -38,7 +39,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _row(row: Row) -> tuple[Cell, ...]:
-    """Times, ratios and sizes of the modes."""
+    """Row of a network: times, ratios and sizes of the modes."""
     times = [time_of(row, side) for side in SIDES.values()]
     ratios = [over(row, SIDES[mode], SIDES["hot"]) for mode in ("none", "whole")]
     if "error" in row:

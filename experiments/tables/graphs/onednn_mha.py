@@ -18,6 +18,6 @@ NOTES = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """One table; `limit` caps the batches of each network. MHA_3 and MHA_4 have a small batch first."""
+    """The table of MHA graphs; `limit` caps the batches of each network. MHA_3 and MHA_4 begin with a small batch."""
     wanted = {name: {**({SMALL: None} if name in ("mha_3", "mha_4") else {}), **batches} for name, batches in MHA.items()}
     return [table_of("oneDNN Graph Compiler's MHA, float32: speed over primitives with post-ops", wanted, config, folder, NOTES)]

@@ -12,5 +12,5 @@ from experiments.tables.table import Table
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """One table; `limit` caps the batches of each network."""
+    """The table of MLP graphs; `limit` caps the batches of each network."""
     return [table_of("oneDNN Graph Compiler's MLP, float32: speed over primitives with post-ops", MLP, config, folder, ())]

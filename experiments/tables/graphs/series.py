@@ -1,4 +1,4 @@
-"""Graphs of oneDNN Graph Compiler in three series: cut everywhere, fused finely, and merged coarsely besides."""
+"""Graphs of oneDNN Graph Compiler under three plans: no fusion, fine-grain fusion, and coarse-grain fusion in addition."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from experiments.tables.table import Cell, Table
 from gensor_gym.networks.fusion.rules import PLANS
 
 SIDES = {name: OURS if name == "cut_all" else f"{OURS}/{name}/hot" for name in SERIES}
-"""Plan -> side."""
+"""Plan -> name of the timed process that uses it."""
 PEER = "inductor"
 Published = Mapping[str, Mapping[int, tuple[float, float] | None]]
-"""Network -> batch -> ratios of fine and of fine and coarse; None if nothing is published."""
+"""Network -> batch -> speed-ups (fine, fine and coarse); None if nothing is published."""
 PRINTED = (
     "Published: oneDNN Graph Compiler on 32 cores, over oneDNN's primitives with post-ops; of this, too, ratios compare, times "
     "do not: one of two gains of coarse fusion, fewer barriers, is nearly nothing on one or two threads."
@@ -26,7 +26,7 @@ PRINTED = (
 
 
 def table_of(title: str, published: Published, config: DictConfig, folder: Path, notes: tuple[str, ...]) -> Table:
-    """A row for each network and batch, `limit` batches of each network at most."""
+    """Table with a row for each network and batch, with at most `limit` batches per network."""
     there = [name for name in SERIES if name in PLANS]
     sides = tuple(SIDES[name] for name in there if name != "cut_all")
     chosen = [(network, batch) for network, batches in published.items() for batch in list(batches)[: config.limit]]
@@ -41,7 +41,7 @@ def table_of(title: str, published: Published, config: DictConfig, folder: Path,
 
 
 def _row(row: Row, published: tuple[float, float] | None) -> tuple[Cell, ...]:
-    """Times cut everywhere and of torch.compile, ratios over the former, our best series over the latter."""
+    """Row of a case: times without fusion and of torch.compile, speed-ups over the former, our best plan over the latter."""
     fine, coarse = (over(row, OURS, SIDES[name]) for name in SERIES[1:])
     best = fastest(row, list(SIDES.values()))
     beside = None if best is None else over(row, PEER, best)

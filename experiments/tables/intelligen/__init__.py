@@ -1,7 +1,7 @@
-"""IntelliGen (arXiv 2307.04995, in its text PowerFusion): our stand-in suite next to its averages, and an ablation of its steps.
+"""IntelliGen (arXiv 2307.04995, PowerFusion in its text): our stand-in suite next to its averages, and an ablation of its steps.
 
-`python -m experiments.reproduce table=intelligen`. The suite is read from lines of `python -m experiments.bench suite=fused`; the
-ablation is repeated, by the model and measured, and so are the facts on a GPU that need no device.
+Run it by `python -m experiments.reproduce table=intelligen`. The suite is read from lines of `python -m experiments.bench
+suite=fused`. The ablation is made anew, by the model and measured, and so are facts about a GPU that need no device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from experiments.tables.table import Table
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """The suite, Ansor's NRM in it, and the ablation in the tiers asked for; `limit` bounds the operators of each table."""
+    """Tables of the suite, of Ansor's NRM, and of the ablation in the requested tiers; `limit` caps the operators of each."""
     tiers = tiers_of(config)
     tables = suite.tables(Path(config.lines) if config.lines else suite.LINES, config.limit)
     if MODEL in tiers:

@@ -1,7 +1,7 @@
-"""Contribution of each of IntelliGen's steps: without graph transformation, without placement, without choice of instructions.
+"""Contribution of each of IntelliGen's steps: graph transformation, placement, and choice of instructions are left out in turn.
 
-By the model every variant is the best of its space. Measured, the best few by the model are timed, and winners re-timed
-alternately.
+By the model, every variant is the best program of its space. Measured, the few programs that are best by the model are timed, and
+the winners are timed again alternately.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.inputs import random_inputs
 
 PROTOCOL = 1
-"""Version of the timing; raised with each change, so that operators are timed again."""
+"""Version of the timing. It is raised with each change, so that operators are timed again."""
 TRIALS, ROUNDS = 3, 7
 MODEL_OF = "cascade_lake"
 FULL, APART, DRAM, TEMPLATE = "all steps", "no graph transformation", "no placement", "no choice of instructions"
 VARIANTS = (APART, DRAM, TEMPLATE)
 _STEPS = 16
-"""Steps of a task in the one template of instructions."""
+"""Number of steps of a task in the fixed template of instructions."""
 Allowed = Callable[[np.ndarray], np.ndarray]
-"""Legal rows int32 [B, ROW] -> those that a variant may take, bool [B]."""
+"""Legal rows int32 [B, ROW] -> mask bool [B] of the rows that a variant may use."""
 
 
 def _in_dram(rows: np.ndarray) -> np.ndarray:
-    """Values read by several passes are reloaded or end their kernel."""
+    """Mask of rows without placement: a value that several passes read is reloaded or ends its kernel."""
     return np.count_nonzero(rows[:, HEADER:], axis=1) == 0
 
 
 def _as_template(rows: np.ndarray) -> np.ndarray:
-    """One row at a time, one vector at a time, the widest one; plain stores."""
+    """Mask of rows that follow the template: one row and the widest vector per step, at most _STEPS steps, plain stores."""
     header = GirSchedule.columns(rows)
     vector, loop = header["vector"], header["loop"]
     plain = (header["tile"] == 1) & (header["rows"] == 1) & (header["streaming"] == 0)
@@ -63,7 +63,10 @@ def _as_template(rows: np.ndarray) -> np.ndarray:
 
 
 WITHIN: Mapping[str, Allowed] = {FULL: lambda rows: np.ones(len(rows), bool), DRAM: _in_dram, TEMPLATE: _as_template}
-"""Variant -> allowed schedules of an operator's own space; without graph transformation every node has its own space."""
+"""Variant -> function that masks its schedules in an operator's space.
+
+Without graph transformation every node has its own space.
+"""
 
 
 def one_thread(name: str) -> Hardware:
@@ -75,12 +78,12 @@ def one_thread(name: str) -> Hardware:
 
 
 def operators(config: DictConfig) -> list[Dataflow]:
-    """The suite, or as many of it as `limit` says."""
+    """The suite's operators, at most `limit`."""
     return [fused_operator(text) for text in list(stand_in())[: config.limit]]
 
 
 def ranked(graph: GirGraph, variant: str) -> np.ndarray:
-    """Rows int32 [B, ROW] that a variant may take, the fastest by the model first."""
+    """Rows int32 [B, ROW] that a variant may use, fastest by the model first."""
     table = graph.table
     numbers = np.flatnonzero(table.reachable)
     numbers = numbers[np.argsort(table.seconds[numbers], kind="stable")]
@@ -93,7 +96,7 @@ def ranked(graph: GirGraph, variant: str) -> np.ndarray:
 
 
 def predicted(config: DictConfig) -> Table:
-    """The best program of every variant by the model."""
+    """Table of the best program of every variant by the model."""
     hardware, rows = one_thread(MODEL_OF), []
     for op in operators(config):
         graph = GirGraph(op, hardware)
@@ -108,7 +111,7 @@ def predicted(config: DictConfig) -> Table:
 
 
 def measured(config: DictConfig, folder: Path) -> Table:
-    """The best of a few programs of every variant, timed alternately; operators done before are not done again."""
+    """Table of the best of a few programs of every variant, timed alternately. Finished operators are not timed again."""
     hardware, trials = one_thread(config.hardware), config.trials or TRIALS
     same = {"trials": trials, "rounds": ROUNDS, "code": code_digest(), "device": processor_name()}
     rows = []
@@ -133,7 +136,7 @@ def measured(config: DictConfig, folder: Path) -> Table:
 
 
 def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, config: DictConfig) -> dict[str, Any]:
-    """Seconds of every variant, and its slowdown; RuntimeError if an output is wrong."""
+    """Seconds of every variant and its slowdown; RuntimeError if an output is wrong."""
     store = config.store or str(Path(config.output) / "trials.sqlite")
 
     def fastest(part: Dataflow, variant: str) -> GirSchedule:
@@ -159,7 +162,7 @@ def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, c
     for _ in range(ROUNDS):
         for name, call in calls.items():
             samples[name].append(seconds(call))
-    for name in VARIANTS:  # of one program, or of one node, there is one time
+    for name in VARIANTS:  # variants with the same program, or with a single node, share a time
         samples.setdefault(name, samples[alike.get(name, FULL)])
     slowdown: dict[str, Interval] = {name: ratio(samples[name], samples[FULL]) for name in VARIANTS}
     spent = {name: interval(found) for name, found in samples.items()}
@@ -167,7 +170,7 @@ def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, c
 
 
 def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequence[np.ndarray]) -> Callable[[], Any]:
-    """The call of one kernel into outputs that are there."""
+    """Function that calls one kernel on preallocated outputs."""
     outputs = [aligned(value.shape, np.dtype(np.float32)) for value in op.outputs]
     bound = codegen.build(op, schedule, hardware).bind(*inputs, *outputs)
 
@@ -181,15 +184,15 @@ def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequ
 def _chained(
     chain: Chain, schedules: Mapping[Dataflow, GirSchedule], hardware: Hardware, inputs: Sequence[np.ndarray]
 ) -> Callable[[], Any]:
-    """The call of all nodes' kernels."""
+    """Function that calls the kernels of all nodes."""
     return chain.bound({part: codegen.build(part, one, hardware) for part, one in schedules.items()}, inputs)
 
 
-# Both
+# By the model and measured
 
 
 def _table(title: str, stamp: Stamp, found: Sequence[tuple[str, float, list[float]]], notes: tuple[str, ...]) -> Table:
-    """A row for each operator and one of geometric means; `found` are (operator, seconds of all steps, slowdowns)."""
+    """Table with a row for each operator and a row of geometric means; `found`: (operator, seconds of all steps, slowdowns)."""
     rows: list[tuple[Cell, ...]] = [(op, seconds_text(spent), *slower) for op, spent, slower in found]
     means = np.exp(np.mean(np.log([slower for _, _, slower in found]), axis=0))
     rows.append((f"geometric mean of {len(found)}", None, *(float(mean) for mean in means)))

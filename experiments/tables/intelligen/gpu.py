@@ -1,4 +1,4 @@
-"""Facts on fused operators on a GPU without a device: each one's best program by the model, and NVRTC's compilation of it."""
+"""Facts about fused operators on a GPU without a device: each one's best program by the model, compiled by NVRTC."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LARGE = (
     "softmax(m=16384, n=4096)", "layernorm(m=16384, n=4096)", "rmsnorm(m=16384, n=4096)", "add_layernorm(m=16384, n=4096)",
     "swiglu(m=8192, n=11008)", "bias_gelu(m=16384, n=4096)",
 )  # fmt: skip
-"""Operators with tensors of 256 MB and more, for which a device's copy rate is a fair measure."""
+"""Operators with tensors of 256 MB and more, for which a device's copy rate is a fair reference."""
 TARGET = 0.85
-"""Aim with a device: share of the memory's rate."""
+"""Aim on a device, as a share of the memory's rate."""
 
 
 def predicted(config: DictConfig) -> Table:
-    """A row for each operator of the suite and each large one; without NVRTC its columns are empty."""
+    """Table with a row for each operator of the suite and each large operator; without NVRTC its columns are empty."""
     chosen = [*list(stand_in())[: config.limit], *LARGE[: config.limit]]
     columns = (
         "operator", "schedule", "time by the model", "share of the floor's speed", "launches", "registers", "spilled bytes",

@@ -1,7 +1,7 @@
-"""A fused operator without graph transformation: every node a kernel of its own, with a tensor between any two.
+"""A fused operator without graph transformation: every node is a separate kernel, with a tensor between any two.
 
-Repeating and renaming axes are no kernels: who reads a broadcast reads its source, and a reshape is the same memory. (Unified IR,
-the group's later text, calls these `identity`.)
+Broadcasts and reshapes are not kernels: a node that reads a broadcast reads its source, and a reshape is the same memory.
+(Unified IR, the group's later text, calls these `identity`.)
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gensor_gym.dataflow.nodes import Broadcast, Node, Reshape, Value
 
 @dataclass(frozen=True)
 class Chain:
-    """The nodes of an operator, each as an operator; an output of the operator is made by one of them."""
+    """The nodes of an operator that need kernels, each as an operator; every output of the operator comes from one of them."""
 
     graph: Dataflow
     parts: tuple[Dataflow, ...]
 
     def bound(self, kernels: Mapping[Dataflow, BuiltKernel], inputs: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """The call of the kernels of all parts, one after another, on tensors that are there."""
+        """Function that calls the kernels of all parts in order on preallocated tensors."""
         known = dict(zip((value.name for value in self.graph.inputs), inputs, strict=True))
         calls = []
         parts = {part.returns[0]: part for part in self.parts}
@@ -47,7 +47,7 @@ class Chain:
 
 
 def chain_of(graph: Dataflow) -> Chain:
-    """See the module; ValueError for an output that is only a repetition."""
+    """Split an operator into one operator for each node that needs a kernel; ValueError if an output is only a broadcast."""
     nodes = dict(graph.nodes)
     if repeated := [name for name in graph.returns if isinstance(nodes.get(name), Broadcast)]:
         raise ValueError(f"{graph}: output {repeated[0]} is a broadcast, expected a node that has a kernel")
@@ -56,7 +56,7 @@ def chain_of(graph: Dataflow) -> Chain:
 
 
 def _alone(graph: Dataflow, nodes: Mapping[str, Node], name: str, node: Node) -> Dataflow:
-    """One node, and the broadcasts that it reads."""
+    """One node as an operator, with the broadcasts that it reads."""
     repeated: list[tuple[str, Node]] = []
     read: dict[str, Value] = {}
     for source in node.inputs:

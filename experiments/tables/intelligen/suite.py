@@ -1,4 +1,4 @@
-"""Lines of `suite=fused` next to IntelliGen's abstract, and Ansor's NRM, which is one of the suite's operators."""
+"""Results of `suite=fused` next to the figures of IntelliGen's abstract, and Ansor's NRM, one of the suite's operators."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym.dataflow.table import source
 
 LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"
-"""Lines that come with the repository."""
+"""Results that are part of the repository."""
 PUBLISHED = {"NVIDIA GPU": (1.28, 1.97), "AMD GPU": (1.23, 2.93), "Cambricon MLU": (2.31, 16.91)}
-"""Machine -> speed-up over "current most performant frameworks" (on average, at most): the abstract's, which names no more."""
+"""Machine -> (average, largest) speed-up over the "current most performant frameworks", from the abstract; no more is named."""
 _NRM = "nrm/"
 Row = dict[str, Any]
 
 
 def tables(path: Path, limit: int | None) -> list[Table]:
-    """The suite and Ansor's NRM from the lines of a file; ValueError if it holds no operator that was timed against others."""
+    """Tables of the suite and of Ansor's NRM from a file of results; ValueError if it has no operator compared with others."""
     lines = list(read_rows(path))
     timed = [row for row in lines if row.get("kind") == "operator" and ratios.HEADLINE in row]
     machines = [row for row in lines if row.get("kind") == "machine"]
@@ -36,7 +36,7 @@ def tables(path: Path, limit: int | None) -> list[Table]:
 
 
 def _conditions(machine: Row, timed: Sequence[Row]) -> str:
-    """How our numbers came about."""
+    """Sentence on the conditions of our numbers."""
     threads, versions = machine["threads"], ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (
         f"Ours: {machine['processor']}, {threads} thread{'s' * (threads > 1)}, {machine['date'][:10]}, float32; {versions}. "
@@ -46,7 +46,7 @@ def _conditions(machine: Row, timed: Sequence[Row]) -> str:
 
 
 def _suite(timed: Sequence[Row], conditions: str) -> Table:
-    """A row for each operator, the slowest against its peer first; then means and the most, next to the published."""
+    """Table with a row for each operator, slowest relative to its peer first, then means and maxima next to the published."""
     ordered = sorted(timed, key=lambda row: float(row[ratios.HEADLINE]["median"]))
     rows: list[tuple[Cell, ...]] = [
         (row["operator"], factor(row[ratios.HEADLINE]).text, row["best"], factor(row[ratios.HEADLINE_INNER]).text,
@@ -78,7 +78,7 @@ def _suite(timed: Sequence[Row], conditions: str) -> Table:
 
 
 def _norms(timed: Sequence[Row], conditions: str) -> Table:
-    """Ansor's matrix norm as a whole: squares, their sum and its root in one kernel."""
+    """Table of Ansor's matrix norm as a whole: squares, their sum and its root in one kernel."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             row["operator"], row["schedule"], row["bytes_per_second"] / 1e9,
@@ -102,7 +102,7 @@ def _norms(timed: Sequence[Row], conditions: str) -> Table:
 
 
 def _seconds(row: Row, name: str) -> float | None:
-    """Microseconds of a library in the form that counts, or the nearest that it has."""
+    """Microseconds of a library in the way of calling that counts, or else `called`; None if missing."""
     ways = row["times"].get(name, {})
     found = ways.get(row["counts"], ways.get("called"))
     return None if found is None else float(found["median"]) * 1e6

@@ -1,4 +1,4 @@
-"""Whether Ansor falls behind because its sketches do not hold the best programs: looked at after the fact, trial by trial."""
+"""Check whether Ansor falls behind because its sketches do not contain the best programs, from the trials of a finished study."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.graph.schedule import Schedule
 
 
 def best_found(study: Study) -> dict[str, tuple[float, str]]:
-    """Seconds and schedule of the fastest trial of all searches of a study, by operator."""
+    """Operator -> (seconds, schedule) of the fastest trial of all searches of a study."""
     best = dict.fromkeys(study.scores.tasks, (math.inf, ""))
     for trial in read_objects(study.folder / "results.jsonl", finite=False):
         # The folder may hold searches of an earlier run over more operators, strategies or seeds.
@@ -25,7 +25,7 @@ def best_found(study: Study) -> dict[str, tuple[float, str]]:
 
 
 def sentence(study: Study) -> str:
-    """Number of tasks whose best program of all searches is in a sketch; Ansor's distance from it there and in others."""
+    """Sentence on how many tasks have their best program in a sketch, and on Ansor's distance from it on these and the others."""
     if "ansor" not in study.scores.curves:
         return "Not followed up: not every search of Ansor was done."
     behind: dict[bool, list[float]] = {True: [], False: []}

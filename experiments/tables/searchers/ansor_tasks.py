@@ -1,6 +1,7 @@
 """Ansor's task scheduler (figure 10): two networks at once under one budget of trials, with and without its parts.
 
-Searches of many tasks are no jobs of a study; each one, a variant with a seed, is a file, and existing files are reused.
+These searches cover many tasks, so that they cannot be jobs of a study. Each search, a variant with a seed, has its own file, and
+existing files are reused.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from gensor_gym.operators.types import Operator
 NAME = "ansor_tasks"
 SCHEDULERS = {"gradient": GradientScheduler, "round_robin": RoundRobin}
 SHARES = (0.25, 0.5, 1.0)
-"""Shares of the trials after which speeds are stated."""
+"""Shares of the trials after which speeds are reported."""
 LABELS = {
     "full": "Ansor, full", "no_task_scheduler": "No task scheduler", "limited_space": "Limited space",
     "no_fine_tuning": "No fine-tuning",
@@ -50,7 +51,7 @@ NOTES = (
 
 
 def make(folder: Path, overrides: Sequence[str]) -> Table:
-    """Run missing searches; the table and its figure."""
+    """Run missing searches; return the table with its figure."""
     config = compose([f"experiment={NAME}", *overrides], name="study")
     plain: Any = OmegaConf.to_container(config, resolve=True)
     tasks, seeds = plain["tasks"], plain["seed"] if isinstance(plain["seed"], list) else [plain["seed"]]
@@ -75,7 +76,7 @@ def make(folder: Path, overrides: Sequence[str]) -> Table:
 
 
 def verdicts(curves: dict[str, np.ndarray], tasks: dict[str, Any]) -> list[str]:
-    """A sentence for each hypothesis, from paired ratios over the seeds at the end: intervals alone, no correction."""
+    """A sentence for each hypothesis, from paired ratios over the seeds at the end, by intervals without correction."""
     lines = []
     for name, said in tasks["hypotheses"].items():
         ratios = np.log(curves[name][..., -1] / curves[tasks["reference"]][..., -1])
@@ -96,14 +97,14 @@ def _born(curves: dict[str, np.ndarray]) -> int:
 
 
 def _cell(values: np.ndarray) -> str:
-    """Median over seeds [1, seeds] with its interval; a dash while a search lacks a program for some task."""
+    """Cell of the median of speeds [1, seeds] with its interval; a dash if a search still lacks a program for some task."""
     if not values.all():
         return "-"
     return with_interval(values, statistic=lambda of: float(np.median(of)))
 
 
 def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> list[float]:
-    """Speed by trials of one search: minus the objective, 0 until every task has a program."""
+    """Speed by trials of one search, from its file or run now: minus the objective, 0 until every task has a program."""
     tasks = plain["tasks"]
     given = dict(tasks["variants"][variant])
     ops = _operators(tasks)
@@ -121,17 +122,17 @@ def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> lis
 
 
 def _names(tasks: dict[str, Any]) -> list[str]:
-    """Shapes of all networks, each once."""
+    """Distinct names of the shapes of all networks."""
     return list(dict.fromkeys(name for network in tasks["networks"].values() for name in network))
 
 
 def _operators(tasks: dict[str, Any]) -> list[Operator]:
-    """Operators of these shapes."""
+    """Distinct operators of all networks."""
     return [operators.resolve_one(f"autotvm/{name}") for name in _names(tasks)]
 
 
 def _speeds(plain: dict[str, Any], given: dict[str, Any], seed: int) -> list[float]:
-    """The search itself."""
+    """Run one search; return its speed by trials."""
     tasks = plain["tasks"]
     names, ops = _names(tasks), _operators(tasks)
     weights = np.array([[float(network.get(name, 0)) for name in names] for network in tasks["networks"].values()])
@@ -152,7 +153,7 @@ def _speeds(plain: dict[str, Any], given: dict[str, Any], seed: int) -> list[flo
 
 
 def _baseline(ops: list[Any], plain: dict[str, Any]) -> np.ndarray:
-    """Seconds of the unscheduled programs: they only set the scale of the speed-ups."""
+    """Seconds of the unscheduled programs, which only set the scale of the speed-ups."""
     hw = hardware.get(plain["hardware"])
     graphs = [ConstructionGraph(op, hw, plain["space"]) for op in ops]
     return np.array([graph.latency(graph.initial()) for graph in graphs])

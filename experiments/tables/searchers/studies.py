@@ -1,4 +1,4 @@
-"""Studies behind tables of search strategies: run or resumed, and their results for rows and notes."""
+"""Run or resume the studies behind tables of search strategies, and give their results for rows and notes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Study:
-    """Results of a study; `folder` holds its own page, figures and trials."""
+    """Results of a study; `folder` contains its page, figures and trials."""
 
     name: str
     folder: Path
@@ -31,18 +31,18 @@ class Study:
 
     @property
     def stamp(self) -> Stamp:
-        """How its numbers came about."""
+        """Stamp of its numbers."""
         return Stamp(self.summary["stamp"])
 
     @property
     def checkpoints(self) -> list[int]:
-        """Trials after which something is stated."""
+        """Numbers of trials at which results are reported."""
         found: list[int] = self.summary["checkpoints"]
         return found
 
     @property
     def conditions(self) -> str:
-        """Ours, in a sentence."""
+        """Sentence on the conditions of our numbers."""
         said = self.summary
         seeds = len(said["seeds"])
         over = "operators and seeds" if seeds > 1 else "operators"
@@ -52,14 +52,14 @@ class Study:
         )
 
     def regrets(self, name: str) -> list[Cell]:
-        """Interquartile mean regret of a strategy at every checkpoint with its interval; dashes for one left out."""
+        """Cells of a strategy's interquartile mean regret with interval at every checkpoint; None if the strategy is left out."""
         line = self.summary["strategies"].get(name)
         if line is None:
             return [None] * len(self.checkpoints)
         return [interval_text(value, 1) for value in line["regret"]]
 
     def difference(self, name: str, other: str) -> Cell:
-        """Paired difference of regret after the last checkpoint, with its interval."""
+        """Cell of the paired difference of regret after the last checkpoint, with its interval; None if unknown."""
         found = self.summary["strategies"].get(name, {}).get("over", {}).get(other)
         if found is None:
             return None
@@ -77,7 +77,7 @@ class Study:
 
 
 def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
-    """The study of conf/experiment/<name>.yaml in a folder of this name; finished searches are not repeated."""
+    """Run or resume the study of conf/experiment/<name>.yaml in a folder of this name; finished searches are not repeated."""
     place = folder / name
     plan = plan_of(compose([f"experiment={name}", f"output={place}", *overrides], name="study"))
     scores, summary = SearchStudy(plan)(Console(stderr=True))
@@ -85,13 +85,13 @@ def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
 
 
 def speeds(scores: Scores, name: str) -> np.ndarray:
-    """Speed over that of the task's best, 1 being best, float64 [tasks, seeds, trials]."""
+    """Speed relative to the task's best program, 1 being the best, float64 [tasks, seeds, trials]."""
     return np.exp(-scores.curves[name].regret)
 
 
 def with_interval(
     values: np.ndarray, digits: int = 2, statistic: Callable[[np.ndarray], float] = lambda of: float(np.exp(np.log(of).mean()))
 ) -> str:
-    """A statistic of ratios [tasks, seeds], their geometric mean by default, and the ends of its interval, in a cell."""
+    """Text of a statistic of ratios [tasks, seeds], by default their geometric mean, and of the ends of its interval."""
     low, high = statistics.bootstrap(statistic, values, resamples=RESAMPLES)
     return f"{statistic(values):.{digits}f} [{float(low):.{digits}f}, {float(high):.{digits}f}]"

@@ -1,4 +1,4 @@
-"""Curves of searches: speed over that of the best known, against trials, a panel for each comparison."""
+"""Curves of searches: speed relative to the best known program, against trials, a panel for each comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Panels = Mapping[str, Mapping[str, np.ndarray]]
 
 
 def draw(panels: Panels, path: Path, x: Sequence[float] | None = None, label: str = "trials") -> str:
-    """Write the figure; returns its name. Points stand at `x`, by default at 1, 2, .. trials; panels share both axes."""
+    """Write the figure and return its file name. The points are at `x`, by default 1, 2, .. trials; panels share both axes."""
     with plt.rc_context(style.RC):
         columns = min(COLUMNS, len(panels))
         rows = -(-len(panels) // columns)
@@ -40,7 +40,7 @@ def draw(panels: Panels, path: Path, x: Sequence[float] | None = None, label: st
 
 
 def _panel(axes: Axes, title: str, curves: Mapping[str, np.ndarray], x: Sequence[float] | None) -> None:
-    """Geometric means over tasks and seeds with their intervals."""
+    """Draw geometric means over tasks and seeds with their intervals."""
     looks = style.look(list(curves))
     for number, (name, values) in enumerate(curves.items()):
         place = np.arange(1, values.shape[2] + 1) if x is None else np.asarray(x)
@@ -56,5 +56,5 @@ def _panel(axes: Axes, title: str, curves: Mapping[str, np.ndarray], x: Sequence
 
 
 def _mean(logs: np.ndarray) -> np.ndarray:
-    """Over tasks and seeds."""
+    """Mean over tasks and seeds."""
     return logs.mean(axis=(0, 1))

@@ -1,1 +1,1 @@
-"""Training operators: variants of those in tables, other data types, drawn sizes."""
+"""Training operators: variants of operators in tables, other data types, drawn sizes."""

@@ -1,4 +1,4 @@
-"""Generated training operators: sizes drawn over powers of ten, of the train part only.
+"""Generate training operators: sizes drawn over powers of ten, in the train part only.
 
 Tables of networks have few small outputs of long sums, which need other programs. Half of the drawn operators are of that kind,
 so that a policy meets every kind of size in training.
@@ -19,23 +19,23 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 SECONDS = (0.1e-6, 5e-3)
-"""Limits on the roofline time: an operator that takes less is all launch, one that takes more is not measured in practice."""
+"""Limits of the roofline time. A shorter time is dominated by the launch, and a longer one is not measured in practice."""
 MOST_BYTES = 2e9
 MOST_DRAWS = 100
 """Most draws for each wanted operator."""
 _TYPES = ("float32", "float16", "bfloat16", "int8")
 _WITH_TYPES = ("gemm", "batched_gemm", "conv2d")
-"""Classes that other data types than float32 are drawn for: those that tensor cores take."""
+"""Classes that are drawn in other data types than float32, because tensor cores support them."""
 _GRAIN = 8
-"""Divisor of half the sizes: a quarter are powers of two, a quarter any number."""
+"""Half of the sizes are multiples of this number; a quarter are powers of two, and a quarter are any number."""
 
 Draw = Callable[[np.random.Generator], dict[str, int]]
 
 
 def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Operator]:
-    """Training operators of `drawn`: none near an operator of `drawn.apart` or of a held-out part of split v1.
+    """Training operators of `drawn`, none near an operator of `drawn.apart` or of a held-out part of split v1.
 
-    `near` is within a factor of two on every axis. ValueError names an invalid setting.
+    Near is within a factor of two on every axis. ValueError names an invalid setting.
     """
     settings = config.get("drawn") or {"count": 0}
     check_whole(settings, 0, "count", of="drawn.")
@@ -52,7 +52,7 @@ def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Opera
 def _drawn(
     count: int, machine: str, dtypes: Sequence[str], rng: np.random.Generator, is_apart: Callable[[Operator], bool]
 ) -> list[Operator]:
-    """So many different operators, classes in turn; products and convolutions have one of `dtypes`, others float32."""
+    """Draw `count` distinct operators, classes in turn. Classes in _WITH_TYPES have one of `dtypes`, other classes float32."""
     hw, found = hardware.get(machine), dict[Operator, None]()
     for _ in range(MOST_DRAWS * count):
         name = _ORDER[len(found) % len(_ORDER)]
@@ -70,12 +70,12 @@ def _drawn(
 
 
 def random_operator(name: str, rng: np.random.Generator, dtype: str = "float32") -> Operator:
-    """An operator of a class with random sizes. ValueError where it has more elements than an operator may have."""
+    """An operator of a class with random sizes. ValueError if it has more elements than an operator may have."""
     return operators.FACTORIES[name](**_DRAWS[name](rng), dtype=dtype)
 
 
 def _size(rng: np.random.Generator, low: int, high: int) -> int:
-    """A size between two, its logarithm uniform."""
+    """A random size between two sizes, with a uniform logarithm before rounding."""
     size = 2 ** rng.uniform(math.log2(low), math.log2(high))
     kind = int(rng.integers(4))
     if kind == 0:
@@ -119,7 +119,7 @@ def _depthwise(rng: np.random.Generator) -> dict[str, int]:
 
 
 def _images(rng: np.random.Generator, least: int) -> dict[str, int]:
-    """Square images whose sides are not less."""
+    """Random sizes of square images with sides of at least `least`."""
     side, stride = max(least, _size(rng, 5, 330)), int(rng.choice([1, 1, 2]))
     return {"n": _size(rng, 1, 128), "c": _size(rng, 8, 2048), "h": side, "w": side, "stride": stride}
 

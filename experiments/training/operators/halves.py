@@ -1,4 +1,4 @@
-"""Operators in other data types besides float32: the classes that tensor cores compute, with the same extents."""
+"""Operators in other data types than float32: the classes that tensor cores compute, with the same extents."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DTYPE = "float16"
 
 
 def halves(given: Sequence[Operator], dtype: str = DTYPE) -> list[Operator]:
-    """Every float32 operator of CLASSES in another type, epilogue included, in order; a split has both in the same part."""
+    """Every float32 operator of CLASSES in another data type, with its epilogue, in order; a split has both in the same part."""
     return [_in_type(op, dtype) for op in given if op.name in CLASSES and op.dtype == "float32"]
 
 
 def _in_type(op: Operator, dtype: str) -> Operator:
-    """One operator in another type."""
+    """The operator in another data type."""
     made = FACTORIES[op.name](**{**dict(op.arguments), "dtype": dtype})
     return made.with_epilogue(*(stage.name for stage in op.epilogue))

@@ -1,4 +1,4 @@
-"""Policies that learn in recorded tuning spaces, of one device or of several at once: settings and results."""
+"""Training of policies in recorded tuning spaces of one device or of several at once: settings and results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gensor_gym.spaces import TuningSpace, load_space
 from gensor_gym.spaces.space import TIMINGS
 
 AGENTS = ("ppo", "a2c")
-"""Agents that need only masks, without features of constructions."""
+"""Agents that can be trained here: they need masks of actions, but no features of constructions."""
 PROCESS = ("horizon", "discount", "step_cost", "shaping")
 """Arguments of the environment that a training may set."""
 
@@ -41,18 +41,18 @@ class RecordedTraining:
     """Settings of a policy's training."""
 
     spaces: tuple[str, ...]
-    """Files of one kernel; environments take them alternately."""
+    """Files of one kernel; the environments use them in turn."""
     agent: Mapping[str, Any]
     """Settings of `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `RecordedEnv`, of those in PROCESS."""
+    """Arguments of `RecordedEnv`, each one of PROCESS."""
     timing: str = "reported"
     steps: int = 200_000
     num_envs: int = 32
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """ValueError names an invalid space or agent."""
+        """Check the settings; ValueError names an invalid setting."""
         if self.agent.get("name") not in AGENTS:
             raise ValueError(f"agent {self.agent.get('name')!r} does not learn in recorded spaces; these do: {AGENTS}")
         if isinstance(self.spaces, str) or not self.spaces:
@@ -70,7 +70,7 @@ class RecordedTraining:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its settings as text and numbers, files by name: the labels of curves in `gensor report`."""
+        """The settings as text and numbers, files by name; they label the curves in `gensor report`."""
         names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
         return {
             "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,
@@ -79,15 +79,15 @@ class RecordedTraining:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that the policy depends on: files by content, not path; the environment's version."""
+        """Everything that the policy depends on: the settings, with files by content, and the environment's version."""
         return {**self.config, "spaces": [digest_of_file(path) for path in self.spaces], "environment": RECORDED}
 
 
 class RecordedVecEnv(DummyVecEnv):
-    """Environments of several spaces, one after the other, all of the same parameters."""
+    """Sequentially stepped environments of several spaces with the same parameters."""
 
     def __init__(self, training: RecordedTraining) -> None:
-        """ValueError if two spaces have different parameters or moves."""
+        """Create the environments; ValueError if two spaces have different parameters."""
         spaces = [load_space(path) for path in training.spaces]
         check_alike(spaces)
         chosen = [spaces[i % len(spaces)] for i in range(training.num_envs)]
@@ -97,25 +97,28 @@ class RecordedVecEnv(DummyVecEnv):
 
 
 class Curve(BaseCallback):
-    """Means over the last hundred episodes after every rollout."""
+    """Callback that records means over the last hundred episodes after every rollout."""
 
     def __init__(self) -> None:
-        """No row yet."""
+        """Start without rows."""
         super().__init__()
         self.rows: list[dict[str, float]] = []
 
     def _on_step(self) -> bool:
-        """Go on."""
+        """Always continue."""
         return True
 
     def _on_rollout_end(self) -> None:
-        """A row, where an episode has ended."""
+        """Add a row if an episode has ended."""
         if (row := last_episodes(self.model)) is not None:
             self.rows.append(row)
 
 
 def check_alike(spaces: list[TuningSpace]) -> None:
-    """ValueError if parameters of more than one value differ: a policy would see other things, or have other actions."""
+    """Check that spaces have the same parameters with more than one value; ValueError if not.
+
+    Otherwise a policy would have other observations or other actions.
+    """
     for space in spaces:
         if space.variables != spaces[0].variables:
             raise ValueError(
@@ -125,9 +128,9 @@ def check_alike(spaces: list[TuningSpace]) -> None:
 
 
 def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
-    """The card of the training's policy, which is learned on one thread unless the folder holds it.
+    """Train the policy on one thread, unless the folder already has it, and return its card.
 
-    Written are policy.safetensors, curve.jsonl, and at last card.json. The same training gives the same curve, number for number.
+    policy.safetensors and curve.jsonl are written, and card.json last. The same training gives exactly the same curve.
     """
     if (card := known_card(training, folder)) is not None:
         return card
@@ -146,7 +149,7 @@ def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
         "best": [space.configuration(space.best(training.timing)) for space in spaces], "training_steps": model.num_timesteps,
         "training_seconds": round(time.perf_counter() - begin, 1), "date": datetime.date.today().isoformat(),
     }  # fmt: skip
-    (folder / CARD).unlink(missing_ok=True)  # of a policy that this one takes the place of
+    (folder / CARD).unlink(missing_ok=True)  # the card of the policy that is replaced
     whole(folder / POLICY, lambda temporary: save_policy(temporary, model))
     write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in curve.rows))
     write_text(folder / CARD, json.dumps(card, indent=1) + "\n")
@@ -154,12 +157,12 @@ def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
 
 
 def learn_at(training: tuple[RecordedTraining, Path]) -> dict[str, Any]:
-    """`learn` of a pair: one item of a pool's work."""
+    """`learn` with its arguments in a pair, for a pool of processes."""
     return learn(*training)
 
 
 def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | None:
-    """The card of a folder that holds the policy of this very training, None if it does not."""
+    """The card of a folder that contains the policy of exactly this training; None if it does not."""
     if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return None
     card = read_card(folder)

@@ -1,7 +1,7 @@
 """Train a policy in recorded tuning spaces of one kernel, of one device or of several at once.
 
-`python -m experiments train_recorded 'spaces=[FILE, FILE]' output=FOLDER`; then
-`agents.tune(OTHER_FILE, "policy", checkpoint=FOLDER)`.
+Run `python -m experiments train_recorded 'spaces=[FILE, FILE]' output=FOLDER`, then `agents.tune(OTHER_FILE, "policy",
+checkpoint=FOLDER)`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from experiments.training.recorded.spaces import RecordedTraining, learn
 
 
 def training_of(config: DictConfig) -> RecordedTraining:
-    """The training of a configuration (conf/train_recorded.yaml); ValueError names its fault."""
+    """The training of a configuration (conf/train_recorded.yaml); ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     if not isinstance(plain["spaces"], list) or not plain["spaces"]:
         raise ValueError(f"spaces is {plain['spaces']!r}: expected a list of files, as in 'spaces=[a.json.gz, b.json.gz]'")
@@ -30,7 +30,7 @@ def training_of(config: DictConfig) -> RecordedTraining:
 
 @command("train_recorded")
 def main(config: DictConfig, console: Console) -> Path:
-    """One policy, unless the folder holds it."""
+    """Train a policy, unless the folder already has it; return the folder."""
     training, folder = training_of(config), Path(config.output)
     with locked(folder), console.status(f"{training.steps:,} steps"):
         card = learn(training, folder)
