@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from agents import get_strategy
-from docs.pictures import beside, concepts, growing, networks, result
+from docs.pictures import answer, beside, concepts, growing, networks, result
 from experiments.common import style
 from gensor_gym import ConstructionGraph, Schedule, hardware
 from gensor_gym.dataflow import make
@@ -99,6 +99,7 @@ def main(folder: Path) -> None:
     draw_walks(folder / "walk_h200.png")
     concepts.draw(folder / "concepts")
     result.draw(folder / "result.png")
+    answer.draw(folder / "answer.png")
     growing.save(folder)
     networks.draw(folder / "networks")
     beside.draw(folder / "networks" / "beside.png")

@@ -230,3 +230,12 @@ def test_a_study_of_a_cpu_goes_on_and_has_a_page(tmp_path: Path) -> None:
     text = (tmp_path / "study.md").read_text()
     assert "a processor, one thread, today" in text and "`learned` has 2 training seeds" in text
     assert "classes not learned from" in text and (tmp_path / "cpu_study.png").exists()
+
+
+@pytest.mark.thorough
+def test_the_shipped_page_of_a_cpu_is_that_of_its_rows(tmp_path: Path) -> None:
+    shipped = ROOT / "results" / "cpu_study" / "zen4"
+    for path in shipped.glob("*.jsonl*"):
+        shutil.copy(path, tmp_path)
+    cpu.write_page(tmp_path)
+    assert (tmp_path / "study.md").read_text() == (shipped / "study.md").read_text()

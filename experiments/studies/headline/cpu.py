@@ -141,7 +141,7 @@ def write_page(folder: Path) -> None:
     facts = read_rows(folder / "facts.jsonl")[-1]
     about = f"{facts['processor']}, one thread, {facts['date']}. Code {facts['code']}."
     head = ["# Learned models of time on this CPU", "", about, ""]
-    write_text(folder / "study.md", "\n".join([*head, *page.lines_of(folder, "cpu", "README.md"), ""]))
+    write_text(folder / "study.md", "\n".join([*head, *page.lines_of(folder, "cpu", "../README.md"), ""]))
 
 
 main = run

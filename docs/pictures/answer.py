@@ -1,0 +1,57 @@
+"""The answer to the headline: time of every arm over the traverser's, on a GPU and on a CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.common import style
+from experiments.studies.headline.page import compared
+from experiments.studies.headline.scores import FIRST, REFERENCE, Timed, read
+
+ROOT = Path(__file__).resolve().parents[2]
+STUDIES = {
+    "NVIDIA H200": ROOT / "results/h200/raw/2026-11-27",
+    "one core of an AMD EPYC (Zen 4)": ROOT / "results/cpu_study/zen4",
+}
+NAMES = {"columns": "columns (learned by the model)", "learned": "learned from measured times", "learned_ranking": "the same, ranks only"}
+LEARNED = tuple(NAMES)
+LIMITS = (0.7, 8.0)
+TICKS = (0.75, 1, 1.5, 2, 3, 5, 8)
+
+
+def draw(path: Path) -> None:
+    """Write the picture for light and for dark pages."""
+    with plt.rc_context(style.RC):
+        style.save(_figure(), path, "both")
+
+
+def _figure() -> Figure:
+    """A panel for each processor."""
+    figure, panels = plt.subplots(1, 2, figsize=(9.6, 3.0), layout="constrained")
+    for axes, (name, folder) in zip(panels, STUDIES.items(), strict=True):
+        _panel(axes, read(folder), name)
+    return figure
+
+
+def _panel(axes: Axes, timed: Timed, title: str) -> None:
+    """A row for each arm, fastest first: best of four programs over the traverser's, with its interval."""
+    lines = [compared(NAMES.get(arm, arm), timed, timed.whole, FIRST, ours=arm) for arm in timed.arms if arm != REFERENCE]
+    lines.sort(key=lambda line: line.ratio)
+    learned = {NAMES[arm] for arm in LEARNED}
+    for row, line in enumerate(lines):
+        colour = style.PALETTE[1] if line.name in learned else style.GREY
+        axes.plot([line.low, min(line.high, LIMITS[1])], [row, row], color=colour, lw=2)
+        axes.plot([line.ratio], [row], "o", color=colour, ms=6)
+    axes.axvline(1.0, color=style.INK, lw=1.1)
+    axes.set_yticks(range(len(lines)), [line.name for line in lines], fontsize=8)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_xscale("log")
+    axes.set_xlim(LIMITS)
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.minorticks_off()
+    axes.set_title(f"{title}, {len(timed.whole)} operators")
+    axes.set_xlabel("time over the traverser's, best of four programs")
