@@ -16,6 +16,7 @@ from experiments.statistics.statistics import performance_profile
 from experiments.studies.headline.page import Line, best_known, compared, gaps, primary, strata
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
 
+NARROW = (0.8, 0.84, 0.88, 0.92, 0.96, 1.0, 1.04, 1.08, 1.12, 1.16, 1.2)
 TICKS = (0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0)
 
 
@@ -88,8 +89,9 @@ def _ratio_axis(axes: Axes, axis: str) -> None:
     """Set a logarithmic axis of ratios with readable ticks."""
     getattr(axes, f"set_{axis}scale")("log", base=2)
     low, high = getattr(axes, f"get_{axis}lim")()
-    wide = high > 5.0 * low
-    ticks = [tick for tick in TICKS if low <= tick <= high and not (wide and tick in (0.6, 0.7, 0.8, 0.9, 1.1, 1.25))]
+    wide, narrow = high > 5.0 * low, high < 1.3 * low
+    left_out = (0.6, 0.7, 0.8, 0.9, 1.1, 1.25) if wide else ()
+    ticks = [tick for tick in (NARROW if narrow else TICKS) if low <= tick <= high and tick not in left_out]
     getattr(axes, f"set_{axis}ticks")(ticks)
     getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: f"{value:g}")
     axes.minorticks_off()

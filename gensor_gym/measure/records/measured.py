@@ -1,6 +1,6 @@
 """Measured v1: times of some twenty programs of each of 1,728 operators on real machines (`gensor collect`).
 
-A machine has a Parquet file and a description in `gensor_gym/recordings/measured`. Columns of the table, one row for each
+A machine has a Parquet file and a description in `gensor_gym/data/measured`. Columns of the table, one row for each
 program:
 
 | column | meaning |
@@ -26,11 +26,10 @@ from typing import Any
 
 from gensor_gym import hardware
 from gensor_gym.foreign import read_text
-from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.registry import check_known
 
-FOLDER = RECORDINGS / "measured"
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "measured"
 PARTS = ("train", "validation", "test", "unseen")
 
 
