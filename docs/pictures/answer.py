@@ -14,8 +14,8 @@ from experiments.studies.headline.scores import FIRST, REFERENCE, Timed, read
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES = {
-    "NVIDIA H200": ROOT / "results/h200/raw/2026-11-27",
     "one core of an AMD EPYC (Zen 4)": ROOT / "results/cpu_study/zen4",
+    "NVIDIA H200": ROOT / "results/h200/raw/2026-11-27",
 }
 NAMES = {"columns": "columns (policy)", "learned": "learned (model of time)", "learned_ranking": "learned, ranks only"}
 LIMITS = (0.88, 2.0)
@@ -57,4 +57,4 @@ def _panel(axes: Axes, timed: Timed, title: str) -> None:
     axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
     axes.minorticks_off()
     axes.set_title(f"{title}, {len(timed.whole)} operators")
-    axes.set_xlabel("time over the traverser's, best of four programs")
+    axes.set_xlabel("time over the traverser's (left of 1: faster)")
