@@ -91,7 +91,7 @@ def _vector(ledger: Ledger, ranks: list[int]) -> np.ndarray:
 
 
 def _numbers(ledger: Ledger, vector: np.ndarray | None) -> list[int] | None:
-    """Ranks of a vector's numbers; None for None."""
+    """Rank of each number of a program among the values that its place can have; None for None."""
     if vector is None:
         return None
     logs = ledger.programs.logs

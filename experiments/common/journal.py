@@ -154,7 +154,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _text(rows: Iterable[Mapping[str, Any]], finite: bool = False) -> bytes:
-    """Rows as lines of JSON."""
+    """Rows as lines of JSON; `finite` raises ValueError for NaN and infinity."""
     return "".join(json.dumps(row, allow_nan=not finite, default=str) + "\n" for row in rows).encode()
 
 

@@ -1,4 +1,4 @@
-"""The graph of schedules of one chain on one machine: rules and model behind the interface that searches use."""
+"""The graph of schedules of one chain of products (attention) on one machine, with the interface that searches use."""
 
 from __future__ import annotations
 

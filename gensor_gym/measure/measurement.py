@@ -25,7 +25,7 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measured kernel. `samples` are raw seconds per call in the order taken; empty unless the status is OK."""
+    """One measured kernel. `samples` are raw seconds per call in the order taken; most statuses other than OK have none."""
 
     status: Status
     samples: tuple[float, ...] = ()

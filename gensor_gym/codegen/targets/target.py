@@ -52,7 +52,7 @@ class Target(ABC):
 
     @abstractmethod
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """The kernel as a function of arrays; an error names the missing part if the kernel cannot run here."""
+        """The kernel as a function of arrays. RuntimeError or ImportError names what this machine lacks to run it."""
 
     def compiler(self) -> str:
         """Name and version of this machine's compiler for the language; empty if there is none. Times depend on it."""

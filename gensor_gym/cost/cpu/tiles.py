@@ -60,7 +60,7 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
 
 @lean
 def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether several tasks, or all calls, read the same elements of an operand."""
+    """Whether several tasks read the same elements of an operand, or every call does because it is constant."""
     repeated = ints[FROZEN_READ + tensor] == 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         tile = row[TILE + TASK * MAX_AXES + axis]

@@ -63,7 +63,7 @@ class Numbering:
         return int(np.prod(self.counts, axis=-1))
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """Numbers int64 [B] of rows int32 [B, ROW]."""
+        """Index int64 [B] of each schedule, given as rows int32 [B, ROW], among all of the space."""
         found: np.ndarray = (rows * self.strides).sum(axis=-1)
         return found
 

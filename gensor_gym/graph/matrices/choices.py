@@ -91,6 +91,6 @@ def mma_types(hardware: Hardware) -> dict[str, int]:
 
 
 def _fills(op: Operator, roles: MatrixAxes, tile: tuple[int, int, int]) -> bool:
-    """Whether the axes are long enough for a tile (m, n, k)."""
+    """Whether the axes, rounded up by `longest`, are at least as long as a tile (m, n, k)."""
     extents = [op.axes[axis].extent for axis in (roles.m, roles.n, roles.k)]
     return all(longest(extent) >= length for extent, length in zip(extents, tile, strict=True))

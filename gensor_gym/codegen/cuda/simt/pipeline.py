@@ -131,7 +131,7 @@ def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
 def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies], shares: list[Share]) -> None:
     """Write the lambdas `load_tiles(step, buffer)` and, if some copies pass through registers, `store_tiles(buffer)`.
 
-    Spread copies add the parameters `part` and `more` to `load_tiles`.
+    If `shares` divides the copies among the points of a step, `load_tiles` has the parameters of `Share` too.
     """
     apart = [each for each in copies if not each.tile.asynchronous]
     for each in apart:
