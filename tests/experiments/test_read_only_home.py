@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,6 +80,7 @@ def test_commands_end_in_results(name: str, by: str, home: Path, tmp_path: Path)
         timeout=300, preexec_fn=None if before else _as_others,
     )  # fmt: skip
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
-    assert not [line for line in done.stderr.splitlines() if line.strip() and not line.startswith(NO_NEWS)], done.stderr
+    said = re.sub(r".*RuntimeWarning: other programs used .*\n.*\n", "", done.stderr)  # the tests on the other core
+    assert not [line for line in said.splitlines() if line.strip() and not line.startswith(NO_NEWS)], done.stderr
     assert not list(home.iterdir())
     assert {path.name for path in kept.iterdir()} >= KEPT[name]
