@@ -99,7 +99,7 @@ def main(folder: Path) -> None:
     draw_walks(folder / "walk_h200.png")
     concepts.draw(folder / "concepts")
     result.draw(folder / "result.png")
-    answer.draw(folder / "answer.png")
+    answer.draw(folder / "results" / "answer.png")
     growing.save(folder)
     networks.draw(folder / "networks")
     beside.draw(folder / "networks" / "beside.png")
