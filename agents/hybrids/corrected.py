@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from agents.hybrids.correction import load_correction
 from agents.strategy import get_strategy
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.measure.session import Session
 
 
@@ -54,35 +55,35 @@ class Corrected(Constructing):
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The proposer's construction, with corrected latencies and ranked by them."""
+        begin, before = time.perf_counter(), graph.evaluations
         found: Construction = self._inner().construct(graph, rng)
         if not self.correction or not found.schedules:
             return found
         rows = graph.stack(list(found.schedules[: self.most]))
-        seconds = self.predict(graph, rows)
-        rows, seconds = self._walked(graph, rows, seconds, rng)
-        rows, seconds = self._refined(graph, rows, seconds)
+        known = {row.tobytes(): float(value) for row, value in zip(rows, self.predict(graph, rows), strict=True)}
+        self._walk(graph, known, rng)
+        self._descend(graph, known)
+        rows, seconds = _arrays(known)
         order = np.argsort(seconds, kind="stable")
-        schedules = tuple(Schedule(rows[i]) for i in order)
-        return dataclasses.replace(found, schedules=schedules, latencies=tuple(seconds[order].tolist()))
+        schedules, latencies = tuple(Schedule(rows[i]) for i in order), tuple(seconds[order].tolist())
+        cost = graph.evaluations - before, time.perf_counter() - begin
+        return Construction(schedules, latencies, found.visited, *cost)
 
-    def _walked(
-        self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, seconds) with the programs of walks added, whose benefits are ratios of the corrected model's times."""
+    def _walk(self, graph: ConstructionGraph, known: dict[bytes, float], rng: np.random.Generator) -> None:
+        """Add the programs of walks, whose benefits are ratios of the corrected model's times, to the `known` rows -> seconds."""
         if self.walkers == 0:
-            return rows, seconds
+            return
         traverser = MarkovExtended(space=self.space, refiners=self.walkers)
-        starts = traverser.register_tiles(graph, rows, seconds)
+        starts = traverser.register_tiles(graph, *_arrays(known))
         options = traverser.options(self.steps, traverser.refine_temperature)
         more, predicted = guided_walks(graph, starts, partial(self.predict, graph), options, rng)
-        known = {row.tobytes() for row in rows}
-        new = [index for index, row in enumerate(more) if row.tobytes() not in known and np.isfinite(predicted[index])]
-        return np.concatenate([rows, more[new]]), np.concatenate([seconds, predicted[new]])
+        for row, value in zip(more, predicted.tolist(), strict=True):
+            if np.isfinite(value):
+                known.setdefault(row.tobytes(), value)
 
-    def _refined(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, seconds) with the programs on descents added. A step goes to the best program that differs in one column."""
-        known = {row.tobytes(): float(value) for row, value in zip(rows, seconds, strict=True)}
-        programs = Programs(graph)
+    def _descend(self, graph: ConstructionGraph, known: dict[bytes, float]) -> None:
+        """Add the programs on descents to `known`. A step goes to the best program that differs in one column."""
+        programs, (rows, seconds) = Programs(graph), _arrays(known)
         for start in np.argsort(seconds, kind="stable")[: self.refined]:
             row, value = programs.opened(rows[start]), float(seconds[start])
             for _ in range(self.descents):
@@ -93,8 +94,6 @@ class Corrected(Constructing):
                     break
                 row, value = near[best], float(predicted[best])
                 known.setdefault(row.tobytes(), value)
-        found = np.frombuffer(b"".join(known), dtype=rows.dtype).reshape(-1, rows.shape[1])
-        return found, np.array(list(known.values()))
 
     def predict(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
         """Seconds float64 [B] of rows by the corrected model, up to a factor that all programs of the operator share."""
@@ -109,3 +108,8 @@ class Corrected(Constructing):
         """Training cost in seconds of the proposer's policy; None if it has no policy."""
         cost = getattr(self._inner(), "training_seconds", None)
         return float(cost(graph)) if callable(cost) else None
+
+
+def _arrays(known: dict[bytes, float]) -> tuple[np.ndarray, np.ndarray]:
+    """(rows int32 [P, ROW], seconds float64 [P]) of a dictionary row -> seconds."""
+    return np.frombuffer(b"".join(known), dtype=np.int32).reshape(-1, ROW), np.array(list(known.values()))

@@ -7,7 +7,7 @@ one of `test` (within a factor of two on every axis), and none of any part is ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
@@ -84,10 +84,3 @@ def _one(kind: str, layers: bool, rng: np.random.Generator) -> Operator | None:
         if rng.random() < FROZEN:
             op = op.freeze()
     return op
-
-
-def counted(listed: Sequence[Chosen]) -> Iterator[tuple[str, str, int]]:
-    """Rows (part, class, number of operators) for a table."""
-    for part in PARTS:
-        names = [one.operator.name for one in listed if one.part == part]
-        yield from ((part, name, names.count(name)) for name in sorted(set(names)))

@@ -186,3 +186,18 @@ def test_structures_near_the_best_are_measured_once_first(graph: ConstructionGra
     first = [schedule for schedule, _ in machine.tried[: len(wanted)]]
     assert [left[schedule] for schedule in first] == wanted
     assert len({structure_of(schedule) for schedule in first}) == len(wanted)
+
+
+def test_neighbours_are_ranked_by_the_model_that_is_given(graph: ConstructionGraph) -> None:
+    """A model that likes one neighbour alone has it measured, though the analytic model would not draw it."""
+    start = min(ranking(graph).items(), key=lambda pair: pair[1])[0]
+    rows, seconds = Programs(graph).neighbours(start.row)
+    liked = rows[int(np.argmax(seconds))]
+
+    def predict(asked: np.ndarray) -> np.ndarray:
+        return np.where((asked == liked).all(axis=1), 0.5, 1.0 + (asked != start.row).any(axis=1))
+
+    trials = Trials(Machine(graph, 1.0), np.random.default_rng(0), 2, 1.3, predict=predict)  # type: ignore[arg-type]
+    trials._try(start, graph.latency(start))
+    found = trials._neighbour()
+    assert found is not None and found == (Schedule(liked), 0.5)

@@ -11,6 +11,7 @@ from agents.gensor.guided_walks import guided_walks
 from agents.gensor.markov import MarkovExtended
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph.actions import CACHE, UNCACHE
+from gensor_gym.graph.tables.layout import UNROLL
 
 GRAPH = ConstructionGraph("gemm(m=48, n=64, k=40)", "cascade_lake", "extended")
 
@@ -58,9 +59,8 @@ def test_another_model_leads_elsewhere() -> None:
 @pytest.mark.parametrize("settings", [{"walkers": 3, "steps": 6}, {"refined": 2, "descents": 2}])
 def test_a_learned_model_of_time_goes_beyond_what_the_search_proposed(settings: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model here knows one thing: unrolling is bad."""
-    unroll = next(column for column in range(41, 60) if GRAPH.initial().row[column] >= 0)
     strategy = get_strategy("corrected", proposer="greedy", correction="made up", **settings)
-    monkeypatch.setattr(type(strategy), "predict", lambda _, graph, rows: graph.latencies(rows) * (1.0 + rows[:, unroll]))
+    monkeypatch.setattr(type(strategy), "predict", lambda _, graph, rows: graph.latencies(rows) * (1.0 + rows[:, UNROLL]))
     plain = get_strategy("corrected", proposer="greedy").construct(GRAPH, np.random.default_rng(0))  # type: ignore[attr-defined]
     found = strategy.construct(GRAPH, np.random.default_rng(0))  # type: ignore[attr-defined]
     assert set(plain.schedules) < set(found.schedules) and list(found.latencies) == sorted(found.latencies)

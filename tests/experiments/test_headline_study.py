@@ -11,15 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agents import get_strategy
 from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
-from experiments.device.archive.arms import read_study, study_of
+from experiments.device.archive.arms import Arm, KernelsByModel, proposed, read_study, study_of
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
 from experiments.evidence.pack import write_rows
 from experiments.studies.headline import chosen, cpu, figures, page
 from experiments.studies.headline.scores import FIRST, Timed, read
-from gensor_gym import operators
+from gensor_gym import ConstructionGraph, operators
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.workers.requests import Built
 
@@ -230,6 +232,20 @@ def test_a_study_of_a_cpu_goes_on_and_has_a_page(tmp_path: Path) -> None:
     text = (tmp_path / "study.md").read_text()
     assert "a processor, one thread, today" in text and "`learned` has 2 training seeds" in text
     assert "classes not learned from" in text and (tmp_path / "cpu_study.png").exists()
+
+
+def test_a_learned_arm_proposes_by_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The analytic model would bring back its own order, since every proposal counts as measured by the model that judges."""
+    strategy = get_strategy("corrected", proposer="greedy", correction="made up")
+    monkeypatch.setattr(type(strategy), "predict", lambda _, graph, rows: 1.0 / graph.latencies(rows))
+    arm = Arm("learned", "corrected", hyperparameters={"proposer": "greedy", "correction": "made up"})
+    graph = ConstructionGraph(OPS[0], "cascade_lake", "extended")
+    found = [graph.latency(Schedule.parse(row["schedule"])) for row, _ in proposed(OPS[0], arm, "cascade_lake", 6)]
+    whole = get_strategy("corrected", proposer="greedy").construct(graph, np.random.default_rng(0)).latencies  # type: ignore[attr-defined]
+    assert found[0] == max(whole)
+    backend = KernelsByModel(strategy.predict)  # type: ignore[attr-defined]
+    (measured,) = backend.measure(graph.operator, [graph.initial()], graph.hardware)
+    assert measured.seconds == 1.0 / graph.latency(graph.initial())
 
 
 @pytest.mark.thorough

@@ -90,17 +90,17 @@ class CpuStudy:
                 samples = [float(f"{second:.4g}") for second in found.samples]
                 row = {"status": found.status.value, "samples": samples, "error": found.error[:200]}
                 self.trials.add({"operator": text, "digest": digest, **row})
-        self.together.add({"operator": text, "samples": self._rounds(text, ready)})
+        self.together.add({"operator": text, **self._rounds(text, ready)})
 
-    def _rounds(self, text: str, ready: Ready) -> dict[str, list[float]]:
-        """Interleaved samples of every arm's fastest program, by digest, and of torch; empty if the comparison fails."""
+    def _rounds(self, text: str, ready: Ready) -> Row:
+        """Interleaved `samples` of every arm's fastest program, by digest, and of torch; empty with the `error` if that fails."""
         best = winners(ready.proposals, self.trials.rows, FIRST)  # type: ignore[arg-type]
         kernels = {digest: built.kernel for digest in best if isinstance(built := ready.built[digest], Built)}
         try:
             found = self.backend.compare(kernels, self.hardware, self.study.rounds, torch=True) if kernels else {}
-        except (RuntimeError, ValueError, WorkerLost):
-            return {}
-        return {name: [float(f"{second:.4g}") for second in samples] for name, samples in found.items()}
+        except (RuntimeError, ValueError, WorkerLost) as error:
+            return {"samples": {}, "error": f"{type(error).__name__}: {error}"[:200]}
+        return {"samples": {name: [float(f"{second:.4g}") for second in samples] for name, samples in found.items()}}
 
 
 def operators_of(parts: Sequence[str], most: int | None) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.common.texts import table
+from experiments.measured.chosen import UNSEEN
 from experiments.statistics.statistics import bootstrap, geometric_mean, holm, sign_flip
 from experiments.studies.headline.chosen import read_near_variants
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
@@ -19,8 +20,6 @@ from gensor_gym.measure.stats.intervals import LEVEL
 MARGIN = 1.10
 """Ratio of times below which the policy counts as not inferior."""
 RESAMPLES = 10_000
-UNSEEN = ("depthwise_conv2d", "batched_gemm")
-"""Operator classes that no learned arm of a CPU was trained on."""
 SUBJECTS = {"columns": "the learned policy", "learned": "the learned model of time"}
 """Learned arm -> its name in sentences."""
 MOST = 8
