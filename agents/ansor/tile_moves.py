@@ -23,7 +23,7 @@ class TileMoves:
     """Moves among the chains of one axis; the moves from a chain are computed at first use."""
 
     def __init__(self, chains: np.ndarray, levels: int) -> None:
-        """Prepare moves among `chains` int32 [C, MAX_LEVELS + 1], of which only the first `levels` tiles are meaningful."""
+        """Prepare moves among `chains` int32 [C, MAX_LEVELS + 1]; only the first `levels` tiles are meaningful."""
         self._chains = chains
         inner = chains[:, 0] // chains[:, MAX_LEVELS]
         self._sizes = np.column_stack([inner, chains[:, :levels]]).astype(np.int64)

@@ -25,7 +25,7 @@ class Template(Programs):
         """Check the legality of every configuration once if the space is small."""
         super().__init__(graph)
         self.strata = strata_of(self.columns, graph.tables.ints)
-        """Strata of `agents.autotvm.strata`, from each of which `random` draws the same number of configurations."""
+        """Strata of `agents.autotvm.strata`; `random` draws the same number of configurations from each."""
         self._known: np.ndarray | None = None
         self.enumerated: np.ndarray | None = None
         """All legal configurations int64 [N, K] of a small space; None for a large space."""
@@ -63,7 +63,7 @@ class Template(Programs):
         return np.concatenate(found)
 
     def mutated(self, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:
-        """Configurations [B, K] in each of which one random knob has another random value, both drawn uniformly.
+        """Configurations [B, K] with one random knob of each set to another random value, both drawn uniformly.
 
         Illegal results are redrawn, at most `tries` times; without a legal result a configuration is unchanged.
         """

@@ -2,7 +2,7 @@
 
 Rollouts of PPO have the default 2,048 steps in total, from 32 environments, in minibatches of 512 in place of 64. DQN learns from
 128 transitions for every 16 steps in place of 32 for every 4, which is the same ratio, and its buffer is no larger than the
-number of steps. The two algorithms without masks may choose illegal actions, each of which costs a step.
+number of steps. The two algorithms without masks may choose illegal actions; each costs a step.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ScratchMaskedWriting(ScratchMaskedPpo):
     """MaskablePPO of sb3-contrib in `Write-v0`."""
 
     def environment(self) -> dict[str, Any]:
-        """`Write-v0` with sizes as choices, of which there are 256.
+        """`Write-v0` with sizes as choices; there are 256 sizes.
 
         Whole columns as choices are more than a thousand and make a run four times as expensive.
         """

@@ -132,7 +132,7 @@ def run(config: DictConfig, console: Console) -> Path:
         bar = progress.add_task("operators", total=len(listed))
         for _ in collection.run(listed, others):
             progress.advance(bar)
-        pack.write(journal, folder, config.machine)
+        pack.write(list(journal), folder, config.machine)
     return folder
 
 

@@ -7,7 +7,7 @@ import math
 import shutil
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,8 @@ from gensor_gym.measure.records.measured import PARTS
 from gensor_gym.measure.stats.intervals import half_width
 
 HEAD = ("part", "class", "operators", "programs", "first of `markov_ext` over the best", "slowest over the best")
+PAUSE = 60.0
+"""Seconds between two trials from which on the recording counts as stopped."""
 
 
 def packed(rows: Iterable[Row]) -> pandas.DataFrame:
@@ -62,18 +64,24 @@ def _spread(row: Row) -> float:
     return float(f"{half_width(row['samples']):.2g}") if len(row["samples"]) >= 3 else math.nan
 
 
-def write(rows: Iterable[Row], folder: Path, name: str) -> pandas.DataFrame:
+def write(rows: Collection[Row], folder: Path, name: str) -> pandas.DataFrame:
     """Write NAME.parquet, NAME.json and NAME.md into the folder, whose hardware.json describes the machine; return the table."""
     found = packed(rows)
     small = found.astype(dict.fromkeys(("seconds", "quiet", "spread", "again", "others", "compile_s"), "float32"))
     small = small.astype({"rank": "int16", "samples": "int16"} | dict.fromkeys(("operator", "origin", "status"), "category"))
     whole(folder / f"{name}.parquet", lambda path: small.to_parquet(path, compression="zstd", compression_level=19), 0o644)
     shutil.copyfile(folder / FILE, folder / f"{name}.json")
-    write_text(folder / f"{name}.md", card(found, name))
+    write_text(folder / f"{name}.md", card(found, name, minutes(rows)))
     return found
 
 
-def card(found: pandas.DataFrame, name: str) -> str:
+def minutes(rows: Collection[Row]) -> float:
+    """Minutes that the recording took; pauses of more than PAUSE seconds between two trials are left out."""
+    gaps = np.diff(sorted(row["at"] for row in rows))
+    return float(gaps[gaps <= PAUSE].sum()) / 60
+
+
+def card(found: pandas.DataFrame, name: str, took: float) -> str:
     """Markdown text of the data card."""
     good = found[found.status == Status.OK.value]
     apart = np.abs(np.log(good.again / good.quiet)).dropna()
@@ -82,8 +90,8 @@ def card(found: pandas.DataFrame, name: str) -> str:
     lines = [
         f"# Measured v1 on {name}", "",
         f"{len(found):,} programs of {found.operator.nunique():,} operators, one thread, packed {datetime.date.today()} by "
-        "`gensor collect`. Every program was verified against float64 on three draws of its inputs before and after timing. "
-        f"Statuses: {statuses}.", "",
+        f"`gensor collect`, recorded in {took:.0f} minutes. Every program was verified against float64 on three draws of its "
+        f"inputs before and after timing. Statuses: {statuses}.", "",
         f"A second timing of one program of each operator, some seconds later, differs from the first by {floor[0]} in the "
         f"median, {floor[1]} in nine of ten operators, {floor[2]} in 97 of 100 (quiet seconds).", "",
         *table(HEAD, _classes(good)),

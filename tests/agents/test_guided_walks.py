@@ -42,6 +42,19 @@ def test_cold_walks_take_the_largest_benefit() -> None:
     np.testing.assert_array_equal(seconds, GRAPH.latencies(np.ascontiguousarray(rows)))
 
 
+def test_walks_do_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    actions, plain = set[int](), ConstructionGraph.transitions
+
+    def spied(graph: ConstructionGraph, rows: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        actions.update(action.tolist())
+        return plain(graph, rows, action)
+
+    monkeypatch.setattr(ConstructionGraph, "transitions", spied)
+    start = GRAPH.initial().row
+    guided_walks(GRAPH, start[None], GRAPH.latencies, MarkovExtended().options(2, 0.5), np.random.default_rng(0))
+    assert set(np.flatnonzero(GRAPH.action_masks(start[None])[0])[1:]) <= actions and 0 not in actions
+
+
 def test_another_model_leads_elsewhere() -> None:
     """A model that likes large register tiles is followed there."""
     options, starts = MarkovExtended().options(24, 0.5), np.repeat(GRAPH.initial().row[None], 6, axis=0)
@@ -62,6 +75,8 @@ def test_a_learned_model_of_time_goes_beyond_what_the_search_proposed(settings: 
     strategy = get_strategy("corrected", proposer="greedy", correction="made up", **settings)
     monkeypatch.setattr(type(strategy), "predict", lambda _, graph, rows: graph.latencies(rows) * (1.0 + rows[:, UNROLL]))
     plain = get_strategy("corrected", proposer="greedy").construct(GRAPH, np.random.default_rng(0))  # type: ignore[attr-defined]
+    before = GRAPH.evaluations
     found = strategy.construct(GRAPH, np.random.default_rng(0))  # type: ignore[attr-defined]
+    assert found.evaluations == GRAPH.evaluations - before > plain.evaluations
     assert set(plain.schedules) < set(found.schedules) and list(found.latencies) == sorted(found.latencies)
     assert all(GRAPH.is_legal(schedule) for schedule in found.schedules)

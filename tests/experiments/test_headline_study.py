@@ -19,7 +19,7 @@ from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
 from experiments.evidence.pack import write_rows
 from experiments.studies.headline import chosen, cpu, figures, page
-from experiments.studies.headline.scores import FIRST, Timed, read
+from experiments.studies.headline.scores import FIRST, Timed, read, winners
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status
@@ -232,6 +232,19 @@ def test_a_study_of_a_cpu_goes_on_and_has_a_page(tmp_path: Path) -> None:
     text = (tmp_path / "study.md").read_text()
     assert "a processor, one thread, today" in text and "`learned` has 2 training seeds" in text
     assert "classes not learned from" in text and (tmp_path / "cpu_study.png").exists()
+
+
+def test_winners_are_the_fastest_of_the_first_programs_each_once() -> None:
+    def row(arm: str, seed: int, rank: int, digest: str) -> dict:
+        return {"operator": "x", "arm": arm, "seed": seed, "rank": rank, "digest": digest}
+
+    seconds = {"a": 4.0, "b": 2.0, "c": 3.0, "d": 1.0}
+    trials = {("x", name): {"status": "OK", "samples": [value] * 3} for name, value in seconds.items()}
+    trials["x", "e"] = {"status": "WRONG_ANSWER", "samples": []}
+    rows = [row("one", 0, 1, "a"), row("one", 0, 2, "b"), row("one", 0, 3, "d"), row("two", 0, 1, "c"), row("two", 0, 2, "e"),
+            row("two", 1, 1, "b"), row("three", 0, 1, "e")]  # fmt: skip
+    assert winners(rows, trials, 1) == ["a", "c", "b"]
+    assert winners(rows, trials, 2) == ["b", "c"] and winners(rows, trials, 3) == ["d", "c", "b"]
 
 
 def test_a_learned_arm_proposes_by_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:

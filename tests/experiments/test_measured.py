@@ -137,6 +137,7 @@ def test_the_table_and_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert again.sum() == len(FEW) and np.allclose(read.again[again], 2 * read.quiet[again], rtol=1e-2)
     assert (np.isinf(read.seconds) == (read.status != "OK")).all() and set(read.status) == {"OK", "WRONG_ANSWER"}
     card = (tmp_path / "made_up.md").read_text()
+    assert pack.minutes([{"at": at} for at in (0.0, 1030.0, 30.0, 1000.0)]) == 1.0  # of a pause of 970 s nothing
     assert f"{len(read)} programs of 2 operators" in card and "by 100.0% in the median" in card and "| test | gemv | 1 |" in card
     with pytest.raises(ValueError, match="machine of Measured v1 'zen9'.*made_up"):
         measured.load("zen9")
