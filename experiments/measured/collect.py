@@ -64,9 +64,14 @@ class Collection:
         self._backend = backend
 
     def run(self, listed: Sequence[Chosen], compilers: set[int]) -> Iterator[list[Row]]:
-        """Yield the rows of each operator in turn; the CPUs `compilers` compile the next operator meanwhile."""
-        for one, ready in prepared(listed, self.compiled, compilers):
+        """Yield the rows of each operator that is not done in turn; the CPUs `compilers` compile the next operator meanwhile."""
+        for one, ready in prepared(self.missing(listed), self.compiled, compilers):
             yield self.timed(one, ready)
+
+    def missing(self, listed: Sequence[Chosen]) -> list[Chosen]:
+        """The operators whose second timing, which is an operator's last row, is not in the journal."""
+        done = {row["operator"] for row in self.journal if row["pass"] == AGAIN}
+        return [one for one in listed if str(one.operator) not in done]
 
     def compiled(self, one: Chosen) -> list[Ready]:
         """Compile the distinct kernels of an operator."""
@@ -129,7 +134,8 @@ def run(config: DictConfig, console: Console) -> Path:
         Progress(*bars, console=console) as progress,
     ):
         collection = Collection(machine(config.machine, folder), journal, backend, config.seed)
-        bar = progress.add_task("operators", total=len(listed))
+        done = len(listed) - len(collection.missing(listed))
+        bar = progress.add_task("operators", total=len(listed), completed=done)
         for _ in collection.run(listed, others):
             progress.advance(bar)
         pack.write(list(journal), folder, config.machine)

@@ -116,7 +116,9 @@ def test_tuning(tmp_path: Path) -> None:
     (whole,) = [row for row in rows if row["kind"] == "network"]
     points = [row for row in rows if row["kind"] == "point"]
     assert points and [row["searched_s"] for row in points] == sorted(row["searched_s"] for row in points)
-    assert whole["near_after_s"] in [row["searched_s"] for row in points] and whole["trials"] == points[-1]["trials"] >= 3
+    assert whole["near_after_s"] in [row["searched_s"] for row in points]
+    # Trials that found nothing faster end at the same kernels as an earlier moment, which alone is kept.
+    assert 3 <= points[0]["trials"] <= points[-1]["trials"] <= whole["trials"] <= 6
     assert whole["best_s"] == min(row["time_s"]["median"] for row in points) and whole["again_s"] > 0
     assert whole["new_process_s"] > whole["new_process_export_s"] > 0 and whole["again_s"] > whole["again_export_s"] > 0
     assert (tmp_path / "tuning_mlp_1.png").stat().st_size > 1000

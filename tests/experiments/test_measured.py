@@ -79,9 +79,11 @@ class Machine:
 
     def __init__(self, stop: int = 10**9) -> None:
         self.timed: list[str] = []
+        self.operators: list[str] = []
         self.stop = stop
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Built]:
+        self.operators += {str(kernel.operator) for kernel in kernels}
         return [Built(kernel, "") for kernel in kernels]
 
     def trial(self, built: Built, _hw: object) -> Measurement:
@@ -123,6 +125,18 @@ def test_a_recording_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert names == [[row[field] for field in FIELDS] for row in others]
     assert len(first.timed) + len(second.timed) == len(whole.timed) == len(rows) and first.timed + second.timed == whole.timed
     assert [row["pass"] for row in rows].count(1) == len(FEW)
+
+
+def test_operators_that_are_done_are_not_compiled_again(tmp_path: Path) -> None:
+    names = [str(one.operator) for one in FEW]
+    of_the_first = len([row for row in recorded(tmp_path / "whole.jsonl", Machine()) if row["operator"] == names[0]])
+    with pytest.raises(KeyboardInterrupt):
+        recorded(tmp_path / "parts.jsonl", Machine(of_the_first))
+    again = Machine()
+    recorded(tmp_path / "parts.jsonl", again)
+    assert again.operators == names[1:]
+    recorded(tmp_path / "parts.jsonl", again)
+    assert again.operators == names[1:]
 
 
 def test_the_table_and_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
