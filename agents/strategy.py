@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from agents.core.adapted import is_adapted
 from agents.core.ranking import Construction
 from gensor_gym.codegen.families import family_of, graph_of
 from gensor_gym.construction import ConstructionGraph
@@ -139,6 +140,7 @@ STRATEGIES: dict[str, Entry] = {
     "columns_unranked": Entry("agents.columns.unranked:ColumnsUnranked"),
     "columns_annealing": Entry("agents.hybrids.annealed:ColumnsAnnealing"),
     "corrected": Entry("agents.hybrids.corrected:Corrected"),
+    "adapted": Entry("agents.hybrids.adapted:Adapted"),
     "welder": Entry("agents.baselines.welder:Welder"),
     "tpe": Entry("agents.baselines.tpe:Tpe"),
     "flextensor": Entry("agents.baselines.flextensor:FlexTensor"),
@@ -157,8 +159,14 @@ _DESCENTS = "gir_descent"
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
-    """Name of the default strategy; `gir_descent` for a fused operator whose space would take minutes to enumerate."""
+    """Name of the default strategy.
+
+    It is `adapted` on a machine that `gensor adapt` has measured, and `gir_descent` for a fused operator whose space would take
+    minutes to enumerate.
+    """
     searched = searched_of(computation)
+    if searched == CONSTRUCTIONS and is_adapted(hardware):
+        return "adapted"
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS
     return DEFAULTS[searched]

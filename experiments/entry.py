@@ -57,6 +57,11 @@ COMMANDS = {
         "record the times of programs of many operators on this machine: Measured v1",
         ("output=outputs/measured cpu=1", "operators=20"),
     ),
+    "adapt": Command(
+        "experiments.measured.adapt:main",
+        "measure this machine for some minutes, so that later searches begin with what it learned",
+        ("minutes=10", "minutes=10 cpu=1"),
+    ),
     "study": Command(
         "experiments.studies.search.study:main",
         "many strategies on recorded tasks, with regrets and their intervals",
@@ -65,7 +70,7 @@ COMMANDS = {
     "cpu_study": Command(
         "experiments.studies.headline.cpu:main",
         "learned models of time and searches on this CPU, on operators that nothing learned from",
-        ("cpu=1 output=outputs/cpu_study", "operators=4 deep=0"),
+        ("cpu=1 output=outputs/cpu_study", "arms=elsewhere deep=0"),
     ),
     "train": Command(
         "experiments.training.train:main",

@@ -44,12 +44,17 @@ class Correction:
     direct: Any
 
     @classmethod
-    def fit(cls, features: np.ndarray, logs: np.ndarray, groups: np.ndarray, seed: int = 0) -> Correction:
-        """Fit to features [B, F] and `logs` of measured seconds float64 [B]; `groups` int64 [B] is each program's operator."""
+    def fit(
+        cls, features: np.ndarray, logs: np.ndarray, groups: np.ndarray, seed: int = 0, importance: np.ndarray | None = None
+    ) -> Correction:
+        """Fit to features [B, F] and `logs` of measured seconds float64 [B].
+
+        `groups` int64 [B] is each program's operator and machine. `importance` float64 [B] multiplies the programs' weights.
+        """
         import xgboost
 
         over = logs - np.minimum.reduceat(logs[order := np.argsort(groups, kind="stable")], _starts(groups[order]))[groups]
-        weights = np.clip(np.exp(-NEARER * over), LEAST_WEIGHT, 1.0)
+        weights = np.clip(np.exp(-NEARER * over), LEAST_WEIGHT, 1.0) * (1.0 if importance is None else importance)
 
         def fitted(values: np.ndarray) -> Any:
             data = xgboost.DMatrix(features, label=centred(values, groups, weights), weight=weights)

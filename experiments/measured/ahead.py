@@ -1,4 +1,4 @@
-"""Prepare the next item on other CPUs while this CPU works on the current one."""
+"""Prepare the next item on other CPUs while this CPU works on the current one, if there are others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ Made = TypeVar("Made")
 def prepared(items: Iterable[Item], prepare: Callable[[Item], Made], cpus: set[int]) -> Iterator[tuple[Item, Made]]:
     """Yield (item, prepared item) in order; a thread that runs only on `cpus` prepares the next item ahead.
 
-    Processes that the thread starts stay on these CPUs too.
+    Processes that the thread starts stay on these CPUs too. Without `cpus` nothing is prepared ahead.
     """
+    if not cpus:
+        yield from ((item, prepare(item)) for item in items)
+        return
     with ThreadPoolExecutor(1, initializer=lambda: os.sched_setaffinity(0, cpus)) as thread:
         waiting: list[tuple[Item, Future[Made]]] = []
         for item in items:

@@ -45,6 +45,8 @@ The second timing (AGAIN) shows how much two times of a program differ.
 AGAIN = 1
 """Value of `pass` for the second timing of an operator's first successful program, after all its other programs."""
 NAME = "trials.jsonl"
+FIELDS = ("operator", "digest", "pass")
+"""Fields that name a row of the journal."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Collection:
     """The recording of operators on one machine."""
 
     def __init__(self, hw: Hardware, journal: Journal, backend: NativeBackend, seed: int = 0) -> None:
-        """The journal is keyed by its fields `operator`, `digest` and `pass`."""
+        """The journal is keyed by FIELDS."""
         self.hardware, self.journal, self.seed = hw, journal, seed
         self._backend = backend
 
@@ -129,7 +131,7 @@ def run(config: DictConfig, console: Console) -> Path:
     listed = chosen()[: config.operators]
     bars = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     with (
-        Journal(folder / NAME, ("operator", "digest", "pass")) as journal,
+        Journal(folder / NAME, FIELDS) as journal,
         closing(cpu_backend(RULES)) as backend,
         Progress(*bars, console=console) as progress,
     ):

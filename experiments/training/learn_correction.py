@@ -1,13 +1,15 @@
 """Learn a correction of the model from measurements: `python -m experiments learn_correction measured=WHAT output=FOLDER`.
 
 WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`, with programs of the train
-part on one machine. The card compares the correction's ranking of programs with the model's on held-out operators (groups of
-operators are held out in turn).
+part on one machine, or a list of these. The card compares the correction's ranking of programs with the model's on held-out
+operators of the last one (groups of operators are held out in turn, on all machines together).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,63 +34,122 @@ LEAST = 4
 """Least number of kernels of an operator for which rankings are compared."""
 
 
+@dataclass(frozen=True)
+class Observed:
+    """Successful programs of one machine, in the order of their operators."""
+
+    hardware: Hardware
+    operators: list[str]
+    """The different operators, sorted."""
+    features: np.ndarray
+    """float32 [B, F]."""
+    times: np.ndarray
+    """Logarithms of measured seconds, float64 [B]."""
+    model: np.ndarray
+    """Logarithms of the model's seconds, float64 [B]."""
+    groups: np.ndarray
+    """Index of each program's operator, int64 [B]."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], hardware: Hardware | str, space: str) -> Observed:
+        """Read rows with operator, schedule and seconds (null for programs that failed).
+
+        ValueError for operators outside the train part, too few measurements, or programs that do not fit the machine.
+        """
+        ran, hw = [row for row in rows if row["seconds"] is not None], machines.get(hardware)
+        texts = sorted({row["operator"] for row in ran})
+        if others := sorted({operators.part_of(operators.parse(text)) for text in texts} - {"train"}):
+            raise ValueError(f"measurements of the parts {others}: a correction is learned on train alone")
+        if len(texts) < FOLDS:
+            raise ValueError(f"{len(ran)} kernels of {len(texts)} operators ran: expected at least {FOLDS} operators")
+        by_operator = defaultdict[str, list[Mapping[str, Any]]](list)
+        for row in ran:
+            by_operator[row["operator"]].append(row)
+        parts = [_observed(text, by_operator[text], hw, space) for text in texts]
+        groups = np.repeat(np.arange(len(texts)), [len(times) for _, times, _ in parts])
+        features, times, model = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return cls(hw, texts, features, times, model, groups)
+
+
+    @classmethod
+    def of_table(cls, table: Any, hardware: Hardware, space: str) -> Observed:
+        """Read the successful programs of a table of Measured v1 (`gensor_gym.measure.records.measured`)."""
+        ran = table[table.status == Status.OK.value][["operator", "schedule", "quiet"]]
+        rows = ran.rename(columns={"quiet": "seconds"}).astype({"operator": str})
+        return cls.of(rows.to_dict("records"), hardware, space)
+
+
+def _observed(
+    text: str, rows: Sequence[Mapping[str, Any]], hw: Hardware, space: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(features, logarithms of measured seconds, of the model's seconds) of an operator's programs."""
+    graph = ConstructionGraph(text, hw, space)
+    programs = graph.stack([Schedule.parse(row["schedule"]) for row in rows])
+    predicted = graph.latencies(programs)
+    if not np.isfinite(predicted).all():
+        raise ValueError(
+            f"{int((~np.isfinite(predicted)).sum())} kernels of {text} do not fit {graph.hardware.name} in space {space}: "
+            "expected kernels measured on this machine with as many threads (GENSOR_GYM_THREADS), in this space"
+        )
+    return features_of(graph, programs), np.log([row["seconds"] for row in rows]), np.log(predicted)
+
+
 def learn(
-    rows: list[dict[str, Any]], hardware: Hardware | str, space: str, console: Console, seed: int = 0, validate: bool = True
+    observed: Sequence[Observed], space: str, console: Console, seed: int = 0, validate: bool = True, last: float = 1.0
 ) -> tuple[Correction, dict[str, Any]]:
-    """Fit a correction; return (correction, card), the card with `validated` if asked for.
+    """Fit a correction to all machines; return (correction, card), the card with `validated` of the last one if asked for.
 
-    ValueError for operators outside the train part, or too few measurements.
+    `last` is the weight of the last machine's programs, whose operators the card names; the others' is 1.
     """
-    ran, hw = [row for row in rows if row["seconds"] is not None], machines.get(hardware)
-    texts = sorted({row["operator"] for row in ran})
-    if others := sorted({operators.part_of(operators.parse(text)) for text in texts} - {"train"}):
-        raise ValueError(f"measurements of the parts {others}: a correction is learned on train alone")
-    if len(texts) < FOLDS:
-        raise ValueError(f"{len(ran)} kernels of {len(texts)} operators ran: expected at least {FOLDS} operators")
-    features, times, groups, model = [], [], [], []
-    for number, text in enumerate(texts):
-        graph = ConstructionGraph(text, hw, space)
-        mine = [row for row in ran if row["operator"] == text]
-        rows_of = graph.stack([Schedule.parse(row["schedule"]) for row in mine])
-        predicted = graph.latencies(rows_of)
-        if not np.isfinite(predicted).all():
-            raise ValueError(
-                f"{int((~np.isfinite(predicted)).sum())} kernels of {text} do not fit {graph.hardware.name} in space {space}: "
-                "expected kernels measured on this machine with as many threads (GENSOR_GYM_THREADS), in this space"
-            )
-        features.append(features_of(graph, rows_of))
-        model.append(np.log(predicted))
-        times.append(np.log([row["seconds"] for row in mine]))
-        groups.append(np.full(len(mine), number))
-    data = [np.concatenate(parts) for parts in (features, times, groups, model)]
-    held_out = validated(*data) if validate else {}
+    here = observed[-1]
+    held_out = validated(observed, seed, last) if validate else {}
     console.print(held_out, highlight=False)
-    card = {"operators": texts, "kernels": len(ran), "kind": hw.kind, "machine": hw.name, "space": space, "seed": seed}
-    return Correction.fit(data[0], data[1], data[2], seed), {**card, **held_out}
+    card = {"operators": here.operators, "kernels": len(here.times), "kind": here.hardware.kind, "machine": here.hardware.name}
+    return fitted(observed, seed, last), {**card, "machines": len(observed), "space": space, "seed": seed, **held_out}
 
 
-def validated(features: np.ndarray, times: np.ndarray, groups: np.ndarray, model: np.ndarray) -> dict[str, float]:
-    """Cross-validated ranking of programs of held-out operators, by the model alone and corrected.
+def fitted(observed: Sequence[Observed], seed: int, last: float, without: Collection[str] = ()) -> Correction:
+    """A correction of all machines' programs, except those of the operators `without`."""
+    kept = [np.array([text not in without for text in one.operators])[one.groups] for one in observed]
+    pairs = list(zip(observed, kept, strict=True))
+    number, groups = 0, []
+    for one, mask in pairs:
+        groups.append(one.groups[mask] + number)
+        number += len(one.operators)
+    weights = [np.full(mask.sum(), last if one is observed[-1] else 1.0) for one, mask in pairs]
+    features, times = ([getattr(one, name)[mask] for one, mask in pairs] for name in ("features", "times"))
+    dense = np.unique(np.concatenate(groups), return_inverse=True)[1]
+    return Correction.fit(np.concatenate(features), np.concatenate(times), dense, seed, np.concatenate(weights))
 
-    `rank` is the rank correlation with measured times; `first` and `first4` are log(fastest of the first choices / fastest of
-    all). Values are means over operators with at least LEAST programs.
-    """
-    corrected = np.empty(len(times))
+
+def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) -> dict[str, float]:
+    """`ranking` of the last machine's programs of held-out operators, by the model alone and corrected."""
+    here = observed[-1]
+    corrected = np.empty(len(here.times))
     for fold in range(FOLDS):
-        out = groups % FOLDS == fold
-        kept = np.unique(groups[~out], return_inverse=True)[1]
-        corrected[out] = model[out] + Correction.fit(features[~out], times[~out], kept).log_ratio(features[out])
+        out = here.groups % FOLDS == fold
+        names = here.operators[fold::FOLDS]
+        corrected[out] = here.model[out] + fitted(observed, seed, last, names).log_ratio(here.features[out])
+    scores = {"model": here.model, "corrected": corrected}
+    return {f"{key}_{name}": value for name, of in scores.items() for key, value in ranking(of, here.times, here.groups).items()}
+
+
+def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[str, float]:
+    """How well `scores` rank the programs of each operator, lowest first; means over operators with at least LEAST programs.
+
+    `rank` is the rank correlation with `times`, logarithms of measured seconds. `first` and `first4` are the least time of the
+    first choices minus the least of all.
+    """
     found: dict[str, list[float]] = defaultdict(list)
     for group in np.unique(groups):
         mine = np.flatnonzero(groups == group)
         if len(mine) < LEAST:
             continue
         own = times[mine]
-        for name, scores in (("model", model[mine]), ("corrected", corrected[mine])):
-            ranked = own[np.argsort(scores, kind="stable")]
-            found[f"rank_{name}"].append(rank_correlation(scores, own))
-            for key, k in (("first", 1), ("first4", 4)):
-                found[f"{key}_{name}"].append(float(ranked[:k].min() - own.min()))
+        ranked = own[np.argsort(scores[mine], kind="stable")]
+        found["rank"].append(rank_correlation(scores[mine], own))
+        for key, k in (("first", 1), ("first4", 4)):
+            found[key].append(float(ranked[:k].min() - own.min()))
     return {name: round(float(np.mean(values)), 4) for name, values in found.items()}
 
 
@@ -100,14 +161,11 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-def _read(what: str, hw: Hardware) -> tuple[list[dict[str, Any]], Hardware]:
-    """(rows with operator, schedule and seconds; their machine). The machine is `hw` if the file does not name one."""
+def observations(what: str, hw: Hardware, space: str) -> Observed:
+    """The train part of measurements. The machine is `hw` if the file does not name one."""
     if not what.endswith(".parquet") and what not in measured.names():
-        return read_objects(what), hw
-    table = measured.load(what, "train")
-    table = table[table.status == Status.OK.value]
-    rows = table[["operator", "schedule", "quiet"]].rename(columns={"quiet": "seconds"}).astype({"operator": str})
-    return rows.to_dict("records"), measured.here(what)
+        return Observed.of(read_objects(what), hw, space)
+    return Observed.of_table(measured.load(what, "train"), measured.here(what), space)
 
 
 @command("learn_correction")
@@ -115,8 +173,12 @@ def main(config: DictConfig, console: Console) -> None:
     """Learn a correction with the settings of the command line, and save it with its card."""
     check_whole(config, 0, "seed")
     check_truths(config, "validate")
-    lines, hw = _read(str(config.measured), machines.get(config.env.hardware))
+    hw, space = machines.get(config.env.hardware), config.env.space
+    files = [config.measured] if isinstance(config.measured, str) else list(config.measured)
+    if not files:
+        raise ValueError("measured is empty; expected a machine of Measured v1, a file, or a list of these")
     with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
-        correction, card = learn(lines, hw, config.env.space, console, config.seed, config.validate)
-    correction.save(Path(config.output), {**card, "measured": str(config.measured)})
+        observed = [observations(str(one), hw, space) for one in files]
+        correction, card = learn(observed, space, console, config.seed, config.validate)
+    correction.save(Path(config.output), {**card, "measured": [str(one) for one in files]})
     console.print(f"correction and card in {config.output}", highlight=False, markup=False)

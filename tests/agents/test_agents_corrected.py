@@ -12,7 +12,7 @@ from agents import get_strategy
 from agents.hybrids.correction import Correction, centred, load_correction
 from agents.hybrids.program_features import features_of
 from experiments.common.jobs import _training_seconds as training_seconds
-from experiments.training.learn_correction import learn, rank_correlation
+from experiments.training.learn_correction import Observed, learn, rank_correlation
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
@@ -46,7 +46,7 @@ def too_large() -> str:
 
 
 def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
-    correction, card = learn(made_up(30), MACHINE, "extended", Console(quiet=True))
+    correction, card = learn([Observed.of(made_up(30), MACHINE, "extended")], "extended", Console(quiet=True))
     assert card["rank_corrected"] > card["rank_model"] + 0.02 and card["first_corrected"] <= card["first_model"]
     assert card["kernels"] == 8 * 30 and len(card["operators"]) == 8
     correction.save(tmp_path / "c", card)
@@ -64,12 +64,12 @@ def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
 
 def test_what_no_correction_comes_of(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="learned on train alone"):
-        learn(made_up(1, ("train", "test"))[:2] + made_up(1, ("test",)), MACHINE, "extended", Console(quiet=True))
+        Observed.of(made_up(1, ("train", "test"))[:2] + made_up(1, ("test",)), MACHINE, "extended")
     with pytest.raises(ValueError, match="expected at least 5 operators"):
-        learn(made_up(2)[:4], MACHINE, "extended", Console(quiet=True))
+        Observed.of(made_up(2)[:4], MACHINE, "extended")
     with pytest.raises(ValueError, match="1 kernels of .* do not fit zen5_1c in space extended: .*GENSOR_GYM_THREADS"):
-        learn([*made_up(2), {"operator": "gemm(m=128, n=128, k=128)", "schedule": too_large(), "seconds": 1.0}],
-              MACHINE, "extended", Console(quiet=True))  # fmt: skip
+        Observed.of([*made_up(2), {"operator": "gemm(m=128, n=128, k=128)", "schedule": too_large(), "seconds": 1.0}],
+                    MACHINE, "extended")  # fmt: skip
     with pytest.raises(FileNotFoundError, match="learn_correction"):
         load_correction(str(tmp_path / "none"))
 

@@ -1,4 +1,4 @@
-"""The study on this CPU: `gensor cpu_study [output=FOLDER] [cpu=N]`. Plan and page: results/cpu_study.
+"""The studies on this CPU: `gensor cpu_study [arms=NAME] [output=FOLDER] [cpu=N]`. Plans and pages: results/cpu_study.
 
 The arms propose programs without measurements, like on a leased GPU (`experiments.device.archive.arms`). Every different kernel
 of an operator is verified and timed once. Then the fastest of each arm's first four programs, and torch, are timed in interleaved
@@ -31,6 +31,7 @@ from experiments.studies.headline.scores import FIRST, winners
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.cpuinfo import WITHOUT_AVX512
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
 from gensor_gym.measure.records.measured import PARTS
@@ -130,7 +131,7 @@ def run(config: DictConfig, console: Console) -> Path:
         for place, ready in prepared(range(len(study.operators)), whole.ready, others):
             whole.timed(place, ready)
             progress.advance(bar)
-    append_row(folder / "facts.jsonl", machine())
+    append_row(folder / "facts.jsonl", {**machine(), "arch": hardware.get(study.hardware).arch})
     write_page(folder)
     return folder
 
@@ -139,7 +140,8 @@ def write_page(folder: Path) -> None:
     """Write `study.md` and its figures from the rows of a folder."""
     figures.draw(folder, folder / "cpu")
     facts = read_rows(folder / "facts.jsonl")[-1]
-    about = f"{facts['processor']}, one thread, {facts['date']}. Code {facts['code']}."
+    unused = ", AVX-512 left unused" if facts.get("arch") == WITHOUT_AVX512 else ""
+    about = f"{facts['processor']}{unused}, one thread, {facts['date']}. Code {facts['code']}."
     head = ["# Learned models of time on this CPU", "", about, ""]
     write_text(folder / "study.md", "\n".join([*head, *page.lines_of(folder, "cpu", "../README.md"), ""]))
 

@@ -1,0 +1,83 @@
+"""Learn this machine's times: `gensor adapt [minutes=10] [cpu=N]`; later searches on this machine begin with what it learned.
+
+Programs of operators of Measured v1's part `train` are timed here for some minutes. A correction of the analytic model is learned
+from them and from the machines of Measured v1, and kept in the user's cache. The same command measures more operators each time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from agents.core.adapted import adapted_folder
+from experiments.commands.checks import check_positive, check_whole
+from experiments.commands.command import command
+from experiments.common.folders import make_folder
+from experiments.common.journal import Journal, Row
+from experiments.measured import pack
+from experiments.measured.ahead import alone_on
+from experiments.measured.chosen import Chosen, chosen
+from experiments.measured.collect import FIELDS, NAME, RULES, Collection, machine
+from experiments.measured.programs import SPACE
+from experiments.training.learn_correction import Observed, learn, observations
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.native import cpu_backend
+from gensor_gym.measure.records import measured
+
+HERE = 4.0
+"""Weight of a program timed here against one timed on another machine, chosen by cross-validation on 80 operators."""
+
+
+def record(hw: Hardware, journal: Journal, minutes: float, compilers: set[int], console: Console, seed: int) -> None:
+    """Time programs of operators that the journal lacks, for some minutes."""
+    count = TextColumn("{task.fields[operators]} operators")
+    bars = TextColumn("{task.description}"), BarColumn(24), count, TimeRemainingColumn()
+    listed, begin = operators_to_learn_from(), time.monotonic()
+    with closing(cpu_backend(RULES)) as backend, Progress(*bars, console=console) as progress:
+        collection = Collection(hw, journal, backend, seed)
+        done = len(listed) - len(collection.missing(listed))
+        bar = progress.add_task("measuring", total=60.0 * minutes, operators=done)
+        for _ in collection.run(listed, compilers):
+            done += 1
+            progress.update(bar, completed=time.monotonic() - begin, operators=done)
+            if time.monotonic() - begin > 60.0 * minutes:
+                break
+
+
+def operators_to_learn_from() -> list[Chosen]:
+    """The operators of the part `train` in their random order."""
+    return [one for one in chosen() if one.part == "train"]
+
+
+def learned(rows: Sequence[Row], hw: Hardware, console: Console, seed: int = 0) -> tuple[Any, dict[str, Any]]:
+    """(correction, card) learned from the rows of a journal of `hw` and from the machines of Measured v1."""
+    others = [observations(name, hw, SPACE) for name in measured.names()]
+    here = Observed.of_table(pack.packed(rows), hw, SPACE)
+    return learn([*others, here], SPACE, console, seed, last=HERE)
+
+
+@command("adapt")
+def run(config: DictConfig, console: Console) -> Path:
+    """Measure, learn, and keep the correction; return its folder."""
+    check_positive(config, "minutes")
+    check_whole(config, 0, "cpu", "seed", null=("cpu",))
+    compilers = alone_on(config.cpu) if config.cpu is not None else set[int]()
+    folder = make_folder(Path(config.output) if config.output else adapted_folder())
+    hw = replace(machine("host", folder), name="host")
+    with Journal(folder / NAME, FIELDS) as journal:
+        record(hw, journal, config.minutes, compilers, console, config.seed)
+        console.print("learning", highlight=False)
+        correction, card = learned(list(journal), hw, console, config.seed)
+    correction.save(folder, card)
+    return folder
+
+
+main = run
