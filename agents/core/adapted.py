@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from agents.policies.card import CARD
 from gensor_gym.cache.folders import cache_dir
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
+
+FILE = "correction.json.gz"
+"""File of a correction, written last."""
 
 
 def adapted_folder() -> Path:
@@ -20,4 +22,11 @@ def adapted_folder() -> Path:
 
 def is_adapted(hardware: Hardware) -> bool:
     """Whether `gensor adapt` has ended on the machine, which is this one."""
-    return hardware.name == "host" and (adapted_folder() / CARD).is_file()
+    return hardware.name == "host" and (adapted_folder() / FILE).is_file()
+
+
+def check_adapted() -> Path:
+    """`adapted_folder` of a machine on which `gensor adapt` has ended; FileNotFoundError on others."""
+    if not ((folder := adapted_folder()) / FILE).is_file():
+        raise FileNotFoundError(f"this machine has no learned correction in {folder}; measure it for ten minutes: gensor adapt")
+    return folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agents.core.adapted import adapted_folder
+from agents.core.adapted import check_adapted
 from agents.hybrids.corrected import Corrected
 
 
@@ -20,4 +20,4 @@ class Adapted(Corrected):
 
     def folder(self) -> str:
         """Folder of the correction named `correction`, by default this machine's."""
-        return self.correction or str(adapted_folder())
+        return self.correction or str(check_adapted())

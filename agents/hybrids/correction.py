@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.core.adapted import FILE
 from agents.hybrids.program_features import VERSION, features_of
 from agents.policies.card import CARD
 from gensor_gym import operators
@@ -23,7 +24,6 @@ from gensor_gym.files import write_whole
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.foreign import meant, parse_object, read_json, read_text
 
-FILE = "correction.json.gz"
 SETTINGS: dict[str, Any] = {
     "objective": "reg:squarederror", "max_depth": 8, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
     "min_child_weight": 4, "lambda": 2.0, "nthread": 1, "verbosity": 0,
@@ -82,8 +82,8 @@ class Correction:
         """Write the trees and card.json. `card` has the `operators`, hardware `kind` and `space` of the measurements."""
         folder.mkdir(parents=True, exist_ok=True)
         trees = {name: json.loads(booster.save_raw("json")) for name, booster in vars(self).items()}
-        write_whole(folder / FILE, gzip.compress(json.dumps(trees).encode(), mtime=0))
         write_whole(folder / CARD, (json.dumps({**card, "fingerprint": _fingerprint(card)}, indent=1) + "\n").encode())
+        write_whole(folder / FILE, gzip.compress(json.dumps(trees).encode(), mtime=0))
 
 
 def _starts(ordered: np.ndarray) -> np.ndarray:

@@ -87,7 +87,7 @@ print(json.dumps(found))
 
 LEARNED = {
     "ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing", "columns", "columns_annealing",
-    "columns_descents", "columns_unranked",
+    "columns_descents", "columns_unranked", "adapted",
 }  # fmt: skip
 """A policy's observer runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
 
