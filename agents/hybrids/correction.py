@@ -72,10 +72,7 @@ class Correction:
 
     def log_ratio(self, features: np.ndarray) -> np.ndarray:
         """Predicted log(measured / model) float64 [B] from features [B, F], up to a summand constant for the operator."""
-        import xgboost
-
-        data = xgboost.DMatrix(features)
-        found = (self.residual.predict(data) + self.direct.predict(data) - features[:, 0]) / 2
+        found = (self.residual.inplace_predict(features) + self.direct.inplace_predict(features) - features[:, 0]) / 2
         return np.asarray(found, dtype=np.float64)
 
     def save(self, folder: Path, card: dict[str, Any]) -> None:

@@ -32,6 +32,8 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.records import measured
 
+NAME_OF_TABLE = "adapted"
+"""Name of the Parquet file of all rows so far, like a machine's of Measured v1."""
 HERE = 4.0
 """Weight of a program timed here against one timed on another machine, chosen by cross-validation on 80 operators."""
 
@@ -74,8 +76,10 @@ def run(config: DictConfig, console: Console) -> Path:
     hw = replace(machine("host", folder), name="host")
     with Journal(folder / NAME, FIELDS) as journal:
         record(hw, journal, config.minutes, compilers, console, config.seed)
-        console.print("learning", highlight=False)
-        correction, card = learned(list(journal), hw, console, config.seed)
+        rows = list(journal)
+    pack.write(rows, folder, NAME_OF_TABLE)
+    console.print("learning", highlight=False)
+    correction, card = learned(rows, hw, console, config.seed)
     correction.save(folder, card)
     return folder
 

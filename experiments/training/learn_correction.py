@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 from rich.console import Console
 
 from agents.hybrids.correction import Correction, features_of
-from experiments.commands.checks import check_truths, check_whole
+from experiments.commands.checks import check_positive, check_truths, check_whole
 from experiments.commands.command import command
 from gensor_gym import hardware as machines
 from gensor_gym import operators
@@ -103,7 +103,8 @@ def learn(
     """
     here = observed[-1]
     held_out = validated(observed, seed, last) if validate else {}
-    console.print(held_out, highlight=False)
+    if held_out:
+        console.print(held_out, highlight=False)
     card = {"operators": here.operators, "kernels": len(here.times), "kind": here.hardware.kind, "machine": here.hardware.name}
     return fitted(observed, seed, last), {**card, "machines": len(observed), "space": space, "seed": seed, **held_out}
 
@@ -162,7 +163,12 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def observations(what: str, hw: Hardware, space: str) -> Observed:
-    """The train part of measurements. The machine is `hw` if the file does not name one."""
+    """The train part of measurements. The machine is `hw` if the file does not name one.
+
+    ValueError if `what` is neither a file nor a machine of Measured v1.
+    """
+    if what not in measured.names() and not Path(what).is_file():
+        raise ValueError(f"measured {what!r}: expected a file, or a machine of Measured v1: {', '.join(measured.names())}")
     if not what.endswith(".parquet") and what not in measured.names():
         return Observed.of(read_objects(what), hw, space)
     return Observed.of_table(measured.load(what, "train"), measured.here(what), space)
@@ -173,12 +179,13 @@ def main(config: DictConfig, console: Console) -> None:
     """Learn a correction with the settings of the command line, and save it with its card."""
     check_whole(config, 0, "seed")
     check_truths(config, "validate")
+    check_positive(config, "last")
     hw, space = machines.get(config.env.hardware), config.env.space
-    files = [config.measured] if isinstance(config.measured, str) else list(config.measured)
+    files = list(config.measured) if isinstance(config.measured, ListConfig) else [config.measured]
     if not files:
         raise ValueError("measured is empty; expected a machine of Measured v1, a file, or a list of these")
     with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
         observed = [observations(str(one), hw, space) for one in files]
-        correction, card = learn(observed, space, console, config.seed, config.validate)
+        correction, card = learn(observed, space, console, config.seed, config.validate, config.last)
     correction.save(Path(config.output), {**card, "measured": [str(one) for one in files]})
     console.print(f"correction and card in {config.output}", highlight=False, markup=False)

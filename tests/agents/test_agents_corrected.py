@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ from agents import get_strategy
 from agents.hybrids.correction import Correction, centred, load_correction
 from agents.hybrids.program_features import features_of
 from experiments.common.jobs import _training_seconds as training_seconds
-from experiments.training.learn_correction import Observed, learn, rank_correlation
-from gensor_gym import operators
+from experiments.training.learn_correction import Observed, fitted, learn, observations, rank_correlation
+from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.schedule import Schedule
@@ -70,8 +71,22 @@ def test_what_no_correction_comes_of(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="1 kernels of .* do not fit zen5_1c in space extended: .*GENSOR_GYM_THREADS"):
         Observed.of([*made_up(2), {"operator": "gemm(m=128, n=128, k=128)", "schedule": too_large(), "seconds": 1.0}],
                     MACHINE, "extended")  # fmt: skip
+    with pytest.raises(ValueError, match="measured 'zen3': expected a file, or a machine of Measured v1: .*zen4_1c"):
+        observations("zen3", hardware.get(MACHINE), "extended")
     with pytest.raises(FileNotFoundError, match="learn_correction"):
         load_correction(str(tmp_path / "none"))
+
+
+def test_the_last_machine_counts_more() -> None:
+    """Two machines that disagree: on the second, what is unrolled is faster."""
+    slow = Observed.of(made_up(30), MACHINE, "extended")
+    of_unroll = (slow.times - slow.model - np.log(2.0)) / 0.4
+    fast = replace(slow, times=slow.model - 0.4 * of_unroll)
+    log_ratios = [fitted([slow, fast], 0, last).log_ratio(slow.features) for last in (0.01, 1.0, 100.0)]
+    slopes = [np.polyfit(of_unroll, found, 1)[0] for found in log_ratios]
+    assert slopes[0] > 0.1 > slopes[1] > -0.1 > slopes[2]
+    left = fitted([slow, fast], 0, 1.0, without=slow.operators[:2]).log_ratio(slow.features)
+    assert not np.array_equal(left, log_ratios[1])
 
 
 def test_means_of_operators_are_taken_away() -> None:
