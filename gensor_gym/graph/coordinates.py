@@ -46,8 +46,11 @@ class Column:
 
     @property
     def smallest(self) -> int:
-        """Index of the smallest value: the first value of a knob, or the chain of an axis with the smallest product."""
-        return 0 if self.is_knob else int(np.argmin(self.values.prod(axis=1)))
+        """Index of the smallest value: the first value of a knob, or the chain of an axis with the smallest product.
+
+        The product of a long axis's sizes is larger than an int64.
+        """
+        return 0 if self.is_knob else int(np.argmin(np.prod(self.values, axis=1, dtype=np.float64)))
 
     def only(self, kept: np.ndarray) -> Column:
         """The column with only the values `kept`: indices or bool [choices]."""

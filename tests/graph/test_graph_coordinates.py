@@ -30,6 +30,13 @@ def test_every_program_has_a_vector_and_a_number() -> None:
     np.testing.assert_array_equal(np.flatnonzero(every)[::50], numbers)
 
 
+def test_the_smallest_chain_of_a_long_axis() -> None:
+    """The product of the largest one's four sizes, 57,680 ** 4, has no place in 64 bits."""
+    columns = ConstructionGraph("gemv(m=48, k=57680)", "cascade_lake", "extended").coordinates.columns
+    long = max(columns, key=lambda column: int(column.values.max()))
+    assert long.values.max() >= 57680 and long.values[long.smallest].tolist() == [1] * long.values.shape[1]
+
+
 def test_programs_of_a_subset_and_others() -> None:
     """A level not yet opened does not count, since opening it changes no program."""
     graph = ConstructionGraph(*SMALL)

@@ -26,7 +26,7 @@ CONV = 'conv2d(n=2, c=32, h=14, w=14, k=64, r=3, s=3, padding=1, dtype="float16"
 IMAGES = 'conv2d(n=6, c=64, h=7, w=7, k=40, r=1, s=1, dtype="float16")'
 PLACES = [
     (GEMM, "cascade_lake"), (GEMM, "h200"), (HALF, "h200"), (CONV, "h200"), (IMAGES, "h200"),
-    ("reduce_sum(m=8, k=512)", "rtx4090"),
+    ("reduce_sum(m=8, k=512)", "rtx4090"), ("gemv(m=48, k=57680)", "cascade_lake"),
 ]  # fmt: skip
 PLACES += [("conv2d(n=1, c=16, h=14, w=14, k=32, r=3, s=3, padding=1)", "cascade_lake")]
 
