@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from agents.core.adapted import is_adapted
 from agents.core.ranking import Construction
 from gensor_gym.codegen.families import family_of, graph_of
 from gensor_gym.construction import ConstructionGraph
@@ -165,7 +164,7 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     minutes to enumerate.
     """
     searched = searched_of(computation)
-    if searched == CONSTRUCTIONS and is_adapted(hardware):
+    if searched == CONSTRUCTIONS and class_of("adapted").is_ready(hardware):
         return "adapted"
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS

@@ -31,7 +31,6 @@ from experiments.studies.study import LINES
 from experiments.studies.transfer_recorded.study import RecordedTransfer
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.shipped import certificate_of
-from gensor_gym.measure.records import measured
 
 ROOT = Path(__file__).resolve().parents[1]
 CORRECTNESS = ROOT / "results/h100/raw/2026-11-23/correctness.jsonl.gz"
@@ -172,11 +171,10 @@ def of_cpu_study() -> Iterator[str]:
     pools = [op for op in timed.whole if "pool" in op]
     rest = [op for op in timed.whole if op not in pools]
     pooled, other = (headline_page.compared("", timed, ops, scores.FIRST) for ops in (pools, rest))
-    card = (measured.FOLDER / "zen4_1c.md").read_text(encoding="utf-8")
-    (took,) = re.findall(r"recorded in (\d+) minutes", card)
+    plan = (ROOT / "results/cpu_study/README.md").read_text(encoding="utf-8")
+    ((programs, took),) = re.findall(r"Recording (\S+) programs took (\d+) minutes", plan)
     yield from (
-        f"Recording took {took} minutes",
-        f"{four.operators} held-out operators: with", f"{len(measured.load('zen4_1c')):,} measured programs",
+        f"Recording took {took} minutes", f"{four.operators} held-out operators: with", f"{programs} measured programs",
         f"the first program takes {first.ratio:.3f} of the traverser's time (95 % interval {first.low:.3f} to {first.high:.3f})",
         f"{four.ratio:.3f} ({four.low:.3f} to {four.high:.3f}; five training seeds)",
         f"On {len(pools)} poolings {pooled.ratio:.3f}; on the other {len(rest)} operators {other.ratio:.3f} "

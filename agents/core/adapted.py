@@ -6,23 +6,21 @@ import hashlib
 from pathlib import Path
 
 from gensor_gym.cache.folders import cache_dir
+from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 from gensor_gym.hardware.cpuinfo import cpu_info
-from gensor_gym.hardware.types import Hardware
 
 FILE = "correction.json.gz"
 """File of a correction, written last."""
 
 
 def adapted_folder() -> Path:
-    """Folder of this machine's recording and correction in the user's cache; each number of cores has its own."""
+    """Folder of this machine's recording and correction in the user's cache; each number of cores has its own.
+
+    So has each layout of programs: what is in a folder can be read.
+    """
     info = cpu_info()
-    text = repr((info.model, info.cores, info.lanes, info.caches, sorted(info.flags)))
+    text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))
     return cache_dir() / "adapted" / hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def is_adapted(hardware: Hardware) -> bool:
-    """Whether `gensor adapt` has ended on the machine, which is this one."""
-    return hardware.name == "host" and (adapted_folder() / FILE).is_file()
 
 
 def check_adapted() -> Path:
