@@ -1,4 +1,4 @@
-"""The answer to the headline: time of every arm over the traverser's, on a GPU and on a CPU."""
+"""The answer to the headline: time of every arm over the traverser's, on a CPU, in two modes, and on a GPU."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from experiments.studies.headline.scores import FIRST, REFERENCE, Timed, read
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES = {
-    "one core of an AMD EPYC (Zen 4)": ROOT / "results/cpu_study/zen4",
+    "a core of a Zen 4": ROOT / "results/cpu_study/zen4",
+    "that core, AVX2 alone": ROOT / "results/cpu_study/zen4_avx2",
     "NVIDIA H200": ROOT / "results/h200/raw/2026-11-27",
 }
-NAMES = {"columns": "columns (policy)", "learned": "learned (model of time)", "learned_ranking": "learned, ranks only"}
+NAMES = {
+    "columns": "columns (policy)", "learned": "learned (model of time)", "learned_ranking": "learned, ranks only",
+    "learned_elsewhere": "learned elsewhere", "learned_longer": "learned longer",
+}  # fmt: skip
 LIMITS = (0.88, 2.0)
 TICKS = (0.9, 1, 1.1, 1.25, 1.5, 2)
 
@@ -30,7 +34,7 @@ def draw(path: Path) -> None:
 
 def _figure() -> Figure:
     """A panel for each processor."""
-    figure, panels = plt.subplots(1, 2, figsize=(9.6, 3.0), layout="constrained")
+    figure, panels = plt.subplots(1, len(STUDIES), figsize=(3.8 * len(STUDIES), 2.9), layout="constrained")
     for axes, (name, folder) in zip(panels, STUDIES.items(), strict=True):
         _panel(axes, read(folder), name)
     return figure

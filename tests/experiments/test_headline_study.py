@@ -262,8 +262,9 @@ def test_a_learned_arm_proposes_by_its_own_model(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.thorough
-def test_the_shipped_page_of_a_cpu_is_that_of_its_rows(tmp_path: Path) -> None:
-    shipped = ROOT / "results" / "cpu_study" / "zen4"
+@pytest.mark.parametrize("name", ["zen4", "zen4_avx2"])
+def test_the_shipped_page_of_a_cpu_is_that_of_its_rows(name: str, tmp_path: Path) -> None:
+    shipped = ROOT / "results" / "cpu_study" / name
     for path in shipped.glob("*.jsonl*"):
         shutil.copy(path, tmp_path)
     cpu.write_page(tmp_path)
