@@ -16,12 +16,11 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.cpuinfo import WITHOUT_AVX512
-from gensor_gym.hardware.host import doubted
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.stats.floor import MARGIN, MEASURED_AGAIN, warm_floor
+from gensor_gym.measure.stats.floor import MARGIN, is_excused, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.builders import build_c
 from gensor_gym.measure.workers.pool import Compile, LocalPool, Pool, timed
@@ -99,12 +98,9 @@ class NativeBackend:
         return self._judged(timed(self.local.workers[0], self._trial(built.kernel, hw), built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
-        """The measurement, with status OK if it is IMPLAUSIBLE only by outdated figures of this machine.
-
-        A correct kernel that is faster than the floor puts the host's figures in doubt, so they are measured again.
-        """
-        if result.status is Status.IMPLAUSIBLE and result.samples and hw.name == "host" and self.pool is self.local:
-            if np.median(result.samples) >= MARGIN * warm_floor(op, doubted(), MEASURED_AGAIN):
+        """The measurement, with status OK if it is IMPLAUSIBLE only by outdated figures of this machine."""
+        if result.status is Status.IMPLAUSIBLE and result.samples and self.pool is self.local:
+            if is_excused(op, hw, float(np.median(result.samples))):
                 return dataclasses.replace(result, status=Status.OK, error="")
         return result
 

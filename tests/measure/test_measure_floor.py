@@ -9,9 +9,9 @@ import pytest
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure import native
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import cpu_backend
+from gensor_gym.measure.stats import floor
 from gensor_gym.measure.stats.floor import warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.operators.types import Operator
@@ -73,7 +73,7 @@ def test_times_of_tensor_cores_on_an_h100_are_believable() -> None:
 def test_figures_that_were_measured_again_excuse_bytes_and_no_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
     hw = hardware.get("zen5_1c")
     host = replace(hw, name="host")
-    monkeypatch.setattr(native, "doubted", lambda: host)
+    monkeypatch.setattr(floor, "doubted", lambda: host)
     backend = cpu_backend(TimingRules())
     product, copy = operators.gemm(1024, 1024, 1024), operators.elementwise("relu", 1 << 14, 1 << 14)
     assert 2 * warm_floor(product, hw, 0.0) > warm_floor(product, hw) and warm_floor(copy, hw, 0.0) < 0.1 * warm_floor(copy, hw)

@@ -20,7 +20,7 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.imported import fault, fault_of_numbers
 from gensor_gym.measure.records.store import FINAL, IMPORTED, SEARCHED, Selection, Store
 from gensor_gym.measure.records.verified import verified
-from gensor_gym.measure.stats.floor import MARGIN, warm_floor
+from gensor_gym.measure.stats.floor import MARGIN, is_excused, warm_floor
 from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.operators.types import Operator
 
@@ -54,7 +54,9 @@ def programs(
     timed = [record for record in kept.records(selection) if not fault_of_numbers(record)]
     for record in sorted(timed, key=lambda record: (not record.measurement.conditions.get(FINAL), record.measurement.seconds)):
         conditions, seconds = record.measurement.conditions, record.measurement.seconds
-        if conditions.get("compiler") != compiler or not least <= seconds < below:
+        if conditions.get("compiler") != compiler or not seconds < below:
+            continue
+        if seconds < least and (imported or not is_excused(op, hw, seconds)):  # like a trial's time, if it was measured here
             continue
         if conditions.get("prepacked") and not _is_frozen(op):
             continue
