@@ -27,7 +27,7 @@ from experiments.measured.ahead import alone_on
 from experiments.measured.chosen import Chosen, chosen
 from experiments.measured.collect import FIELDS, NAME, RULES, Collection, machine
 from experiments.measured.programs import SPACE
-from experiments.training.learn_correction import Observed, learn, observations
+from experiments.training.learn_correction import Observed, learn, observations, regrets
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.records import measured
@@ -59,11 +59,11 @@ def operators_to_learn_from() -> list[Chosen]:
     return [one for one in chosen() if one.part == "train"]
 
 
-def learned(rows: Sequence[Row], hw: Hardware, console: Console, seed: int = 0) -> tuple[Any, dict[str, Any]]:
+def learned(rows: Sequence[Row], hw: Hardware, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     """(correction, card) learned from the rows of a journal of `hw` and from the machines of Measured v1."""
     others = [observations(name, hw, SPACE) for name in measured.names()]
     here = Observed.of_table(pack.packed(rows), hw, SPACE)
-    return learn([*others, here], SPACE, console, seed, last=HERE)
+    return learn([*others, here], SPACE, seed, last=HERE)
 
 
 @command("adapt")
@@ -78,9 +78,10 @@ def run(config: DictConfig, console: Console) -> Path:
         record(hw, journal, config.minutes, compilers, console, config.seed)
         rows = list(journal)
     pack.write(rows, folder, NAME_OF_TABLE)
-    console.print("learning", highlight=False)
-    correction, card = learned(rows, hw, console, config.seed)
-    correction.save(folder, card)
+    with console.status("learning"):
+        correction, card = learned(rows, hw, config.seed)
+        correction.save(folder, card)
+    console.print("\n".join(regrets(card)), highlight=False, markup=False)
     return folder
 
 

@@ -7,6 +7,7 @@ operators of the last one (groups of operators are held out in turn, on all mach
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def _observed(
 
 
 def learn(
-    observed: Sequence[Observed], space: str, console: Console, seed: int = 0, validate: bool = True, last: float = 1.0
+    observed: Sequence[Observed], space: str, seed: int = 0, validate: bool = True, last: float = 1.0
 ) -> tuple[Correction, dict[str, Any]]:
     """Fit a correction to all machines; return (correction, card), the card with `validated` of the last one if asked for.
 
@@ -103,8 +104,6 @@ def learn(
     """
     here = observed[-1]
     held_out = validated(observed, seed, last) if validate else {}
-    if held_out:
-        console.print(held_out, highlight=False)
     card = {"operators": here.operators, "kernels": len(here.times), "kind": here.hardware.kind, "machine": here.hardware.name}
     return fitted(observed, seed, last), {**card, "machines": len(observed), "space": space, "seed": seed, **held_out}
 
@@ -174,6 +173,16 @@ def observations(what: str, hw: Hardware, space: str) -> Observed:
     return Observed.of_table(measured.load(what, "train"), measured.here(what), space)
 
 
+def regrets(card: Mapping[str, Any]) -> list[str]:
+    """Sentences about held-out operators from a card, none if it has no `validated`."""
+    names = {"first": "the first choice", "first4": "the best of the first four"}
+    return [
+        f"On operators left out, {name} takes {math.expm1(card[f'{key}_model']):.1%} longer than the best program by the model, "
+        f"{math.expm1(card[f'{key}_corrected']):.1%} by what was learned."
+        for key, name in names.items() if f"{key}_model" in card
+    ]  # fmt: skip
+
+
 @command("learn_correction")
 def main(config: DictConfig, console: Console) -> None:
     """Learn a correction with the settings of the command line, and save it with its card."""
@@ -186,6 +195,7 @@ def main(config: DictConfig, console: Console) -> None:
         raise ValueError("measured is empty; expected a machine of Measured v1, a file, or a list of these")
     with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
         observed = [observations(str(one), hw, space) for one in files]
-        correction, card = learn(observed, space, console, config.seed, config.validate, config.last)
+        correction, card = learn(observed, space, config.seed, config.validate, config.last)
     correction.save(Path(config.output), {**card, "measured": [str(one) for one in files]})
+    console.print("\n".join(regrets(card)), highlight=False, markup=False)
     console.print(f"correction and card in {config.output}", highlight=False, markup=False)

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from agents import get_strategy
 from agents.hybrids.correction import Correction, centred, load_correction
 from agents.hybrids.program_features import features_of
 from experiments.common.jobs import _training_seconds as training_seconds
-from experiments.training.learn_correction import Observed, fitted, learn, observations, rank_correlation
+from experiments.training.learn_correction import Observed, fitted, learn, observations, rank_correlation, regrets
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOB_INDEX
@@ -47,8 +46,10 @@ def too_large() -> str:
 
 
 def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
-    correction, card = learn([Observed.of(made_up(30), MACHINE, "extended")], "extended", Console(quiet=True))
+    correction, card = learn([Observed.of(made_up(30), MACHINE, "extended")], "extended")
     assert card["rank_corrected"] > card["rank_model"] + 0.02 and card["first_corrected"] <= card["first_model"]
+    said = regrets(card)
+    assert len(said) == 2 and f"{np.expm1(card['first_corrected']):.1%} by what was learned" in said[0] and not regrets({})
     assert card["kernels"] == 8 * 30 and len(card["operators"]) == 8
     correction.save(tmp_path / "c", card)
     graph = ConstructionGraph("gemv(m=768, k=3072)", MACHINE, "extended")

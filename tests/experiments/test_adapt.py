@@ -60,7 +60,7 @@ def test_searches_begin_with_what_was_learned(timed: list[str], tmp_path: Path) 
     assert not Adapted.is_ready(host) and default_for(OPS[0], host) == "markov"
     with pytest.raises(FileNotFoundError, match="gensor adapt"):
         get_strategy("adapted").construct(ConstructionGraph(OPS[0], MACHINE, "extended"), np.random.default_rng(0))  # type: ignore
-    correction, card = adapt.learned(recorded(tmp_path / "trials.jsonl", 1.0), MACHINE, Console(quiet=True))
+    correction, card = adapt.learned(recorded(tmp_path / "trials.jsonl", 1.0), MACHINE)
     correction.save(adapted_folder(), card)
     assert [Adapted.is_ready(hardware.get(name)) for name in ("host", "cascade_lake", "h200")] == [True, False, False]
     assert default_for(OPS[0], host) == "adapted" and default_for(OPS[0], MACHINE) == "markov"
