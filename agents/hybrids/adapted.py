@@ -29,13 +29,13 @@ class Adapted(Corrected):
     def is_ready(hardware: Hardware) -> bool:
         """Whether the machine is this one, and `gensor adapt` has learned a correction of it by the present rules and model.
 
-        RuntimeWarning if the correction is damaged, or older than the rules or the model.
+        RuntimeWarning if the correction cannot be read, or is older than the rules or the model.
         """
         if hardware.name != "host" or not (adapted_folder() / FILE).is_file():
             return False
         try:
             load_correction(str(adapted_folder()))
-        except ValueError as error:
+        except (ImportError, OSError, ValueError) as error:
             warnings.warn(f"searches begin without what was learned of this machine: {error} (gensor adapt)", RuntimeWarning, 2)
             return False
         return True

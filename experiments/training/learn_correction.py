@@ -71,7 +71,6 @@ class Observed:
         features, times, model = (np.concatenate(values) for values in zip(*parts, strict=True))
         return cls(hw, texts, features, times, model, groups)
 
-
     @classmethod
     def of_table(cls, table: Any, hardware: Hardware, space: str) -> Observed:
         """Read the successful programs of a table of Measured v1 (`gensor_gym.measure.records.measured`)."""

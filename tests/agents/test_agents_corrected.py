@@ -78,7 +78,7 @@ def test_what_no_correction_comes_of(tmp_path: Path) -> None:
         load_correction(str(tmp_path / "none"))
 
 
-def test_the_last_machine_counts_more() -> None:
+def test_the_last_machine_counts_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two machines that disagree: on the second, what is unrolled is faster."""
     slow = Observed.of(made_up(30), MACHINE, "extended")
     of_unroll = (slow.times - slow.model - np.log(2.0)) / 0.4
@@ -86,8 +86,15 @@ def test_the_last_machine_counts_more() -> None:
     log_ratios = [fitted([slow, fast], 0, last).log_ratio(slow.features) for last in (0.01, 1.0, 100.0)]
     slopes = [np.polyfit(of_unroll, found, 1)[0] for found in log_ratios]
     assert slopes[0] > 0.1 > slopes[1] > -0.1 > slopes[2]
-    left = fitted([slow, fast], 0, 1.0, without=slow.operators[:2]).log_ratio(slow.features)
-    assert not np.array_equal(left, log_ratios[1])
+    asked: list[tuple] = []
+    monkeypatch.setattr(Correction, "fit", lambda *given: asked.append(given))
+    fitted([slow, fast], 0, 3.0, without=slow.operators[:2])
+    ((features, times, groups, seed, importance),) = asked
+    kept = slow.groups >= 2
+    assert np.array_equal(features, np.concatenate([slow.features[kept]] * 2)) and seed == 0
+    assert np.array_equal(times, np.concatenate([slow.times[kept], fast.times[kept]]))
+    assert np.array_equal(groups, np.concatenate([slow.groups[kept] - 2, slow.groups[kept] + 4]))
+    assert importance.tolist() == [1.0] * kept.sum() + [3.0] * kept.sum()
 
 
 def test_means_of_operators_are_taken_away() -> None:

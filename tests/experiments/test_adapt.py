@@ -71,6 +71,9 @@ def test_searches_begin_with_what_was_learned(timed: list[str], tmp_path: Path) 
     load_correction.cache_clear()
     with pytest.warns(RuntimeWarning, match="without what was learned .* of fingerprint of other rules.*gensor adapt"):
         assert default_for(OPS[0], host) == "markov"
+    card_path.unlink()
+    with pytest.warns(RuntimeWarning, match="without what was learned .*card.json"):
+        assert default_for(OPS[0], host) == "markov"
     card_path.write_text(text)
     graph = ConstructionGraph(OPS[1], MACHINE, "extended")
     found = get_strategy("adapted", walkers=1, refined=1).construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
