@@ -158,14 +158,8 @@ _DESCENTS = "gir_descent"
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
-    """Name of the default strategy.
-
-    It is `adapted` on a machine that `gensor adapt` has measured, and `gir_descent` for a fused operator whose space would take
-    minutes to enumerate.
-    """
+    """Name of the default strategy; `gir_descent` for a fused operator whose space would take minutes to enumerate."""
     searched = searched_of(computation)
-    if searched == CONSTRUCTIONS and class_of("adapted").is_ready(hardware):
-        return "adapted"
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS
     return DEFAULTS[searched]

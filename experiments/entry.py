@@ -59,7 +59,7 @@ COMMANDS = {
     ),
     "adapt": Command(
         "experiments.measured.adapt:main",
-        "measure this machine for some minutes, so that later searches begin with what it learned",
+        "measure this machine for some minutes, so that strategy adapted knows its times",
         ("minutes=10", "minutes=10 cpu=1"),
     ),
     "study": Command(

@@ -1,4 +1,4 @@
-"""`gensor adapt`: programs timed for some minutes, a correction learned from them, and searches that begin with it."""
+"""`gensor adapt`: programs timed for some minutes, a correction learned from them, and the strategy that searches by it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from rich.console import Console
 
 from agents import get_strategy
 from agents.core.adapted import adapted_folder
-from agents.hybrids.adapted import Adapted
-from agents.hybrids.correction import load_correction
-from agents.strategy import default_for
 from experiments.common.journal import Journal
 from experiments.measured import adapt, collect
 from experiments.measured.ahead import prepared
@@ -55,26 +52,12 @@ def test_measuring_ends_with_its_minutes_and_goes_on(timed: list[str], tmp_path:
     assert list(dict.fromkeys(row["operator"] for row in rows)) == [str(op) for op in OPS] and len(timed) == len(rows)
 
 
-def test_searches_begin_with_what_was_learned(timed: list[str], tmp_path: Path) -> None:
-    host = hardware.get("host")
-    assert not Adapted.is_ready(host) and default_for(OPS[0], host) == "markov"
+def test_the_strategy_searches_by_what_was_learned(timed: list[str], tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="gensor adapt"):
         get_strategy("adapted").construct(ConstructionGraph(OPS[0], MACHINE, "extended"), np.random.default_rng(0))  # type: ignore
     correction, card = adapt.learned(recorded(tmp_path / "trials.jsonl", 1.0), MACHINE)
     correction.save(adapted_folder(), card)
-    assert [Adapted.is_ready(hardware.get(name)) for name in ("host", "cascade_lake", "h200")] == [True, False, False]
-    assert default_for(OPS[0], host) == "adapted" and default_for(OPS[0], MACHINE) == "markov"
     assert json.loads((adapted_folder() / "card.json").read_text())["operators"] == sorted(map(str, OPS))
-    card_path = adapted_folder() / "card.json"
-    text = card_path.read_text()
-    card_path.write_text(text.replace(json.loads(text)["fingerprint"], "of other rules"))
-    load_correction.cache_clear()
-    with pytest.warns(RuntimeWarning, match="without what was learned .* of fingerprint of other rules.*gensor adapt"):
-        assert default_for(OPS[0], host) == "markov"
-    card_path.unlink()
-    with pytest.warns(RuntimeWarning, match="without what was learned .*card.json"):
-        assert default_for(OPS[0], host) == "markov"
-    card_path.write_text(text)
     graph = ConstructionGraph(OPS[1], MACHINE, "extended")
     found = get_strategy("adapted", walkers=1, refined=1).construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
     rows = graph.stack(list(found.schedules))
