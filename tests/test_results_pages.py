@@ -155,7 +155,7 @@ def of_status() -> Iterator[str]:
 
 
 def of_study() -> Iterator[str]:
-    """What README says of learned policies beside the traverser on an H200."""
+    """README's sentences about learned policies and the traverser on an H200."""
     line, trials = headline_page.primary(scores.read(H200)), read_rows(H200 / "trials.jsonl.gz")
     assert {row["status"] for row in trials} == {"OK", "COMPILE_ERROR"}
     yield from (

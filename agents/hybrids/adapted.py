@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
-from agents.core.adapted import check_adapted
 from agents.hybrids.corrected import Corrected
+from agents.hybrids.correction import FILE
+from gensor_gym.cache.folders import cache_dir
+from gensor_gym.graph.tables.layout import LAYOUT_VERSION
+from gensor_gym.hardware.cpuinfo import cpu_info
 
 
 @dataclass(frozen=True)
@@ -20,4 +25,15 @@ class Adapted(Corrected):
 
     def folder(self) -> str:
         """Folder of the correction named `correction`, by default this machine's."""
-        return self.correction or str(check_adapted())
+        if self.correction:
+            return self.correction
+        if not ((folder := adapted_folder()) / FILE).is_file():
+            raise FileNotFoundError(f"no correction of this machine in {folder}; measure it for ten minutes: gensor adapt")
+        return str(folder)
+
+
+def adapted_folder() -> Path:
+    """Folder of this machine's recording and correction in the user's cache, for this number of cores and layout of programs."""
+    info = cpu_info()
+    text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))
+    return cache_dir() / "adapted" / hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from agents.core.adapted import FILE
 from agents.hybrids.program_features import VERSION, features_of
 from agents.policies.card import CARD
 from gensor_gym import operators
@@ -24,6 +23,8 @@ from gensor_gym.files import write_whole
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.foreign import meant, parse_object, read_json, read_text
 
+FILE = "correction.json.gz"
+"""File of the trees, written last."""
 SETTINGS: dict[str, Any] = {
     "objective": "reg:squarederror", "max_depth": 8, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
     "min_child_weight": 4, "lambda": 2.0, "nthread": 1, "verbosity": 0,

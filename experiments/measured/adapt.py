@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from agents.core.adapted import adapted_folder
+from agents.hybrids.adapted import adapted_folder
 from experiments.commands.checks import check_positive, check_whole
 from experiments.commands.command import command
 from experiments.common.folders import make_folder
@@ -73,7 +72,7 @@ def run(config: DictConfig, console: Console) -> Path:
     check_whole(config, 0, "cpu", "seed", null=("cpu",))
     compilers = alone_on(config.cpu) if config.cpu is not None else set[int]()
     folder = make_folder(Path(config.output) if config.output else adapted_folder())
-    hw = replace(machine("host", folder), name="host")
+    hw = machine("host", folder)
     with Journal(folder / NAME, FIELDS) as journal:
         record(hw, journal, config.minutes, compilers, console, config.seed)
         rows = list(journal)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from agents import get_strategy
-from agents.core.adapted import adapted_folder
+from agents.hybrids.adapted import adapted_folder
 from experiments.common.journal import Journal
 from experiments.measured import adapt, collect
 from experiments.measured.ahead import prepared

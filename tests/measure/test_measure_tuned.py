@@ -89,7 +89,7 @@ def test_records_of_something_else_are_passed_over(cache: Path, monkeypatch: pyt
 
 
 def test_a_trial_that_outdated_figures_doubted_is_found_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures measured beside other work are too small; a trial may end OK by better ones, measured again in its process."""
+    """Figures that were measured on a busy machine are too small. A trial may end OK by figures that are measured again."""
     found = search()
     store, hw = Store(cache / "trials.sqlite"), found.task.hardware
     device = get_backend("cpu", hw).device(hw)
