@@ -85,6 +85,7 @@ def test_what_unfolds_to_700_megabytes_is_one_line_in_less_than_500(name: str, t
     assert memory < 500 << 20, f"{memory >> 20} MiB"
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path: Path) -> None:
     """A file may have 64 bytes: more ends in an error of the system, as on a full disk."""
     card = {"config": {"seed": 1}, "training_seconds": 1.0, "evaluation": {"validation_latency_over_markov": 1.0}}

@@ -36,6 +36,7 @@ def listed() -> list[Chosen]:
     return chosen()
 
 
+@pytest.mark.thorough
 def test_parts_have_their_operators_and_are_apart() -> None:
     assert {part: sum(one.part == part for one in listed()) for part in PARTS} == PARTS
     assert len({str(one.operator) for one in listed()}) == len(listed())

@@ -13,7 +13,7 @@ from experiments.conformance import kernelbench
 from experiments.conformance.cases import Case, Outcome, cases, tried
 from tests.support.thorough import thorough_but
 
-STEP = 96
+STEP = 192
 KNOWN = (
     "nn_functional_conv_transpose2d",  # infinite weights meet the zeros around the image
     "nn_functional_multi_margin_loss",  # torch's decomposition keeps a margin that is NaN

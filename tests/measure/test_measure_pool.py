@@ -77,7 +77,11 @@ def compiler(tmp_path: Path) -> Compiler:
     return Compiler(tmp_path)
 
 
-@pytest.mark.parametrize("trials", [12, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+SEVERAL = pytest.param(12, marks=pytest.mark.thorough)
+MANY = pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
+
+
+@pytest.mark.parametrize("trials", [SEVERAL, MANY])
 def test_faults_at_random(compiler: Compiler, trials: int) -> None:
     """A tenth of the trials goes wrong somehow: every one has its status, in order, and nothing is left behind."""
     rng = np.random.default_rng(7)

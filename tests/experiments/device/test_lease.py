@@ -113,6 +113,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "by_default", lambda archive: [stage.name for stage in lease_stages.STAGES])
 
 
+@pytest.mark.thorough
 def test_everything_comes_home(carried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(lease_stages.CARRY, str(carried))
     stand_in(monkeypatch)
