@@ -56,6 +56,8 @@ class Choices(Programs):
         """Float32 [TASK_FEATURES]: logarithms of the number of operations, of compulsory bytes, and of their ratio."""
         self.types = np.array([graph.operator.dtype in kind for kind in TYPES], dtype=np.float32)
         """Kind of the data type, one-hot float32 [len(TYPES)], for policies of several data types."""
+        self.frozen = np.array([graph.operator.frozen], dtype=np.float32)
+        """Whether weights are constant, float32 [1], for policies that learn from times."""
         self.machine = static_features(graph.operator, graph.hardware)[-MACHINE_FEATURES:]
         """Features of the machine as in environments, float32 [MACHINE_FEATURES], for policies of several machines."""
 

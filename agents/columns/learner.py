@@ -35,9 +35,10 @@ class ColumnLearner:
     """A network with its training on the analytic model of some tasks.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
-    With `machines` the network sees the machine's constants, with `types` the kind of the data type, and with `masked` draws are
-    restricted to feasible choices. With `demonstrations`, this number of a task's drawn programs is replaced by programs of
-    `demonstrated`, with a probability that decreases to 0, and only for operators in the attribute `shown` (by default all).
+    With `machines` the network sees the machine's constants, with `types` the kind of the data type, with `frozen` whether weights
+    are constant, and with `masked` draws are restricted to feasible choices. With `demonstrations`, this number of a task's drawn
+    programs is replaced by known programs, with a probability that decreases to 0, and only for operators in the attribute `shown`
+    (by default all).
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
@@ -96,8 +97,12 @@ class ColumnLearner:
         count = self.settings.get("demonstrations", 0)
         if not count or self.rng.random() < self.num_timesteps / self.steps or str(choices.graph.operator) not in self.shown:
             return None
-        known = demonstrated(choices)
+        known = self.demonstrations(choices)
         return Given(known[self.rng.permutation(len(known))[:count]])
+
+    def demonstrations(self, choices: Choices) -> np.ndarray:
+        """Choices int64 [N, K] of the programs that stand in for drawn ones."""
+        return demonstrated(choices)
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
         """Seconds float64 [N] of a task's programs with choices int64 [N, K], infinite if illegal.

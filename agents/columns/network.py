@@ -33,15 +33,18 @@ def _perceptron(*sizes: int) -> nn.Sequential:
 class ColumnNetwork(nn.Module):
     """Network that draws programs column after column and computes their probabilities."""
 
-    def __init__(self, width: int, machine: bool = False, types: bool = False, masked: bool = False) -> None:
+    def __init__(
+        self, width: int, machine: bool = False, types: bool = False, masked: bool = False, frozen: bool = False
+    ) -> None:
         """Make the layers; `width` is that of embeddings and queries.
 
         `machine` and `types` tell whether queries depend on the machine's constants and on the data type. `masked` tells whether
-        draws are restricted to feasible choices, both in training and in a search.
+        draws are restricted to feasible choices, both in training and in a search, and `frozen` whether queries depend on constant
+        weights.
         """
         super().__init__()
-        self.width, self.machine, self.types, self.masked = width, machine, types, masked
-        task = TASK_FEATURES + (MACHINE_FEATURES if machine else 0) + (len(TYPES) if types else 0)
+        self.width, self.machine, self.types, self.masked, self.frozen = width, machine, types, masked, frozen
+        task = TASK_FEATURES + (MACHINE_FEATURES if machine else 0) + (len(TYPES) if types else 0) + int(frozen)
         self.choice = _perceptron(CHOICE_FEATURES, width, width)
         self.alone = nn.Linear(width, 1)
         self.chosen = _perceptron(CHOICE_FEATURES, width, width)
@@ -91,13 +94,13 @@ class ColumnNetwork(nn.Module):
 
     def _task(self, choices: Choices) -> torch.Tensor:
         """Features of the task that queries depend on."""
-        seen = [choices.task, *([choices.machine] if self.machine else []), *([choices.types] if self.types else [])]
-        return torch.from_numpy(np.concatenate(seen))
+        options = (self.machine, choices.machine), (self.types, choices.types), (self.frozen, choices.frozen)
+        return torch.from_numpy(np.concatenate([choices.task, *(features for seen, features in options if seen)]))
 
 
 def network_of(settings: Mapping[str, Any]) -> ColumnNetwork:
     """A new network with the settings of an agent, which may come from a card."""
-    return ColumnNetwork(settings["width"], *(bool(settings.get(name)) for name in ("machines", "types", "masked")))
+    return ColumnNetwork(settings["width"], *(bool(settings.get(name)) for name in ("machines", "types", "masked", "frozen")))
 
 
 def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:

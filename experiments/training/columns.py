@@ -17,6 +17,7 @@ from rich.console import Console
 from agents.columns.choices import SEES, Choices, is_joint
 from agents.columns.learner import ColumnLearner
 from agents.columns.policy import Memory, write
+from agents.columns.timed import TimedColumnLearner, tasks
 from agents.learners.stored import POLICY
 from agents.policies.training_tasks import bound
 from experiments.commands.stopping import Stopped, asked, at_safe_points
@@ -42,13 +43,18 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     """
     if config["clone"] is not None:
         raise ValueError(f"clone is {config['clone']!r}; expected null: agent 'columns' begins without a teacher")
+    if config["agent"].get("corrections") and not config["agent"].get("measured"):
+        raise ValueError("agent.corrections need agent.measured, the machine of Measured v1 that they are of; got none")
     begin = time.process_time()
     rng = np.random.default_rng(config["seed"])
     given = list(operators.resolve(config["operators"]))
     known = with_variants(given, config["variants"], rng)
     drawn = drawn_for(config, rng)
-    learner = ColumnLearner(config["agent"], _tasks([*known, *drawn], config, rng), config["steps"], config["seed"])
-    learner.shown &= set(map(str, [*given, *drawn]))  # variants are near the given operators, whose demonstrations suffice
+    graphs = _tasks([*known, *drawn], config, rng)
+    kind = TimedColumnLearner if config["agent"].get("corrections") else ColumnLearner
+    learner = kind(config["agent"], graphs, config["steps"], config["seed"])
+    if not config["agent"].get("measured"):
+        learner.shown &= set(map(str, [*given, *drawn]))  # variants are near the given operators, whose demonstrations suffice
     last = folder / LAST
     resumed = bool(config["resume"]) and last.exists()
     spent = _load(last, learner, config) if resumed else time.process_time() - begin
@@ -63,7 +69,12 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
 
 
 def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
-    """Graphs of the training tasks. With `agent.machines` every operator has its own machine, drawn near these machines."""
+    """Graphs of the training tasks: the operators', or those of the machine `agent.measured` of Measured v1.
+
+    With `agent.machines` every operator has its own machine, drawn near these machines.
+    """
+    if config["agent"].get("measured"):
+        return tasks(config["agent"]["measured"], config["env"]["space"])
     names = config["agent"].get("machines")
     if not names:
         return _graphs(ops, config)

@@ -1,0 +1,115 @@
+"""Training of a column policy on kernel times: recorded in Measured v1 if there is a row, otherwise predicted by corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from agents.columns.choices import Choices
+from agents.columns.demonstrations import WITHIN
+from agents.columns.learner import ColumnLearner
+from agents.hybrids.correction import Correction, load_correction
+from agents.hybrids.program_features import features_of
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.coordinates import opened
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.records import measured
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The successful programs of an operator of Measured v1."""
+
+    rows: np.ndarray
+    """int32 [P, ROW], with all levels opened."""
+    seconds: np.ndarray
+    """`quiet` seconds float64 [P]."""
+
+
+def tasks(machine: str, space: str) -> list[ConstructionGraph]:
+    """Graphs of the operators of a machine's part `train`, on this machine."""
+    hw = measured.here(machine)
+    return [ConstructionGraph(text, hw, space) for text in recorded(machine, space)]
+
+
+@cache
+def recorded(machine: str, space: str) -> dict[str, Recorded]:
+    """Operator's text -> its programs in a machine's part `train`."""
+    table, hw = measured.load(machine, "train"), measured.here(machine)
+    ran = table[table.status == Status.OK.value].groupby("operator", observed=True)
+    return {str(text): _recorded(ConstructionGraph(str(text), hw, space), of) for text, of in ran}
+
+
+def _recorded(graph: ConstructionGraph, of: Any) -> Recorded:
+    """Programs of the rows `of` a table."""
+    rows = graph.stack([Schedule.parse(schedule) for schedule in of.schedule])
+    return Recorded(opened(rows, graph.tables.ints), of.quiet.to_numpy(np.float64))
+
+
+class Times:
+    """Kernel times of a task's programs."""
+
+    def __init__(self, choices: Choices, known: Recorded, corrections: Sequence[Correction]) -> None:
+        """Fit each correction's factor of this operator to the recorded programs."""
+        self.choices, self.corrections = choices, corrections
+        self.known = {row.tobytes(): float(value) for row, value in zip(known.rows, known.seconds, strict=True)}
+        fast = known.rows[known.seconds <= WITHIN * known.seconds.min()]
+        vectors = [vector for row in fast if (vector := choices.vector_of(row)) is not None]
+        self.fast = np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
+        """Choices int64 [F, K] of the recorded programs that take at most WITHIN of the fastest one's time."""
+        self._factors = np.log(known.seconds).mean() - self._logs(known.rows).mean(axis=1)
+
+    def _logs(self, rows: np.ndarray) -> np.ndarray:
+        """Logarithms of seconds of legal rows by each correction, up to a summand, float64 [corrections, B]."""
+        features = features_of(self.choices.graph, rows)
+        model = np.log(self.choices.graph.latencies(rows))
+        return np.array([model + correction.log_ratio(features) for correction in self.corrections])
+
+    def seconds(self, chosen: np.ndarray) -> np.ndarray:
+        """Seconds float64 [N] of programs with choices int64 [N, K], infinite if illegal.
+
+        Where corrections differ, one standard deviation is added to the mean of their logarithms: a policy finds the programs of
+        which they know least.
+        """
+        rows = self.choices.rows(chosen)
+        found, legal = np.full(len(rows), np.inf), self.choices.graph.fits(rows)
+        if legal.any():
+            logs = self._logs(rows[legal]) + self._factors[:, None]
+            found[legal] = np.exp(logs.mean(axis=0) + logs.std(axis=0))
+        for place in np.flatnonzero(legal):
+            found[place] = self.known.get(rows[place].tobytes(), found[place])
+        return found
+
+
+class TimedColumnLearner(ColumnLearner):
+    """A `ColumnLearner` whose programs are ranked by kernel times on a machine of Measured v1.
+
+    Settings are `measured`, the machine, and `corrections`, folders of corrections learned from it. Demonstrations are the
+    fastest recorded programs.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
+        """See `ColumnLearner`; `graphs` are `tasks` of the machine."""
+        super().__init__(settings, graphs, steps, seed)
+        self._corrections = [load_correction(folder) for folder in settings["corrections"]]
+        self._times: dict[Choices, Times] = {}
+
+    def times(self, choices: Choices) -> Times:
+        """Times of a task."""
+        if choices not in self._times:
+            known = recorded(self.settings["measured"], choices.graph.space)[str(choices.graph.operator)]
+            self._times[choices] = Times(choices, known, self._corrections)
+        return self._times[choices]
+
+    def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
+        """See `Times.seconds`."""
+        return self.times(choices).seconds(chosen)
+
+    def demonstrations(self, choices: Choices) -> np.ndarray:
+        """The fastest recorded programs of a task."""
+        return self.times(choices).fast
