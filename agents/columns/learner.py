@@ -35,10 +35,10 @@ class ColumnLearner:
     """A network with its training on the analytic model of some tasks.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
-    With `machines` the network sees the machine's constants, with `types` the kind of the data type, with `frozen` whether weights
-    are constant, and with `masked` draws are restricted to feasible choices. With `demonstrations`, this number of a task's drawn
-    programs is replaced by known programs, with a probability that decreases to 0, and only for operators in the attribute `shown`
-    (by default all).
+    With `machines` the network sees the machine's constants, with `types` the kind of the data type, with `frozen` whether
+    weights are constant, and with `masked` draws are restricted to feasible choices. With `demonstrations`, this number of a
+    task's drawn programs is replaced by known programs, with a probability that decreases to 0, and only for operators in the
+    attribute `shown` (by default all).
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:

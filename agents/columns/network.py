@@ -38,9 +38,8 @@ class ColumnNetwork(nn.Module):
     ) -> None:
         """Make the layers; `width` is that of embeddings and queries.
 
-        `machine` and `types` tell whether queries depend on the machine's constants and on the data type. `masked` tells whether
-        draws are restricted to feasible choices, both in training and in a search, and `frozen` whether queries depend on constant
-        weights.
+        `machine` and `types` tell whether queries depend on the machine's constants and on the data type, `frozen` whether on
+        constant weights, and `masked` whether draws are restricted to feasible choices, both in training and in a search.
         """
         super().__init__()
         self.width, self.machine, self.types, self.masked, self.frozen = width, machine, types, masked, frozen
