@@ -58,10 +58,6 @@ class Times:
         """Fit each correction's factor of this operator to the recorded programs."""
         self.choices, self.corrections = choices, corrections
         self.known = {row.tobytes(): float(value) for row, value in zip(known.rows, known.seconds, strict=True)}
-        fast = known.rows[known.seconds <= WITHIN * known.seconds.min()]
-        vectors = [vector for row in fast if (vector := choices.vector_of(row)) is not None]
-        self.fast = np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
-        """Choices int64 [F, K] of the recorded programs that take at most WITHIN of the fastest one's time."""
         self._factors = np.log(known.seconds).mean() - self._logs(known.rows).mean(axis=1)
 
     def _logs(self, rows: np.ndarray) -> np.ndarray:
@@ -86,30 +82,38 @@ class Times:
         return found
 
 
+def fast(choices: Choices, known: Recorded) -> np.ndarray:
+    """Choices int64 [F, K] of the recorded programs that take at most WITHIN of the fastest one's time."""
+    rows = known.rows[known.seconds <= WITHIN * known.seconds.min()]
+    vectors = [vector for row in rows if (vector := choices.vector_of(row)) is not None]
+    return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
+
+
 class TimedColumnLearner(ColumnLearner):
     """A `ColumnLearner` whose programs are ranked by kernel times on a machine of Measured v1.
 
-    Settings are `measured`, the machine, and `corrections`, folders of corrections learned from it. Demonstrations are the
-    fastest recorded programs.
+    Settings are `measured`, the machine, and `corrections`, folders of corrections learned from it; without them the analytic
+    model ranks. Demonstrations are the fastest recorded programs.
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
         """See `ColumnLearner`; `graphs` are `tasks` of the machine."""
         super().__init__(settings, graphs, steps, seed)
-        self._corrections = [load_correction(folder) for folder in settings["corrections"]]
+        self._corrections = [load_correction(folder) for folder in settings.get("corrections") or ()]
         self._times: dict[Choices, Times] = {}
 
-    def times(self, choices: Choices) -> Times:
-        """Times of a task."""
-        if choices not in self._times:
-            known = recorded(self.settings["measured"], choices.graph.space)[str(choices.graph.operator)]
-            self._times[choices] = Times(choices, known, self._corrections)
-        return self._times[choices]
+    def _recorded(self, choices: Choices) -> Recorded:
+        """The recorded programs of a task."""
+        return recorded(self.settings["measured"], choices.graph.space)[str(choices.graph.operator)]
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
         """See `Times.seconds`."""
-        return self.times(choices).seconds(chosen)
+        if not self._corrections:
+            return super().seconds(choices, chosen)
+        if choices not in self._times:
+            self._times[choices] = Times(choices, self._recorded(choices), self._corrections)
+        return self._times[choices].seconds(chosen)
 
     def demonstrations(self, choices: Choices) -> np.ndarray:
         """The fastest recorded programs of a task."""
-        return self.times(choices).fast
+        return fast(choices, self._recorded(choices))

@@ -51,7 +51,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     known = with_variants(given, config["variants"], rng)
     drawn = drawn_for(config, rng)
     graphs = _tasks([*known, *drawn], config, rng)
-    kind = TimedColumnLearner if config["agent"].get("corrections") else ColumnLearner
+    kind = TimedColumnLearner if config["agent"].get("measured") else ColumnLearner
     learner = kind(config["agent"], graphs, config["steps"], config["seed"])
     if not config["agent"].get("measured"):
         learner.shown &= set(map(str, [*given, *drawn]))  # variants are near the given operators, whose demonstrations suffice

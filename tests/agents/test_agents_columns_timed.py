@@ -90,9 +90,13 @@ def test_where_corrections_differ_a_program_counts_as_slower(table: Any) -> None
 
 def test_demonstrations_are_the_fastest_recorded_programs(table: Any) -> None:
     choices, known = first(table)
-    fast = Times(choices, known, [Ratio(1.0)]).fast  # type: ignore[list-item]
+    fast = timed.fast(choices, known)
     times = Times(choices, known, [Ratio(1.0)]).seconds(fast)  # type: ignore[list-item]
     assert 0 < len(fast) <= len(known.rows) and times.max() <= timed.WITHIN * known.seconds.min()
+    learner = TimedColumnLearner({**SETTINGS, "measured": MACHINE}, [choices.graph], 3200, 0)
+    assert np.array_equal(learner.demonstrations(choices), fast)
+    some = np.resize(fast, (SETTINGS["programs"], fast.shape[1]))
+    assert np.array_equal(learner.seconds(choices, some), choices.graph.latencies(choices.rows(some))), "by the model"
 
 
 def test_a_network_sees_whether_weights_are_constant(table: Any) -> None:
