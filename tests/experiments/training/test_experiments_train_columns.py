@@ -21,6 +21,7 @@ from hydra import compose, initialize_config_dir  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
+from agents.columns import timed  # noqa: E402
 from agents.columns.learner import ColumnLearner  # noqa: E402
 from experiments.commands.parent import PARENT  # noqa: E402
 from experiments.commands.stopping import stoppable  # noqa: E402
@@ -35,6 +36,7 @@ from experiments.training.operators.drawn import drawn_for  # noqa: E402
 from gensor_gym import hardware as machines  # noqa: E402
 from gensor_gym import operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
+from gensor_gym.measure.records import measured  # noqa: E402
 from gensor_gym.operators.shapes.nearness import near  # noqa: E402
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -214,3 +216,17 @@ def test_a_training_on_drawn_operators_does_not_go_on_without_them(tmp_path: Pat
     train_columns.learn(configuration("drawn.count=1", "steps=64", "checkpoint_every=32"), tmp_path, QUIET)
     with pytest.raises(ValueError, match="another .*drawn"):
         train_columns.learn(configuration("steps=64"), tmp_path, QUIET)
+
+
+def test_tasks_of_a_recorded_machine_are_its_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = measured.load("zen4_1c", "train")
+    some = whole[whole.operator.isin(list(whole.operator.unique()[:4]))]
+    monkeypatch.setattr(measured, "load", lambda machine, part: some)
+    timed.recorded.cache_clear()
+    config = configuration("+agent.measured=zen4_1c", "+agent.frozen=true", "env.space=extended")
+    learner, _, _ = train_columns.learn(config, tmp_path, QUIET)
+    timed.recorded.cache_clear()
+    assert {str(choices.graph.operator) for choices in learner.choices} <= set(map(str, some.operator.unique()))
+    assert {choices.graph.hardware.name for choices in learner.choices} == {"host"} and learner.num_timesteps == 640
+    with pytest.raises(ValueError, match="corrections need agent.measured"):
+        train_columns.learn(configuration("+agent.corrections=[x]"), tmp_path / "other", QUIET)
