@@ -16,11 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 STUDIES = {
     "a core of a Zen 4": ROOT / "results/cpu_study/zen4",
     "that core, AVX2 alone": ROOT / "results/cpu_study/zen4_avx2",
+    "a core of a Zen 4, policies": ROOT / "results/cpu_study/zen4_policies",
     "NVIDIA H200": ROOT / "results/h200/raw/2026-11-27",
 }
 NAMES = {
     "columns": "columns (policy)", "learned": "learned (model of time)", "learned_ranking": "learned, ranks only",
-    "learned_elsewhere": "learned elsewhere", "learned_longer": "learned longer",
+    "learned_elsewhere": "learned elsewhere", "learned_longer": "learned longer", "model_of_time": "learned (model of time)",
+    "columns_model": "policy, trained on the model", "columns_ranked": "policy and model of time",
 }  # fmt: skip
 LIMITS = (0.88, 2.0)
 TICKS = (0.9, 1, 1.1, 1.25, 1.5, 2)
@@ -34,8 +36,8 @@ def draw(path: Path) -> None:
 
 def _figure() -> Figure:
     """A panel for each processor."""
-    figure, panels = plt.subplots(1, len(STUDIES), figsize=(3.8 * len(STUDIES), 2.9), layout="constrained")
-    for axes, (name, folder) in zip(panels, STUDIES.items(), strict=True):
+    figure, panels = plt.subplots(2, 2, figsize=(10.4, 5.6), layout="constrained")
+    for axes, (name, folder) in zip(panels.flat, STUDIES.items(), strict=True):
         _panel(axes, read(folder), name)
     return figure
 

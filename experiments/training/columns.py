@@ -17,7 +17,7 @@ from rich.console import Console
 from agents.columns.choices import SEES, Choices, is_joint
 from agents.columns.learner import ColumnLearner
 from agents.columns.policy import Memory, write
-from agents.columns.timed import TimedColumnLearner, tasks
+from agents.hybrids.timed_columns import TimedColumnLearner, tasks
 from agents.learners.stored import POLICY
 from agents.policies.training_tasks import bound
 from experiments.commands.stopping import Stopped, asked, at_safe_points

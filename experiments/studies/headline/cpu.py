@@ -27,7 +27,7 @@ from experiments.device.archive.arms import Study, proposed, study_of
 from experiments.measured.ahead import alone_on, prepared
 from experiments.measured.chosen import chosen
 from experiments.studies.headline import figures, page
-from experiments.studies.headline.scores import FIRST, winners
+from experiments.studies.headline.scores import FIRST, read, winners
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
@@ -142,7 +142,8 @@ def write_page(folder: Path) -> None:
     facts = read_rows(folder / "facts.jsonl")[-1]
     unused = ", AVX-512 left unused" if facts.get("arch") == WITHOUT_AVX512 else ""
     about = f"{facts['processor']}{unused}, one thread, {facts['date']}. Code {facts['code']}."
-    head = ["# Learned models of time on this CPU", "", about, ""]
+    kind = "policies" if read(folder).learned == "columns" else "models of time"
+    head = [f"# Learned {kind} on this CPU", "", about, ""]
     write_text(folder / "study.md", "\n".join([*head, *page.lines_of(folder, "cpu", "../README.md"), ""]))
 
 

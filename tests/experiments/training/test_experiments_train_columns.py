@@ -21,8 +21,8 @@ from hydra import compose, initialize_config_dir  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
-from agents.columns import timed  # noqa: E402
 from agents.columns.learner import ColumnLearner  # noqa: E402
+from agents.hybrids import timed_columns as timed  # noqa: E402
 from experiments.commands.parent import PARENT  # noqa: E402
 from experiments.commands.stopping import stoppable  # noqa: E402
 from experiments.common import jobs

@@ -11,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("pandas")
 
-from agents.columns import timed  # noqa: E402
 from agents.columns.choices import Choices  # noqa: E402
 from agents.columns.network import network_of  # noqa: E402
-from agents.columns.timed import Recorded, TimedColumnLearner, Times, recorded, tasks  # noqa: E402
+from agents.hybrids import timed_columns as timed  # noqa: E402
+from agents.hybrids.timed_columns import Recorded, TimedColumnLearner, Times, recorded, tasks  # noqa: E402
 from gensor_gym.graph.schedule import Schedule  # noqa: E402
 from gensor_gym.measure.records import measured  # noqa: E402
 from tests.agents.test_agents_columns import SETTINGS  # noqa: E402
