@@ -22,6 +22,7 @@ import numpy as np
 from agents.optimize import Asked, NoKernel, Result, check_seed, watched
 from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
+from agents.strategy import OtherSearch, Strategy
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
@@ -31,8 +32,10 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
+from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
+from gensor_gym.measure.session import TraceRow
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.forms import check_whole, is_flat, put_together, taken_apart, typed
@@ -185,8 +188,9 @@ def compile_network(
 
     Each distinct computation is searched with `trials` measured programs (3, or with a budget in `seconds` 64 at most), unless a
     search of it is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces by their expected gains
-    (`agents.pieces`). `on_task` is called before each search with (number of pieces begun, number of pieces, computation);
-    without it a terminal shows a bar. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are `optimize`'s.
+    (`agents.pieces`). `on_task` is called before each search with (pieces begun, number of pieces, computation); without it a
+    terminal shows a bar. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are `optimize`'s; pieces that a
+    `strategy` does not search have their default one.
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`). The function's memory holds the plan's constants,
     except weights that kernels keep packed.
@@ -196,8 +200,7 @@ def compile_network(
         ValueError: if the caller's own plan is not legal, `hardware` is a GPU, or the budget is not positive.
         NoKernel: if no program of a piece runs correctly.
 
-    Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if other processes used the cores that
-    kernels were timed on.
+    Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if other processes used the cores.
     """
     begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena, seed, **options)
     chosen = _planned(network, plan, hw)
@@ -208,7 +211,7 @@ def compile_network(
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
-        asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
+        asked = {computation: _asked(computation, hw, reuse=reuse, **options) for computation in counts}
         with watched(asks.task for asks in asked.values()):
             found = search_pieces(asked, counts, each, left, seed, told)
         results = tuple(found[step.computation] for step in chosen.steps)
@@ -216,6 +219,18 @@ def compile_network(
         function = NetworkFunction(chosen, kernels, hw.units, arena)
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
+
+
+def _asked(
+    computation: Operator | Dataflow, hw: Hardware, strategy: str | Strategy | None = None, backend: str | Backend = "auto",
+    store: Store | str | None = None, reuse: bool = False, on_trial: Callable[[TraceRow], None] | None = None,
+    **hyperparameters: object,
+) -> Asked:  # fmt: skip
+    """The search of a piece, by the given strategy if it searches such computations, otherwise by the default one."""
+    try:
+        return Asked.of(computation, hw, strategy, backend, store, reuse, on_trial, **hyperparameters)
+    except OtherSearch:
+        return Asked.of(computation, hw, None, backend, store, reuse, on_trial)
 
 
 def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:

@@ -254,6 +254,10 @@ def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object])
     return strategy
 
 
-def refusal(name: str, searched: str) -> ValueError:
+class OtherSearch(ValueError):
+    """A strategy that does other kinds of search."""
+
+
+def refusal(name: str, searched: str) -> OtherSearch:
     """The error for a strategy that does not do this kind of search; its text lists the strategies that do."""
-    return ValueError(f"strategy {name!r} does not search {searched}; these do: {sorted(strategies_for(searched))}")
+    return OtherSearch(f"strategy {name!r} does not search {searched}; these do: {sorted(strategies_for(searched))}")

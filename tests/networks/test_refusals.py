@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import gensor_gym
+from agents import networks
 from agents.networks import FallenBack
+from agents.optimize import Asked
 from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.measure.measurement import Status
 
@@ -120,6 +122,21 @@ def test_bad_settings_are_no_refusals(options: dict[str, Any], said: str) -> Non
 def test_a_strategy_of_fused_operators_alone_is_a_setting() -> None:
     made = gensor_gym.compile(nn.Softmax(-1).eval(), (torch.randn(4, 16),), trials=1, strategy="gir_markov", reuse=False)
     assert [result.measurement.status for result in made.results] == [Status.OK]
+
+
+def test_a_strategy_searches_the_pieces_that_it_can_and_others_have_their_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched, of = dict[str, str](), Asked.of
+
+    def recorded(computation: Any, *args: Any, **options: Any) -> Asked:
+        asked = of(computation, *args, **options)
+        searched[type(computation).__name__ if computation not in networks.ANY else "checked"] = type(asked.search).__name__
+        return asked
+
+    monkeypatch.setattr(networks.Asked, "of", recorded)
+    module, x = nn.Sequential(nn.Linear(16, 8), nn.Softmax(-1)).eval(), torch.randn(4, 16)
+    made = gensor_gym.compile(module, (x,), trials=1, strategy="roller", reuse=False)
+    assert searched == {"checked": "Roller", "Operator": "Roller", "Dataflow": "Exhaustive"}
+    assert torch.allclose(made(x), module(x), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.thorough
