@@ -35,9 +35,11 @@ def _ratios(timed: Timed) -> Figure:
     rows = {"height_ratios": (len(upper), max(1, len(lower))), "width_ratios": (1.0, 1.3), "wspace": 0.12, "hspace": 0.45}
     grid = figure.add_gridspec(2, 2, **rows)
     colour = look([REFERENCE, timed.learned])[timed.learned][0]
-    _forest(figure.add_subplot(grid[0, 0]), upper, colour, f"{timed.learned} over {REFERENCE}")
-    axes = figure.add_subplot(grid[1, 0])
-    _forest(axes, lower, GREY, f"other arms over {REFERENCE}")
+    axes = figure.add_subplot(grid[0, 0] if lower else grid[:, 0])
+    _forest(axes, upper, colour, f"{timed.learned} over {REFERENCE}")
+    if lower:
+        axes = figure.add_subplot(grid[1, 0])
+        _forest(axes, lower, GREY, f"other arms over {REFERENCE}")
     axes.set_xlabel("time over the traverser's (left of 1: faster)")
     _operators(figure.add_subplot(grid[:, 1]), timed)
     return figure

@@ -112,7 +112,8 @@ def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -
     timed, alone = read(folder), read(folder, by_trials_alone=True)
     first, whole, near = primary(timed), timed.whole, set(read_near_variants())
     subject = SUBJECTS[timed.learned]
-    seeds = len(timed.arms[timed.learned])
+    count = len(timed.arms[timed.learned])
+    seeds = f"{count} training seed{'s' * (count != 1)}"
     head = ("", "operators", "time over the other's", f"{LEVEL} interval", "p", "p (Holm)")
     others = [
         compared("by trials alone", alone, alone.whole, FIRST),
@@ -125,8 +126,8 @@ def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -
     return [
         "## Do learned policies beat the traverser?", "", answer(first, subject), "",
         f"The plan was written before: [plan]({plan}). Of {len(timed.operators)} operators {len(timed.tried)} "
-        f"were tried whole, and on {len(whole)} of these some program ran well: these count. `{timed.learned}` has {seeds} "
-        f"training seeds, the reference is `{REFERENCE}`; ratios are geometric means over operators, below 1 it is faster.", "",
+        f"were tried whole, and on {len(whole)} of these some program ran well: these count. `{timed.learned}` has {seeds}, "
+        f"the reference is `{REFERENCE}`; ratios are geometric means over operators, below 1 it is faster.", "",
         *table(head, [first.cells, *(line.cells for line in others)]), "",
         f"![time over the traverser's, by comparison and by operator]({figures}_study.png)", "",
         "### Secondary", "", *table(head, [line.cells for line in secondary(timed)]), "",
