@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ import numpy as np
 from agents.optimize import Asked, NoKernel, Result, check_seed, watched
 from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
-from agents.strategy import OtherSearch, Strategy
+from agents.strategy import OtherSearch
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
@@ -32,10 +32,8 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
-from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
-from gensor_gym.measure.session import TraceRow
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.forms import check_whole, is_flat, put_together, taken_apart, typed
@@ -53,6 +51,8 @@ LEAST_SECONDS = 1e-3
 """Seconds left for the search of pieces if the budget was spent before it; each piece is then tried once."""
 ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
 """An operator and a fused operator. Options of a search are valid for networks if the search of either accepts them."""
+OF_EVERY_STRATEGY = ("backend", "store", "reuse", "on_trial")
+"""Options of `optimize` that are no hyperparameters of a strategy."""
 Examples = Sequence[Any] | Mapping[str, Any]
 FALLBACKS = ("error", "torch")
 """Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
@@ -200,7 +200,7 @@ def compile_network(
         ValueError: if the caller's own plan is not legal, `hardware` is a GPU, or the budget is not positive.
         NoKernel: if no program of a piece runs correctly.
 
-    Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if other processes used the cores.
+    Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if others used the timed cores.
     """
     begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena, seed, **options)
     chosen = _planned(network, plan, hw)
@@ -211,7 +211,7 @@ def compile_network(
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
-        asked = {computation: _asked(computation, hw, reuse=reuse, **options) for computation in counts}
+        asked = _searches(counts, hw, reuse=reuse, **options)
         with watched(asks.task for asks in asked.values()):
             found = search_pieces(asked, counts, each, left, seed, told)
         results = tuple(found[step.computation] for step in chosen.steps)
@@ -221,16 +221,24 @@ def compile_network(
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
 
 
-def _asked(
-    computation: Operator | Dataflow, hw: Hardware, strategy: str | Strategy | None = None, backend: str | Backend = "auto",
-    store: Store | str | None = None, reuse: bool = False, on_trial: Callable[[TraceRow], None] | None = None,
-    **hyperparameters: object,
-) -> Asked:  # fmt: skip
-    """The search of a piece, by the given strategy if it searches such computations, otherwise by the default one."""
-    try:
-        return Asked.of(computation, hw, strategy, backend, store, reuse, on_trial, **hyperparameters)
-    except OtherSearch:
-        return Asked.of(computation, hw, None, backend, store, reuse, on_trial)
+def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **options: Any) -> dict[Operator | Dataflow, Asked]:
+    """The search of each piece: by the given strategy if it searches such computations, otherwise by the default one.
+
+    ValueError if the strategy searches none of the pieces.
+    """
+    found: dict[Operator | Dataflow, Asked | OtherSearch] = {}
+    for computation in computations:
+        try:
+            found[computation] = Asked.of(computation, hw, **options)
+        except OtherSearch as error:
+            found[computation] = error
+    if (refused := [asked for asked in found.values() if isinstance(asked, OtherSearch)]) and len(refused) == len(found):
+        raise refused[0]
+    others = {name: options[name] for name in OF_EVERY_STRATEGY if name in options}
+    return {
+        computation: Asked.of(computation, hw, **others) if isinstance(asked, OtherSearch) else asked
+        for computation, asked in found.items()
+    }
 
 
 def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:

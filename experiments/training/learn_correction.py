@@ -177,7 +177,7 @@ def regrets(card: Mapping[str, Any]) -> list[str]:
     names = {"first": "the first choice", "first4": "the best of the first four"}
     return [
         f"On operators left out, {name} takes {math.expm1(card[f'{key}_model']):.1%} longer than the best program by the model, "
-        f"{math.expm1(card[f'{key}_corrected']):.1%} by what was learned."
+        f"{math.expm1(card[f'{key}_corrected']):.1%} by the corrected model."
         for key, name in names.items() if f"{key}_model" in card
     ]  # fmt: skip
 

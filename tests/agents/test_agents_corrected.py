@@ -49,7 +49,7 @@ def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
     correction, card = learn([Observed.of(made_up(30), MACHINE, "extended")], "extended")
     assert card["rank_corrected"] > card["rank_model"] + 0.02 and card["first_corrected"] <= card["first_model"]
     said = regrets(card)
-    assert len(said) == 2 and f"{np.expm1(card['first_corrected']):.1%} by what was learned" in said[0] and not regrets({})
+    assert len(said) == 2 and f"{np.expm1(card['first_corrected']):.1%} by the corrected model" in said[0] and not regrets({})
     assert card["kernels"] == 8 * 30 and len(card["operators"]) == 8
     correction.save(tmp_path / "c", card)
     graph = ConstructionGraph("gemv(m=768, k=3072)", MACHINE, "extended")

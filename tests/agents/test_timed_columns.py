@@ -1,4 +1,4 @@
-"""A column policy that learns from kernel times: what is recorded, what is predicted, and what the learner makes likely."""
+"""Training of a column policy on kernel times: recorded and predicted times, demonstrations, and learning."""
 
 from __future__ import annotations
 

@@ -137,6 +137,8 @@ def test_a_strategy_searches_the_pieces_that_it_can_and_others_have_their_defaul
     made = gensor_gym.compile(module, (x,), trials=1, strategy="roller", reuse=False)
     assert searched == {"checked": "Roller", "Operator": "Roller", "Dataflow": "Exhaustive"}
     assert torch.allclose(made(x), module(x), rtol=1e-3, atol=1e-5)
+    with pytest.raises(ValueError, match="'roller' does not search"):
+        gensor_gym.compile(nn.Softmax(-1).eval(), (x,), trials=1, strategy="roller", reuse=False)
 
 
 @pytest.mark.thorough
