@@ -17,8 +17,10 @@ from agents.hybrids.program_features import features_of
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records import measured
+from gensor_gym.operators.types import Operator
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,14 @@ class Recorded:
     """`quiet` seconds float64 [P]."""
 
 
-def tasks(machine: str, space: str) -> list[ConstructionGraph]:
-    """Graphs of the operators of a machine's part `train`, on this machine."""
+_NOTHING = Recorded(np.empty((0, ROW), dtype=np.int32), np.empty(0))
+
+
+def tasks(machine: str, space: str, unrecorded: Sequence[Operator] = ()) -> list[ConstructionGraph]:
+    """Graphs of the operators of a machine's part `train`, and of `unrecorded` operators, on this machine."""
     hw = measured.here(machine)
-    return [ConstructionGraph(text, hw, space) for text in recorded(machine, space)]
+    of: list[str | Operator] = [*recorded(machine, space), *unrecorded]
+    return [ConstructionGraph(op, hw, space) for op in of]
 
 
 @cache
@@ -55,10 +61,12 @@ class Times:
     """Kernel times of a task's programs."""
 
     def __init__(self, choices: Choices, known: Recorded, corrections: Sequence[Correction]) -> None:
-        """Fit each correction's factor of this operator to the recorded programs."""
+        """Fit each correction's factor of this operator to the recorded programs, if there are any: ranks need none."""
         self.choices, self.corrections = choices, corrections
         self.known = {row.tobytes(): float(value) for row, value in zip(known.rows, known.seconds, strict=True)}
-        self._factors = np.log(known.seconds).mean() - self._logs(known.rows).mean(axis=1)
+        self._factors = np.zeros(len(corrections))
+        if len(known.seconds):
+            self._factors = np.log(known.seconds).mean() - self._logs(known.rows).mean(axis=1)
 
     def _logs(self, rows: np.ndarray) -> np.ndarray:
         """Logarithms of seconds of legal rows by each correction, up to a summand, float64 [corrections, B]."""
@@ -93,7 +101,7 @@ class TimedColumnLearner(ColumnLearner):
     """A `ColumnLearner` whose programs are ranked by kernel times on a machine of Measured v1.
 
     Settings are `measured`, the machine, and `corrections`, folders of corrections learned from it; without them the analytic
-    model ranks. Demonstrations are the fastest recorded programs.
+    model ranks. Demonstrations are the fastest recorded programs; of an operator without any, the model's (`demonstrated`).
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
@@ -101,19 +109,23 @@ class TimedColumnLearner(ColumnLearner):
         super().__init__(settings, graphs, steps, seed)
         self._corrections = [load_correction(folder) for folder in settings.get("corrections") or ()]
         self._times: dict[Choices, Times] = {}
+        self._fast: dict[Choices, np.ndarray] = {}
 
-    def _recorded(self, choices: Choices) -> Recorded:
-        """The recorded programs of a task."""
-        return recorded(self.settings["measured"], choices.graph.space)[str(choices.graph.operator)]
+    def _recorded(self, choices: Choices) -> Recorded | None:
+        """The recorded programs of a task, None without any."""
+        return recorded(self.settings["measured"], choices.graph.space).get(str(choices.graph.operator))
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
         """See `Times.seconds`."""
         if not self._corrections:
             return super().seconds(choices, chosen)
         if choices not in self._times:
-            self._times[choices] = Times(choices, self._recorded(choices), self._corrections)
+            self._times[choices] = Times(choices, self._recorded(choices) or _NOTHING, self._corrections)
         return self._times[choices].seconds(chosen)
 
     def demonstrations(self, choices: Choices) -> np.ndarray:
-        """The fastest recorded programs of a task."""
-        return fast(choices, self._recorded(choices))
+        """The fastest known programs of a task."""
+        if choices not in self._fast:
+            known = self._recorded(choices)
+            self._fast[choices] = fast(choices, known) if known else super().demonstrations(choices)
+        return self._fast[choices]

@@ -28,6 +28,11 @@ FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
 """(least, most) floating-point operations and traffic: from microseconds to tens of milliseconds on one core."""
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
 """Share of matrix products and convolutions with constant weights, like in networks; epilogues that half of them get."""
+ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
+"""Later part, of classes UNSEEN, of which nothing is recorded -> number of operators.
+
+Policies are trained on `unrecorded`, whose times models of time predict.
+"""
 FEW, MOST_TURNS = 30, 4
 """Most draws of a class in one turn, and most turns per wanted operator."""
 SEED = 1
@@ -53,19 +58,31 @@ def chosen(seed: int = SEED) -> list[Chosen]:
     return [listed[place] for place in np.random.default_rng(seed).permutation(len(listed))]
 
 
+def added(seed: int = SEED) -> list[Chosen]:
+    """Operators of the parts ADDED in a random order, each near none of `chosen` and none of an ADDED part before its own."""
+    apart = [*operators.resolve(["split/v2/test"]), *(one.operator for one in chosen(seed))]
+    found = list[Chosen]()
+    for number, (part, count) in enumerate(ADDED.items(), len(PARTS)):
+        new = _drawn(part, count, np.random.default_rng([seed, number]), apart)
+        apart += new
+        found += [Chosen(part, op) for op in new]
+    return [found[place] for place in np.random.default_rng(seed).permutation(len(found))]
+
+
 def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Operator]) -> list[Operator]:
     """Draw different operators of a part that are not near any of `others`; every second one is a layer of a network.
 
     The classes take turns. A class without further suitable operators (few networks use average pooling) gives up after FEW
     draws.
     """
-    found = dict[Operator, None]()
-    for turn, kind in enumerate(cycle(UNSEEN if part == "unseen" else KNOWN)):
+    found, unseen = dict[Operator, None](), part not in ("train", "validation", "test")
+    for turn, kind in enumerate(cycle(UNSEEN if unseen else KNOWN)):
         if len(found) == count or turn > MOST_TURNS * count:
             break
-        drawn = (_one(kind, turn % 2 == 0, rng) for _ in range(FEW))
+        place = turn // len(UNSEEN) if part in ADDED else turn  # in `unseen`, layers and random sizes each have one class
+        drawn = (_one(kind, place % 2 == 0, rng) for _ in range(FEW))
         new = (op for op in drawn if op is not None and op not in found)
-        right = (op for op in new if part in ("unseen", operators.part_of(op, "v2")))
+        right = (op for op in new if unseen or part == operators.part_of(op, "v2"))
         found.update(dict.fromkeys(islice((op for op in right if not any(near(op, other) for other in others)), 1)))
     return list(found)
 

@@ -20,8 +20,10 @@ from agents.columns.policy import Memory, write
 from agents.hybrids.timed_columns import TimedColumnLearner, tasks
 from agents.learners.stored import POLICY
 from agents.policies.training_tasks import bound
+from experiments.commands.checks import check_whole
 from experiments.commands.stopping import Stopped, asked, at_safe_points
 from experiments.common.journal import append_row
+from experiments.measured.chosen import added
 from experiments.resuming.archive import read_state, write_state
 from experiments.training.checkpoints import check_same
 from experiments.training.operators.drawn import drawn_for
@@ -74,7 +76,10 @@ def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator
     With `agent.machines` every operator has its own machine, drawn near these machines.
     """
     if config["agent"].get("measured"):
-        return tasks(config["agent"]["measured"], config["env"]["space"])
+        agent = {"unrecorded": 0, **config["agent"]}
+        check_whole(agent, 0, "unrecorded", of="agent.")
+        more = [one.operator for one in added() if one.part == "unrecorded"] if agent["unrecorded"] else []
+        return tasks(agent["measured"], config["env"]["space"], more[: agent["unrecorded"]])
     names = config["agent"].get("machines")
     if not names:
         return _graphs(ops, config)

@@ -12,9 +12,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("pandas")
 
 from agents.columns.choices import Choices  # noqa: E402
+from agents.columns.demonstrations import demonstrated  # noqa: E402
 from agents.columns.network import network_of  # noqa: E402
 from agents.hybrids import timed_columns as timed  # noqa: E402
 from agents.hybrids.timed_columns import Recorded, TimedColumnLearner, Times, recorded, tasks  # noqa: E402
+from gensor_gym import operators  # noqa: E402
 from gensor_gym.graph.schedule import Schedule  # noqa: E402
 from gensor_gym.measure.records import measured  # noqa: E402
 from tests.agents.test_agents_columns import SETTINGS  # noqa: E402
@@ -97,6 +99,21 @@ def test_demonstrations_are_the_fastest_recorded_programs(table: Any) -> None:
     assert np.array_equal(learner.demonstrations(choices), fast)
     some = np.resize(fast, (SETTINGS["programs"], fast.shape[1]))
     assert np.array_equal(learner.seconds(choices, some), choices.graph.latencies(choices.rows(some))), "by the model"
+
+
+def test_a_task_without_recorded_programs_is_ranked_by_predictions_alone(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its demonstrations are the model's; the time of a program is the mean of the predictions, plus their deviation."""
+    op = operators.depthwise_conv2d(n=1, c=16, h=12, w=12, r=3, s=3)
+    graphs = tasks(MACHINE, "extended", [op])
+    assert [str(graph.operator) for graph in graphs[2:]] == [str(op)] and graphs[2].hardware.digest == graphs[0].hardware.digest
+    one, other = Ratio(2.0), Ratio(4.0)
+    monkeypatch.setattr(timed, "load_correction", lambda folder: {"one": one, "other": other}[folder])
+    learner = TimedColumnLearner({**SETTINGS, "measured": MACHINE, "corrections": ["one", "other"]}, graphs, 3200, 0)
+    choices = next(choices for choices in learner.choices if choices.graph.operator == op)
+    shown = learner.demonstrations(choices)
+    assert len(shown) and np.array_equal(shown, demonstrated(choices))
+    ratio = learner.seconds(choices, shown) / choices.graph.latencies(choices.rows(shown))
+    assert ratio == pytest.approx(np.full(len(shown), np.sqrt(8.0) * np.exp(np.log(2.0) / 2)))
 
 
 def test_a_network_sees_whether_weights_are_constant(table: Any) -> None:

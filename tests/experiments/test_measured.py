@@ -12,7 +12,7 @@ import pytest
 from experiments.common.journal import Journal
 from experiments.measured import collect, pack
 from experiments.measured.ahead import prepared
-from experiments.measured.chosen import PARTS, UNSEEN, Chosen, chosen
+from experiments.measured.chosen import ADDED, PARTS, UNSEEN, Chosen, added, chosen
 from experiments.measured.collect import Collection
 from experiments.measured.layers import Layer, layers
 from experiments.measured.programs import Program, programs
@@ -49,6 +49,18 @@ def test_parts_have_their_operators_and_are_apart() -> None:
             assert not any(near(one.operator, other) for other in tests)
     early = {one.part for one in listed()[:200]}
     assert early == set(PARTS) and [str(one.operator) for one in chosen()[:50]] == [str(one.operator) for one in listed()[:50]]
+
+
+@pytest.mark.thorough
+def test_later_parts_are_of_classes_without_recordings_and_apart() -> None:
+    found = added()
+    assert {part: sum(one.part == part for one in found) for part in ADDED} == ADDED
+    assert {one.operator.name for one in found if one.part == "unrecorded"} == set(UNSEEN)
+    held_out = [one.operator for one in listed() if one.part == "unseen"]
+    for part in ADDED:
+        own = [one.operator for one in found if one.part == part]
+        assert not any(near(op, other) for op in own for other in held_out) and len(set(map(str, own))) == len(own)
+        held_out += own
 
 
 def test_layers_are_of_thirty_networks_and_grow_with_their_input() -> None:

@@ -25,7 +25,7 @@ from experiments.common.journal import Journal, Row, append_row, read_rows
 from experiments.common.results import write_text
 from experiments.device.archive.arms import Study, proposed, study_of
 from experiments.measured.ahead import alone_on, prepared
-from experiments.measured.chosen import chosen
+from experiments.measured.chosen import ADDED, PARTS, added, chosen
 from experiments.studies.headline import figures, page
 from experiments.studies.headline.scores import FIRST, read, winners
 from gensor_gym import hardware
@@ -34,7 +34,6 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.cpuinfo import WITHOUT_AVX512
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
-from gensor_gym.measure.records.measured import PARTS
 from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators import parse
@@ -105,8 +104,9 @@ class CpuStudy:
 
 
 def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
-    """At most `most` operators of parts of Measured v1, in their random order."""
-    return [str(one.operator) for one in chosen() if one.part in parts][:most]
+    """At most `most` operators of parts of Measured v1 or of ADDED, in their random order, the latter last."""
+    listed = [*chosen(), *(added() if set(parts) & set(ADDED) else ())]
+    return [str(one.operator) for one in listed if one.part in parts][:most]
 
 
 @command("cpu_study")
@@ -116,7 +116,7 @@ def run(config: DictConfig, console: Console) -> Path:
     check_whole(config, 0, "deep", "cpu")
     check_some(config, "arms", "parts")
     for part in config.parts:
-        check_known("part", part, PARTS)
+        check_known("part", part, (*PARTS, *ADDED))
     others = alone_on(config.cpu)
     folder, content = make_folder(Path(config.output)), OmegaConf.to_container(config, resolve=True)
     study = study_of(content, operators_of(config.parts, config.operators))  # type: ignore[arg-type]

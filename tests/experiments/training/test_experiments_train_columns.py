@@ -26,7 +26,8 @@ from agents.hybrids import timed_columns as timed  # noqa: E402
 from experiments.commands.parent import PARENT  # noqa: E402
 from experiments.commands.stopping import stoppable  # noqa: E402
 from experiments.common import jobs
-from experiments.training import columns as train_columns
+from experiments.measured.chosen import Chosen  # noqa: E402
+from experiments.training import columns as train_columns  # noqa: E402
 from experiments.training import (
     train,
     trainings,  # noqa: E402
@@ -230,3 +231,15 @@ def test_tasks_of_a_recorded_machine_are_its_operators(tmp_path: Path, monkeypat
     assert {choices.graph.hardware.name for choices in learner.choices} == {"host"} and learner.num_timesteps == 640
     with pytest.raises(ValueError, match="corrections need agent.measured"):
         train_columns.learn(configuration("+agent.corrections=[x]"), tmp_path / "other", QUIET)
+    with pytest.raises(ValueError, match="agent.unrecorded is -1; expected a whole number, 0 or more"):
+        train_columns.learn(configuration("+agent.measured=zen4_1c", "+agent.unrecorded=-1"), tmp_path / "other", QUIET)
+
+
+def test_tasks_may_have_operators_without_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops = [operators.batched_gemm(b=2, m=8, n=16, k=size) for size in (4, 8, 12)]
+    listed = [*(Chosen("unrecorded", op) for op in ops), Chosen("unseen_2", ops[0])]
+    monkeypatch.setattr(train_columns, "added", lambda: listed)
+    monkeypatch.setattr(timed, "recorded", lambda machine, space: {})
+    config = configuration("+agent.measured=zen4_1c", "+agent.unrecorded=2", "env.space=extended")
+    graphs = train_columns._tasks([], config, np.random.default_rng(0))
+    assert [graph.operator for graph in graphs] == ops[:2] and graphs[0].hardware == measured.here("zen4_1c")
