@@ -27,17 +27,21 @@ from gensor_gym import hardware as machines
 from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
+from gensor_gym.codegen.targets import target_of
 from gensor_gym.cycles import uncollected
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
+from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.forms import check_whole, is_flat, put_together, taken_apart, typed
 from gensor_gym.networks.fusion.rules import check_rule, plan_of
+from gensor_gym.networks.gpu.emulated import EmulatedNetwork
+from gensor_gym.networks.gpu.function import GpuNetwork
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.network import Network
@@ -54,6 +58,8 @@ ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
 OF_EVERY_STRATEGY = ("backend", "store", "reuse", "on_trial")
 """Options of `optimize` that are no hyperparameters of a strategy."""
 Examples = Sequence[Any] | Mapping[str, Any]
+TARGETS = ("c", "cuda")
+"""Languages of networks' kernels (`codegen.targets`)."""
 FALLBACKS = ("error", "torch")
 """Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
 
@@ -71,8 +77,8 @@ class CompiledNetwork:
     """Search result of each step; steps with equal computations share a result."""
     kernels: tuple[Kernel, ...]
     """The kernel of each step."""
-    function: NetworkFunction
-    """The network, loaded into this process."""
+    function: NetworkFunction | GpuNetwork | EmulatedNetwork
+    """The network: loaded into this process, or on a GPU at the first call."""
 
     @cached_property
     def digest(self) -> str:
@@ -104,8 +110,10 @@ class CompiledNetwork:
 
         Outputs of the library are float32, whatever their data type is here.
 
-        ValueError and CompileError like `networks.export.export_network`.
+        ValueError for a network on a GPU; ValueError and CompileError like `networks.export.export_network`.
         """
+        if not isinstance(self.function, NetworkFunction):
+            raise ValueError(f"{self.plan.network} is compiled for {self.hardware.name}: networks are exported for CPUs")
         from gensor_gym.networks.export import export_network
 
         known = [result.known for result in self.results]
@@ -195,9 +203,12 @@ def compile_network(
     `arena` says how values between kernels are placed (`networks.arena.MODES`). The function's memory holds the plan's constants,
     except weights that kernels keep packed.
 
+    For an NVIDIA GPU the function is launched as one CUDA graph (`networks.gpu`). Without the GPU, `backend="analytic"` chooses
+    kernels by the model, and `backend="emulated"` checks them and gives a function that the emulator runs.
+
     Raises:
         Unsupported: if a piece of the plan has no kernel, or is too large to be verified.
-        ValueError: if the caller's own plan is not legal, `hardware` is a GPU, or the budget is not positive.
+        ValueError: if the caller's own plan is not legal, `hardware` is another GPU, or the budget is not positive.
         NoKernel: if no program of a piece runs correctly.
 
     Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if others used the timed cores.
@@ -216,9 +227,18 @@ def compile_network(
             found = search_pieces(asked, counts, each, left, seed, told)
         results = tuple(found[step.computation] for step in chosen.steps)
         kernels = _kernels(chosen, results, asked, each)
-        function = NetworkFunction(chosen, kernels, hw.units, arena)
+        function = _function(chosen, kernels, hw, arena, options.get("backend", "auto"))
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
+
+
+def _function(
+    plan: Plan, kernels: tuple[Kernel, ...], hw: Hardware, arena: str, backend: str | Backend
+) -> NetworkFunction | GpuNetwork | EmulatedNetwork:
+    """The network as one function: of this process, of a GPU, or of the emulator."""
+    if hw.kind == "cpu":
+        return NetworkFunction(plan, kernels, hw.units, arena)
+    return (EmulatedNetwork if get_backend(backend, hw).name == "emulated" else GpuNetwork)(plan, kernels, arena)
 
 
 def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **options: Any) -> dict[Operator | Dataflow, Asked]:
@@ -264,8 +284,8 @@ def check_settings(
         raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
     check_rule(plan)
     check_known("arena", arena, MODES)
-    if (hw := machines.get(hardware)).kind != "cpu":
-        raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
+    if (target := target_of(hw := machines.get(hardware)).name) not in TARGETS:
+        raise ValueError(f"{hw.name} has kernels in {target}: networks are compiled to {' or '.join(TARGETS)}")
     check_seed(seed)
     _check_search(hw, reuse=reuse, **others)
     return hw

@@ -141,13 +141,14 @@ class Piece:
         """Continue the search with `trials` more trials, the last of which begins within `seconds`.
 
         The strategy starts anew and repeats its earlier trials, which the session answers without measuring. The last trial of a
-        product, if not its first, is a program with a plain block of rows (`networks.tasks`): the model ranks such programs high,
+        product on a CPU, if not its first, is a program with a plain block of rows (`networks.tasks`): the model ranks these high,
         but walks seldom end at them.
         """
         session, before = self.session, self.session.trials
         session.start()
         end = session.elapsed + seconds if math.isfinite(seconds) else None
-        rows = rows_of_product(session.task.operator) if before + trials > 1 else 0
+        of_blocks = before + trials > 1 and session.task.hardware.kind == "cpu"
+        rows = rows_of_product(session.task.operator) if of_blocks else 0
         session.budget = Budget(before + trials - (rows > 0), None, end)
         run(self.asked.search, session, self.seed)
         session.budget = Budget(before + trials, None, end)

@@ -74,7 +74,7 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     for numbers in loops(plan.pieces):
         place = scratch  # kernels of one loop compute at the same time
         for kernel in (kernels[number] for number in numbers):
-            if kernel.prepacked:
+            if kernel.prepacked or kernel.cleared_bytes:  # other kernels may not write there between two calls
                 workspaces.append(Place(Base.FIXED, end))
                 end += rounded(kernel.workspace_bytes)
             else:

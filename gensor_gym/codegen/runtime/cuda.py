@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,13 @@ class CudaKernel:
         out = self.arrays.returned(outputs, given, own)
         return BoundCuda(self._launch, self._arguments(inputs, outputs), out)
 
+    def within(self, inputs: Sequence[Any], outputs: Sequence[Any], workspace: Any) -> Callable[[], None]:
+        """A function that launches the kernel on dense, aligned CuPy arrays in the caller's workspace, and checks nothing.
+
+        The first `Kernel.cleared_bytes` of the workspace must be zero before the first launch.
+        """
+        return partial(self._launch, with_maps(self.kernel.maps, (*inputs, *outputs, workspace)))
+
     def _arguments(self, arrays: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
         """Arguments of every launch, with a new workspace from CuPy's memory pool, which reuses it on the same stream only."""
         workspace = self._cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
@@ -107,7 +115,7 @@ def load(kernel: Kernel) -> CudaKernel:
 
     CudaUnavailableError if CuPy or a device of the kernel's architecture is missing, NvrtcError if it does not compile.
     """
-    cupy = _cupy()
+    cupy = cupy_module()
     device = cupy.cuda.Device()
     _check_arch(kernel.arch, device.compute_capability)
     key = (kernel.digest, device.id)
@@ -116,7 +124,7 @@ def load(kernel: Kernel) -> CudaKernel:
     return _LOADED[key]
 
 
-def _cupy() -> ModuleType:
+def cupy_module() -> ModuleType:
     """The CuPy module; CudaUnavailableError if it is not installed or finds no device."""
     try:
         import cupy

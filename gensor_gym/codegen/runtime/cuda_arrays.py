@@ -83,7 +83,7 @@ class DeviceArrays:
                 self.signature.output(value, (), place)
             return self._cupy.empty(tensor.shape, dtype=np.dtype(ARRAY_DTYPE[tensor.dtype]))
         array = self._viewed(value, tensor, "out")
-        if not _is_readable(array):
+        if not is_readable(array):
             raise ValueError(f"{self._op}: out is not dense in row-major order, or begins at no multiple of {ALIGNMENT} bytes")
         self.signature.check_apart(array, inputs, self._cupy.may_share_memory)
         return array
@@ -113,7 +113,7 @@ class DeviceArrays:
         tensor = self._op.inputs[place]
         if lies_on_device(value):
             array = self._viewed(value, tensor, f"input {tensor.name}")
-            return array if _is_readable(array) else self.signature.copied(array, tensor, copy)
+            return array if is_readable(array) else self.signature.copied(array, tensor, copy)
         if not copy:
             raise ValueError(f"{self._op}: input {tensor.name} lies on the host, and a bound call copies nothing")
         return self._cupy.asarray(self.signature.input(place, value))
@@ -138,7 +138,7 @@ class DeviceArrays:
             raise ValueError(f"{self._op}: {name} lies on GPU {number}, this kernel is on GPU {self._device}")
 
 
-def _is_readable(array: Any) -> bool:
+def is_readable(array: Any) -> bool:
     """Whether kernels can read an array in place: dense and aligned, since a misaligned wide load faults."""
     return bool(array.flags.c_contiguous) and array.data.ptr % ALIGNMENT == 0
 

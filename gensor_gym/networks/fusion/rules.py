@@ -15,9 +15,12 @@ from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.registry import near
 
 PLANS: dict[str, Callable[[Network, Hardware], Plan]] = {
-    "cut_all": lambda network, _: cut_all(network), "fine": lambda network, _: fine(network), "fine_coarse": fine_coarse,
-}  # fmt: skip
-"""Name of a rule -> function that plans a network for a machine."""
+    "cut_all": lambda network, _: cut_all(network),
+    "fine": lambda network, machine: fine(network) if machine.kind == "cpu" else cut_all(network),
+    "fine_coarse": lambda network, machine: fine_coarse(network, machine) if machine.kind == "cpu" else cut_all(network),
+}
+"""Name of a rule -> function that plans a network for a machine. On GPUs all plan like `cut_all`: panels, chains and loops of
+several pieces have kernels on CPUs only."""
 
 
 def check_rule(rule: Any) -> None:

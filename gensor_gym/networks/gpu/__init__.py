@@ -1,0 +1,1 @@
+"""Networks on a GPU: the kernels of a plan in one block of memory, launched as one CUDA graph or run by the emulator."""

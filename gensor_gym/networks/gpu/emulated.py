@@ -1,0 +1,50 @@
+"""A network whose kernels are run by the emulator, one after another in the memory that they share on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.arrays import Signature, in_library_of
+from gensor_gym.measure.emulator.emulator import EmulatedKernels
+from gensor_gym.networks.gpu.memory import Memory, Tasks
+from gensor_gym.networks.plan import Plan
+
+
+class EmulatedNetwork:
+    """A network on the emulator, called with host arrays. It is slow: use small networks."""
+
+    def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "hot", sanitize: bool = True) -> None:
+        """Compile the kernels together, with address and undefined-behaviour sanitizers if `sanitize`; EmulatorError if that fails."""
+        self.tasks = Tasks(plan, kernels, mode)
+        self.signature = Signature(self.tasks.called)
+        distinct = {kernel.digest: kernel for kernel in kernels}
+        self._numbers = {digest: number for number, digest in enumerate(distinct)}
+        self._kernels = EmulatedKernels(tuple(distinct.values()), sanitize) if distinct else None
+        self.constants: dict[str, np.ndarray] = {}
+        """Constants that this object holds in place of the network: none."""
+
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        """The outputs, an array of the first input's library or a tuple of several; or `out`, filled in.
+
+        ValueError for arrays of wrong number, shape, type or device; EmulatorError with the report of a sanitizer.
+        """
+        given = self.signature.inputs(inputs)
+        outputs = [np.empty(shape, dtype) for shape, dtype in self.signature.made]
+        layout = self.tasks.layout
+        memory = Memory(given, outputs, np.zeros(layout.workspace_bytes, np.uint8), self.tasks.fixed())
+        for task in self.tasks.listed:
+            assert self._kernels is not None, "compiled, since there is a task"
+            read, written, _ = task.arrays(memory)
+            made = self._kernels.run(self._numbers[task.kernel.digest], read)
+            for array, result in zip(written, made if len(written) > 1 else [made], strict=True):
+                array[...] = result
+        if out is None:
+            found = tuple(outputs) if len(outputs) > 1 else outputs[0]
+            return in_library_of(inputs[0], found) if inputs else found
+        for array, result in zip(self.signature.filled(out, given), outputs, strict=True):
+            array[...] = result
+        return out

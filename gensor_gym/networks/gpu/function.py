@@ -1,0 +1,113 @@
+"""A network on a GPU as one function: its kernels in memory of its own, captured once as a CUDA graph.
+
+A call copies its inputs into that memory, launches the graph and copies the outputs out of it, all on the caller's stream.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime import cuda
+from gensor_gym.codegen.runtime.cuda_arrays import DeviceArrays, is_readable
+from gensor_gym.networks.gpu.memory import Memory, Task, Tasks
+from gensor_gym.networks.plan import Plan
+from gensor_gym.operators.types import ARRAY_DTYPE
+
+
+class GpuNetwork:
+    """A network on the GPU that is current at the first call, which compiles and loads the kernels.
+
+    Calls on several streams wait for one another, since they share memory.
+    """
+
+    def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "hot") -> None:
+        """Lay out the memory; no GPU is needed. `mode` is one of `networks.arena.MODES`."""
+        self.tasks = Tasks(plan, kernels, mode)
+        self.constants: dict[str, np.ndarray] = {}
+        """Constants that this object holds in place of the network: none."""
+        self._loaded: _Loaded | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        """Enqueue the network; return the outputs, or `out`, filled in. Streams, arrays and errors are like `CudaKernel`'s."""
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _Loaded(self.tasks, cuda.cupy_module())
+            return self._loaded(inputs, out)
+
+    @property
+    def launches(self) -> int:
+        """Number of kernel launches of a call."""
+        return sum(len(task.kernel.launches) for task in self.tasks.listed)
+
+
+class _Loaded:
+    """A network's kernels and memory on one GPU."""
+
+    def __init__(self, tasks: Tasks, cupy: ModuleType) -> None:
+        """Load the kernels, copy the constants to the GPU, and capture all launches as a graph."""
+        self.arrays, self._cupy = DeviceArrays(tasks.called, cupy), cupy
+        own = [
+            [cupy.zeros(tensor.shape, np.dtype(ARRAY_DTYPE[tensor.dtype])) for tensor in tensors]
+            for tensors in (tasks.called.inputs, tasks.called.outputs)
+        ]
+        blocks = cupy.zeros(tasks.layout.workspace_bytes, np.uint8), cupy.asarray(tasks.fixed())
+        self.memory = Memory(own[0], own[1], *blocks)
+        self._calls = [self._bound(task) for task in tasks.listed]
+        self._done = cupy.cuda.Event()
+        stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.Device().synchronize()  # what was copied above is on another stream
+        with stream:
+            self._launch()  # what is loaded at its first use cannot be loaded during a capture
+            stream.begin_capture()
+            self._launch()
+            self._graph = stream.end_capture()
+            self._graph.upload(stream)
+            self._done.record(stream)
+
+    def _launch(self) -> None:
+        for call in self._calls:
+            call()
+
+    def _bound(self, task: Task) -> Callable[[], None]:
+        """A function that enqueues a kernel. Arrays that begin at no multiple of 16 bytes are copied before or after it."""
+        inputs, outputs, workspace = task.arrays(self.memory)
+        before, after = [], []
+        for arrays, copies in ((inputs, before), (outputs, after)):
+            for place, array in enumerate(arrays):
+                if not is_readable(array):
+                    arrays[place] = self._cupy.empty(array.shape, array.dtype)
+                    copies.append((arrays[place], array) if copies is before else (array, arrays[place]))
+        launch = cuda.load(task.kernel).within(inputs, outputs, workspace)
+
+        def call() -> None:
+            _copy(before)
+            launch()
+            _copy(after)
+
+        return call
+
+    def __call__(self, inputs: Sequence[Any], out: Any) -> Any:
+        """See `GpuNetwork`."""
+        with self.arrays.stream_of(inputs):
+            given = self.arrays.inputs(inputs)
+            outputs = self.arrays.outputs(out, given)
+            stream = self._cupy.cuda.get_current_stream()
+            stream.wait_event(self._done)
+            _copy(list(zip(self.memory.inputs, given, strict=True)))
+            self._graph.launch(stream)
+            _copy(list(zip(outputs, self.memory.outputs, strict=True)))
+            self._done.record(stream)
+            return self.arrays.returned(outputs, inputs, out)
+
+
+def _copy(pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Enqueue copies of (to, from) on the current stream."""
+    for to, of in pairs:
+        to[...] = of
