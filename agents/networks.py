@@ -203,8 +203,8 @@ def compile_network(
     `arena` says how values between kernels are placed (`networks.arena.MODES`). The function's memory holds the plan's constants,
     except weights that kernels keep packed.
 
-    For an NVIDIA GPU the function is launched as one CUDA graph (`networks.gpu`). Without the GPU, `backend="analytic"` chooses
-    kernels by the model, and `backend="emulated"` checks them and gives a function that the emulator runs.
+    On a GPU the function is one CUDA graph (`networks.gpu`). Without one, `backend="analytic"` chooses kernels by the model, and
+    `backend="emulated"` checks them and gives a function that the emulator runs.
 
     Raises:
         Unsupported: if a piece of the plan has no kernel, or is too large to be verified.
@@ -214,11 +214,8 @@ def compile_network(
     Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if others used the timed cores.
     """
     begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena, seed, **options)
-    chosen = _planned(network, plan, hw)
+    chosen, options["store"] = _planned(network, plan, hw), _opened(options.get("store"), reuse)
     counts = Counter(step.computation for step in chosen.steps)
-    store = options.get("store")
-    if isinstance(store, str | Path) or (reuse and store is None):
-        options["store"] = Store(tuned_path() if store is None else store)  # one open store for all searches
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
@@ -230,6 +227,12 @@ def compile_network(
         function = _function(chosen, kernels, hw, arena, options.get("backend", "auto"))
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
+
+
+def _opened(store: Any, reuse: bool) -> Any:
+    """One open store for all searches; None if nothing is kept."""
+    of_path = isinstance(store, str | Path) or (reuse and store is None)
+    return Store(tuned_path() if store is None else store) if of_path else store
 
 
 def _function(
@@ -286,6 +289,8 @@ def check_settings(
     check_known("arena", arena, MODES)
     if (target := target_of(hw := machines.get(hardware)).name) not in TARGETS:
         raise ValueError(f"{hw.name} has kernels in {target}: networks are compiled to {' or '.join(TARGETS)}")
+    if hw.kind != "cpu":
+        get_backend(others.get("backend", "auto"), hw)  # without the GPU this names the backends that need none
     check_seed(seed)
     _check_search(hw, reuse=reuse, **others)
     return hw

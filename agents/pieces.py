@@ -140,9 +140,9 @@ class Piece:
     def advance(self, trials: int, seconds: float = math.inf) -> None:
         """Continue the search with `trials` more trials, the last of which begins within `seconds`.
 
-        The strategy starts anew and repeats its earlier trials, which the session answers without measuring. The last trial of a
-        product on a CPU, if not its first, is a program with a plain block of rows (`networks.tasks`): the model ranks these high,
-        but walks seldom end at them.
+        The strategy starts anew and repeats its earlier trials, which the session answers without measuring. On a CPU, the last
+        trial of a product, if not its first, is a program with a plain block of rows (`networks.tasks`): the model ranks such
+        programs high, but walks seldom end at them.
         """
         session, before = self.session, self.session.trials
         session.start()

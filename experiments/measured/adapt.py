@@ -23,10 +23,10 @@ from experiments.common.folders import make_folder
 from experiments.common.journal import Journal, Row
 from experiments.measured import pack
 from experiments.measured.ahead import alone_on
-from experiments.measured.chosen import Chosen, chosen
 from experiments.measured.collect import FIELDS, NAME, RULES, Collection, machine
 from experiments.measured.programs import SPACE
 from experiments.training.learn_correction import Observed, learn, observations, regrets
+from experiments.training.operators.chosen import Chosen, chosen
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.records import measured

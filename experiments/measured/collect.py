@@ -24,8 +24,8 @@ from experiments.common.journal import Journal, Row
 from experiments.common.results import write_text
 from experiments.measured import pack
 from experiments.measured.ahead import alone_on, prepared
-from experiments.measured.chosen import Chosen, chosen
 from experiments.measured.programs import Program, programs
+from experiments.training.operators.chosen import Chosen, chosen
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.foreign import read_text

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from experiments.measured.layers import FILE, SIZE, TOKENS, Layer
+from experiments.training.operators.layers import FILE, SIZE, TOKENS, Layer
 
 TORCHVISION = (
     "alexnet", "vgg11", "resnet34", "resnet101", "resnext50_32x4d", "wide_resnet50_2", "googlenet", "inception_v3", "densenet169",

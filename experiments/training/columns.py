@@ -23,9 +23,9 @@ from agents.policies.training_tasks import bound
 from experiments.commands.checks import check_whole
 from experiments.commands.stopping import Stopped, asked, at_safe_points
 from experiments.common.journal import append_row
-from experiments.measured.chosen import added
 from experiments.resuming.archive import read_state, write_state
 from experiments.training.checkpoints import check_same
+from experiments.training.operators.chosen import added
 from experiments.training.operators.drawn import drawn_for
 from experiments.training.operators.variants import with_variants
 from experiments.training.validation import over_floor

@@ -14,8 +14,8 @@ from agents.hybrids.adapted import adapted_folder
 from experiments.common.journal import Journal
 from experiments.measured import adapt, collect
 from experiments.measured.ahead import prepared
-from experiments.measured.chosen import Chosen
 from experiments.measured.collect import FIELDS
+from experiments.training.operators.chosen import Chosen
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.measure.records import measured
 from tests.experiments.test_measured import Machine, eight

@@ -12,10 +12,10 @@ import pytest
 from experiments.common.journal import Journal
 from experiments.measured import collect, pack
 from experiments.measured.ahead import prepared
-from experiments.measured.chosen import ADDED, PARTS, UNSEEN, Chosen, added, chosen
 from experiments.measured.collect import Collection
-from experiments.measured.layers import Layer, layers
 from experiments.measured.programs import Program, programs
+from experiments.training.operators.chosen import ADDED, PARTS, UNSEEN, Chosen, added, chosen
+from experiments.training.operators.layers import Layer, layers
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.measurement import Measurement, Status

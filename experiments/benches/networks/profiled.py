@@ -17,6 +17,7 @@ from agents.networks import CompiledNetwork
 from experiments.comparison.summary import interval
 from gensor_gym.cost.roofline import bandwidth_of, peak_rate
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.stamped import StampedNetwork
@@ -36,8 +37,10 @@ def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) ->
     `whole` compares calls with a clock between kernels and plain calls, which take turns, with the sums of isolated times and of
     floors. `outputs` are from the last call with a clock.
     """
-    stamped = StampedNetwork(found.plan, found.kernels, found.function, inputs, found.hardware.units)
-    bound = found.function.bind(*inputs)
+    function = found.function
+    assert isinstance(function, NetworkFunction), "profiles are of CPUs"
+    stamped = StampedNetwork(found.plan, found.kernels, function, inputs, found.hardware.units)
+    bound = function.bind(*inputs)
     stamped.in_context(SETTLE)
     passes, plain = [], []
     for _ in range(calls):

@@ -25,9 +25,9 @@ from experiments.common.journal import Journal, Row, append_row, read_rows
 from experiments.common.results import write_text
 from experiments.device.archive.arms import Study, proposed, study_of
 from experiments.measured.ahead import alone_on, prepared
-from experiments.measured.chosen import ADDED, PARTS, added, chosen
 from experiments.studies.headline import figures, page
 from experiments.studies.headline.scores import FIRST, read, winners
+from experiments.training.operators.chosen import ADDED, PARTS, added, chosen
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gensor_gym.codegen.export.names import function_name
-from gensor_gym.codegen.runtime.arrays import LoadedKernel
 from gensor_gym.operators.computation import Computation
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def refuse_compiling() -> None:
         raise RuntimeError("as_torch() is called for the first time in compiled code: call it before, in __init__ of a module")
 
 
-def torch_operator(computation: Computation, digest: str, loaded: LoadedKernel) -> Callable[..., Any]:
+def torch_operator(computation: Computation, digest: str, loaded: Callable[..., Any]) -> Callable[..., Any]:
     """The torch operator `torch.ops.gensor_gym.NAME_DIGEST`: from input tensors, made contiguous, to new output tensors.
 
     It has no gradient: torch refuses a backward pass through it. It is registered once per process, under a name of the

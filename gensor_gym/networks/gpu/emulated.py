@@ -18,8 +18,9 @@ class EmulatedNetwork:
     """A network on the emulator, called with host arrays. It is slow: use small networks."""
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "hot", sanitize: bool = True) -> None:
-        """Compile the kernels together, with address and undefined-behaviour sanitizers if `sanitize`; EmulatorError if that fails."""
+        """Compile the kernels, with address and undefined-behaviour sanitizers if `sanitize`; EmulatorError if that fails."""
         self.tasks = Tasks(plan, kernels, mode)
+        self.layout = self.tasks.layout
         self.signature = Signature(self.tasks.called)
         distinct = {kernel.digest: kernel for kernel in kernels}
         self._numbers = {digest: number for number, digest in enumerate(distinct)}
@@ -34,8 +35,7 @@ class EmulatedNetwork:
         """
         given = self.signature.inputs(inputs)
         outputs = [np.empty(shape, dtype) for shape, dtype in self.signature.made]
-        layout = self.tasks.layout
-        memory = Memory(given, outputs, np.zeros(layout.workspace_bytes, np.uint8), self.tasks.fixed())
+        memory = Memory(given, outputs, np.zeros(self.layout.workspace_bytes, np.uint8), self.tasks.fixed())
         for task in self.tasks.listed:
             assert self._kernels is not None, "compiled, since there is a task"
             read, written, _ = task.arrays(memory)

@@ -29,6 +29,7 @@ class GpuNetwork:
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "hot") -> None:
         """Lay out the memory; no GPU is needed. `mode` is one of `networks.arena.MODES`."""
         self.tasks = Tasks(plan, kernels, mode)
+        self.layout = self.tasks.layout
         self.constants: dict[str, np.ndarray] = {}
         """Constants that this object holds in place of the network: none."""
         self._loaded: _Loaded | None = None
@@ -78,7 +79,7 @@ class _Loaded:
     def _bound(self, task: Task) -> Callable[[], None]:
         """A function that enqueues a kernel. Arrays that begin at no multiple of 16 bytes are copied before or after it."""
         inputs, outputs, workspace = task.arrays(self.memory)
-        before, after = [], []
+        before, after = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
         for arrays, copies in ((inputs, before), (outputs, after)):
             for place, array in enumerate(arrays):
                 if not is_readable(array):

@@ -26,13 +26,13 @@ from agents.hybrids import timed_columns as timed  # noqa: E402
 from experiments.commands.parent import PARENT  # noqa: E402
 from experiments.commands.stopping import stoppable  # noqa: E402
 from experiments.common import jobs
-from experiments.measured.chosen import Chosen  # noqa: E402
 from experiments.training import columns as train_columns  # noqa: E402
 from experiments.training import (
     train,
     trainings,  # noqa: E402
 )
 from experiments.training.curves import read_run  # noqa: E402
+from experiments.training.operators.chosen import Chosen  # noqa: E402
 from experiments.training.operators.drawn import drawn_for  # noqa: E402
 from gensor_gym import hardware as machines  # noqa: E402
 from gensor_gym import operators  # noqa: E402

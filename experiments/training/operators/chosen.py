@@ -13,8 +13,8 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from experiments.measured.layers import drawn_layer
 from experiments.training.operators.drawn import random_operator
+from experiments.training.operators.layers import drawn_layer
 from gensor_gym import operators
 from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator

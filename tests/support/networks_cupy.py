@@ -1,0 +1,141 @@
+"""As much of CuPy as networks on a GPU use, over NumPy: the emulator runs kernels, a graph its captured work."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.memory import aligned
+from gensor_gym.measure.emulator.emulator import EmulatedKernels
+
+
+class Stream:
+    """A stream; `current` is CuPy's current one."""
+
+    current: Stream | None = None
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.captured: list[Callable[[], None]] | None = None
+        self.waited: list[object] = []
+
+    def __enter__(self) -> None:
+        Stream.current, self.before = self, Stream.current
+
+    def __exit__(self, *error: object) -> None:
+        Stream.current = self.before
+
+    def begin_capture(self) -> None:
+        assert self.captured is None
+        self.captured = []
+
+    def end_capture(self) -> Graph:
+        work, self.captured = self.captured, None
+        assert work is not None
+        return Graph(work)
+
+    def wait_event(self, event: Event) -> None:
+        assert event.recorded, "nothing was recorded"
+        self.waited.append(event)
+
+
+Stream.current = DEFAULT = Stream()
+
+
+class Graph:
+    """Captured work."""
+
+    def __init__(self, work: list[Callable[[], None]]) -> None:
+        self.work, self.launched = work, 0
+
+    def upload(self, stream: Stream) -> None:
+        pass
+
+    def launch(self, stream: Stream) -> None:
+        self.launched += 1
+        for call in self.work:
+            call()
+
+
+class Event:
+    recorded = False
+
+    def record(self, stream: Stream) -> None:
+        self.recorded = True
+
+
+def enqueue(work: Callable[[], None]) -> None:
+    """Do work now, or when the graph is launched that the current stream captures."""
+    assert Stream.current is not None
+    if Stream.current.captured is None:
+        work()
+    else:
+        Stream.current.captured.append(work)
+
+
+class Array(np.ndarray):
+    """An array on the device: assignments are work of the current stream."""
+
+    @property
+    def device(self) -> types.SimpleNamespace:
+        return types.SimpleNamespace(id=0)
+
+    @property
+    def data(self) -> types.SimpleNamespace:
+        return types.SimpleNamespace(ptr=self.ctypes.data)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        enqueue(lambda: np.ndarray.__setitem__(self.view(np.ndarray), place, np.asarray(value)))
+
+
+def on_device(array: Any) -> Array:
+    """A copy of an array on the device."""
+    made = aligned(np.shape(array), np.asarray(array).dtype)
+    made[...] = array
+    return made.view(Array)
+
+
+class Launching:
+    """An entry of a kernel. The first one does all of the kernel's work, in the emulator."""
+
+    max_dynamic_shared_size_bytes, num_regs = 0, 32
+
+    def __init__(self, kernel: Kernel, entry: str, programs: dict[str, EmulatedKernels]) -> None:
+        self.kernel, self.programs = kernel, programs
+        self.first = entry == kernel.launches[0].entry
+
+    def __call__(self, grid: tuple, block: tuple, arguments: tuple, shared_mem: int = 0) -> None:
+        enqueue(lambda: self.run(arguments))
+
+    def run(self, arguments: Sequence[np.ndarray]) -> None:
+        if not self.first:
+            return
+        if self.kernel.digest not in self.programs:
+            self.programs[self.kernel.digest] = EmulatedKernels([self.kernel], sanitize=False)
+        count = len(self.kernel.operator.inputs)
+        inputs, outputs = arguments[:count], arguments[count:-1]
+        assert all(array.ctypes.data % 16 == 0 for array in (*inputs, *outputs)), "a wide load of such an array faults"
+        made = self.programs[self.kernel.digest].run(0, [np.asarray(array) for array in inputs])
+        for array, result in zip(outputs, made if len(outputs) > 1 else [made], strict=True):
+            array.view(np.ndarray)[...] = result
+
+
+def module() -> types.ModuleType:
+    """The stand-in for CuPy."""
+    made = types.ModuleType("cupy")
+    made.ndarray, made.asarray, made.asnumpy, made.from_dlpack = Array, on_device, np.array, on_device
+    made.may_share_memory = np.may_share_memory
+    made.empty = lambda shape, dtype: aligned(shape if isinstance(shape, tuple) else (shape,), np.dtype(dtype)).view(Array)
+    made.zeros = lambda shape, dtype: on_device(np.zeros(shape, dtype))
+    device = types.SimpleNamespace(id=0, compute_capability="90", synchronize=lambda: None)
+    runtime = types.SimpleNamespace(CUDARuntimeError=RuntimeError, getDeviceCount=lambda: 1)
+    made.cuda = types.SimpleNamespace(
+        Stream=Stream, Event=Event, Device=lambda: device, runtime=runtime, get_current_stream=lambda: Stream.current
+    )
+    return made
