@@ -14,13 +14,18 @@ torch = pytest.importorskip("torch")
 
 import gensor_gym  # noqa: E402
 from agents.networks import compile_module  # noqa: E402
+from gensor_gym import hardware  # noqa: E402
 from gensor_gym.codegen.runtime import cuda  # noqa: E402
+from gensor_gym.frontends.torch_export import from_torch  # noqa: E402
 from gensor_gym.frontends.unsupported import Unsupported  # noqa: E402
-from gensor_gym.measure.emulator.emulator import EmulatedKernels  # noqa: E402
+from gensor_gym.measure.emulator.emulator import EmulatedKernels, emulate  # noqa: E402
+from gensor_gym.networks.fusion.coarse import fine_coarse  # noqa: E402
 from gensor_gym.networks.gpu.function import GpuNetwork  # noqa: E402
 from gensor_gym.networks.gpu.memory import Tasks  # noqa: E402
 from gensor_gym.networks.layout import Base  # noqa: E402
+from gensor_gym.networks.steps import fused_step  # noqa: E402
 from tests.support import networks_cupy  # noqa: E402
+from tests.support.gir_gpu_cases import kernel_of  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
 nn = torch.nn
@@ -155,9 +160,52 @@ def test_settings_of_other_machines_are_refused(tmp_path: Any) -> None:
         network("mlp", hardware="mi300x")
     with pytest.raises(ValueError, match="h100 cannot be timed here"):
         network("mlp", backend="auto")
-    table = nn.Embedding(9, 4).eval()
-    with pytest.raises(Unsupported, match="whole numbers"):
-        gensor_gym.compile(table, (torch.tensor([1, 2]),), hardware="h100", backend="analytic", trials=1)
+    def pieces(network: Any) -> Any:
+        return fine_coarse(network, hardware.get("host"))
+
+    stack = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64)).eval()
+    with pytest.raises(Unsupported, match="cuda has no generator of products with rows"):
+        gensor_gym.compile(stack, (torch.randn(256, 64),), hardware="h100", backend="analytic", trials=1, plan=pieces)
+
+
+class OfIds(nn.Module):
+    """A table whose rows ids select, positions, and arithmetic of whole numbers and truth values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.places = nn.Embedding(11, 12), nn.Embedding(7, 12)
+
+    def forward(self, ids: Any, counts: Any, kept: Any) -> Any:
+        found = self.table(ids) + self.places(torch.arange(ids.shape[1]))
+        return torch.where(kept[..., None], found, -found) * counts[:, None, None]
+
+
+def test_whole_numbers_and_tables_are_torchs() -> None:
+    torch.manual_seed(0)
+    module, ids = OfIds().eval(), torch.randint(11, (3, 7))
+    given = ids, torch.tensor([3, -2, 5], dtype=torch.int32), torch.rand(3, 7) > 0.5
+    compiled = compile_module(module, given, hardware="h100", backend="emulated", trials=1, reuse=False)
+    with torch.no_grad():
+        assert torch.equal(compiled(*given), module(*given))
+    with pytest.raises(ValueError, match="has id 11: expected 0 to 10"):
+        compiled(torch.full((3, 7), 11), *given[1:])
+
+
+def test_ids_that_a_kernel_meets_outside_their_table_give_nan() -> None:
+    """By a schedule with 16-byte loads and one without; nothing is read outside the table."""
+    graph = fused_step(*_gather()).computation
+    rows = np.array([[0, 5, -1, 2]], dtype=np.int64)
+    for text in ("vector=4", "vector=1"):
+        kernel = kernel_of(graph, text)
+        table = np.arange(20, dtype=np.float32).reshape(5, 4)
+        arrays = [rows.reshape(value.shape) if value.dtype == "int64" else table for value in graph.inputs]
+        found = np.asarray(emulate(kernel, arrays)).reshape(4, 4)
+        assert np.isnan(found[1:3]).all() and np.array_equal(found[[0, 3]], table[[0, 2]])
+
+
+def _gather() -> tuple[Any, tuple[str, ...]]:
+    network = from_torch(nn.Embedding(5, 4).eval(), (torch.tensor([[1, 2, 3, 4]]),))
+    return network, tuple(name for name, _ in network.graph.nodes if not network.is_free(name))
 
 
 def test_without_a_device_a_call_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

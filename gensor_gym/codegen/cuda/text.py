@@ -22,6 +22,8 @@ SCALARS = {
     "bfloat16": Scalar("unsigned short", "ushort"),
     "int8": Scalar("signed char", "char"),
     "int32": Scalar("int", "int"),
+    "int64": Scalar("long long", "longlong"),
+    "bool": Scalar("unsigned char", "uchar"),
     "float8_e4m3fn": Scalar("unsigned char", "uchar"),
 }
 """C types by data type. Floating types of 8 and 16 bits are stored as their bits and converted to float for computation."""

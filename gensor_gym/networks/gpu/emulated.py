@@ -31,8 +31,10 @@ class EmulatedNetwork:
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """The outputs, an array of the first input's library or a tuple of several; or `out`, filled in.
 
-        ValueError for arrays of wrong number, shape, type or device; EmulatorError with the report of a sanitizer.
+        ValueError for arrays of wrong number, shape, type or device, and for ids outside their table; EmulatorError with a
+        sanitizer's report.
         """
+        self.tasks.called.check_ids(inputs)
         given = self.signature.inputs(inputs)
         outputs = [np.empty(shape, dtype) for shape, dtype in self.signature.made]
         memory = Memory(given, outputs, np.zeros(self.layout.workspace_bytes, np.uint8), self.tasks.fixed())

@@ -36,7 +36,13 @@ class GpuNetwork:
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Enqueue the network; return the outputs, or `out`, filled in. Streams, arrays and errors are like `CudaKernel`'s."""
+        """Enqueue the network; return the outputs, or `out`, filled in. Streams, arrays and errors are like `CudaKernel`'s.
+
+        ValueError also for ids outside their table: a network with ids waits for them.
+        """
+        called = self.tasks.called
+        if called.id_limits or called.limits:
+            called.check_ids(inputs)
         with self._lock:
             if self._loaded is None:
                 self._loaded = _Loaded(self.tasks, cuda.cupy_module())

@@ -34,7 +34,7 @@ class BlockPrinter:
         accesses = dict.fromkeys(s.access for i in self.graph.instructions() for s in _slices(i) if s.access is not None)
         self.pointers = Pointers.of(self.nest, list(accesses))
         self.written = {i.target.access for i in self.graph.instructions() if i.target.access is not None}
-        self.tile = Tile(places)
+        self.tile = Tile(places, self.pointers)
         self.inverses: dict[str, str] = {}
 
     # The kernel
@@ -122,7 +122,8 @@ class BlockPrinter:
                 with out.guarded([*writers, *self.pointers.once(one.target.access)]):
                     out.line(f"*{self.pointers.names[one.target.access]} = {name};")
             else:
-                out.line(f"const float {name} = *{self._at(one.sources[0][1])};")
+                part = one.sources[0][1]
+                out.line(f"const float {name} = {self.pointers.loaded(part.access, f'*{self._at(part)}')};")
 
     def _at(self, part: Slice) -> str:
         """CUDA variable that points to the start of a slice's row."""

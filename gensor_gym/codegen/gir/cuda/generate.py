@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gensor_gym.codegen.cuda.dialect import CUDA
 from gensor_gym.codegen.gir.cuda.block import BlockPrinter
+from gensor_gym.codegen.gir.cuda.inputs import TYPES
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace
 from gensor_gym.codegen.gir.cuda.prelude import functions_for
 from gensor_gym.codegen.gir.generate import GirProgram
@@ -17,8 +18,8 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
     lowered, graph = program.lowered, program.nest.graph
     if lowered.fault:
         raise ValueError(f"{graph.name}: {lowered.fault}")
-    if graph.id_limits or any(value.dtype != "float32" for value in graph.inputs):
-        raise ValueError(f"{graph.name} reads whole numbers: expected float32 inputs, CUDA kernels have no others yet")
+    if other := [value for value in graph.inputs if value.dtype not in TYPES]:
+        raise ValueError(f"{graph.name}: input {other[0].name} is {other[0].dtype}, expected one of {', '.join(TYPES)}")
     kernels = tuple(KernelPlaces(program, number) for number in range(len(lowered.kernels)))
     workspace = Workspace(kernels)
     texts, launches = [], []
@@ -54,7 +55,7 @@ def _sizes(places: KernelPlaces) -> str:
 def _kernel(program: GirProgram, entry: str, threads: int, body: str, shared_bytes: int) -> str:
     """CUDA text of a `__global__` function with this body; its arguments are all inputs, all outputs and the workspace."""
     graph = program.nest.graph
-    inputs = [f"const float *__restrict__ {c_name(value.name)}" for value in graph.inputs]
+    inputs = [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
     outputs = [f"float *__restrict__ {c_name(name)}" for name in graph.returns]
     arguments = ", ".join([*inputs, *outputs, "float *__restrict__ workspace"])
     shared = "  float *const shared = reinterpret_cast<float *>(shared_memory);\n" if shared_bytes else ""

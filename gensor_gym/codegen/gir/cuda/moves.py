@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gensor_gym.codegen.cuda.text import Loop, Writer
+from gensor_gym.codegen.gir.cuda.inputs import TYPES, type_of
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces
+from gensor_gym.codegen.gir.cuda.where import Pointers
 from gensor_gym.gir.igraph import Slice
 from gensor_gym.gir.nest import Access
 from gensor_gym.gir.placement import Level
@@ -18,6 +20,7 @@ class Tile:
     """A lane's elements in one step: `[u][i]` is element i of vector u, in column `column + u * (LANES * VECTOR) + i`."""
 
     places: KernelPlaces
+    pointers: Pointers
 
     @property
     def columns(self) -> int:
@@ -55,10 +58,11 @@ class Tile:
                 vector = f"*reinterpret_cast<const float4 *>({at} + column + u * (LANES * VECTOR))"
                 vector = f"{inside} ? {vector} : float4{{0.0f, 0.0f, 0.0f, 0.0f}}" if inside else vector
                 out.line(f"const float4 four = {vector};")
-                out.line(" ".join(f"{name}[u][{i}] = four.{field};" for i, field in enumerate("xyzw")))
+                fields = ((i, self.pointers.loaded(part.access, f"four.{field}")) for i, field in enumerate("xyzw"))
+                out.line(" ".join(f"{name}[u][{i}] = {value};" for i, value in fields))
         else:
             with self.elements(out):
-                element = f"{at}[{self._offset(part)}]"
+                element = self.pointers.loaded(part.access, f"static_cast<float>({at}[{self._offset(part)}])")
                 out.line(f"{name}[u][i] = {f'{self.inside} ? {element} : 0.0f' if self.inside else element};")
 
     def store(self, out: Writer, part: Slice, name: str, at: str, conditions: list[str]) -> None:
@@ -114,7 +118,11 @@ class Tile:
         if self.places.shape.vector != 4 or (self.columns % 4 and not part.buffer.padded):
             return False
         access = part.access
-        return access is None or (access.column == 1 and all(step % 4 == 0 for step in (access.offset, *access.rows)))
+        if access is None:
+            return True
+        steps = (access.offset, *access.rows, access.chosen.step if access.chosen else 0)
+        of_floats = type_of(self.places.program.nest, access) == TYPES["float32"]
+        return of_floats and access.column == 1 and all(step % 4 == 0 for step in steps)
 
     def _offset(self, part: Slice) -> str:
         stride = 1 if part.access is None else part.access.column

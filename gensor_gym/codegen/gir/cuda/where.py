@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gensor_gym.codegen.c.text import linear
 from gensor_gym.codegen.cuda.text import Writer
+from gensor_gym.codegen.gir.cuda.inputs import LOST, lost, type_of, write_chosen
 from gensor_gym.codegen.gir.rows import c_name
 from gensor_gym.gir.nest import Access, RowNest
 
@@ -38,11 +40,11 @@ class Pointers:
             return
         digits = self._digits(out, row, prefix)
         for access in chosen:
-            const = "" if access in written else "const "
-            terms = [(stride, f"static_cast<long long>({digit})") for stride, digit in zip(access.rows, digits, strict=True)]
-            place = linear(terms, access.offset)
-            at = f" + {place}" if place != "0" else ""
-            out.line(f"{const}float *const {prefix}{self.names[access]} = {c_name(access.tensor)}{at};")
+            const, name = "" if access in written else "const ", f"{prefix}{self.names[access]}"
+            if access.chosen is not None:
+                write_chosen(out, access, name, _row(access.chosen.ids, digits), _row(access, digits))
+            else:
+                out.line(f"{const}{type_of(self.nest, access)} *const {name} = {_row(access, digits)};")
 
     def _digits(self, out: Writer, row: str, prefix: str) -> list[str]:
         extents = self.nest.row_extents
@@ -58,6 +60,12 @@ class Pointers:
             below *= extents[axis]
         return found
 
+    def loaded(self, access: Access | None, value: str) -> str:
+        """CUDA text of an element that is loaded: `value`, or NaN in a row of a table whose id lies outside it."""
+        if access is None or access.chosen is None:
+            return value
+        return f"({lost(self.names[access])} ? {LOST} : {value})"
+
     def once(self, access: Access, prefix: str = "") -> list[str]:
         """CUDA conditions under which a row stores a value that several rows share.
 
@@ -66,3 +74,10 @@ class Pointers:
         extents = self.nest.row_extents
         axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]
         return [f"{prefix}{f'digit{axis}' if len(extents) > 1 else 'row'} == 0" for axis in axes]
+
+
+def _row(access: Access, digits: Sequence[str]) -> str:
+    """CUDA pointer to the first element of the row with these indices along the axes of rows."""
+    terms = [(stride, f"static_cast<long long>({digit})") for stride, digit in zip(access.rows, digits, strict=True)]
+    place = linear(terms, access.offset)
+    return c_name(access.tensor) + (f" + {place}" if place != "0" else "")
