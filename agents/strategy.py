@@ -140,6 +140,7 @@ STRATEGIES: dict[str, Entry] = {
     "columns_annealing": Entry("agents.hybrids.annealed:ColumnsAnnealing"),
     "corrected": Entry("agents.hybrids.corrected:Corrected"),
     "adapted": Entry("agents.hybrids.adapted:Adapted"),
+    "in_turn": Entry("agents.hybrids.in_turn:InTurn"),
     "welder": Entry("agents.baselines.welder:Welder"),
     "tpe": Entry("agents.baselines.tpe:Tpe"),
     "flextensor": Entry("agents.baselines.flextensor:FlexTensor"),

@@ -34,6 +34,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "gensor_gym/measure/devices/cuda.py",
         "experiments/device/sanitize.py",
         "experiments/device/stages/environment.py",
+        "experiments/device/stages/networks.py",
     ),
     "hydra": (
         "experiments/commands/arguments.py",
@@ -76,6 +77,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/measured/extract.py",
         "agents/learners/cloning.py",
         "experiments/studies/stock/learning.py",
+        "experiments/device/stages/networks.py",
         "experiments/device/work/beside_torch.py",
         "agents/columns/learner.py",
         "agents/columns/network.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,6 +12,9 @@ from torch import nn
 from experiments.networks import attention, convolutional, joined, language
 from gensor_gym.registry import near
 
+VIEWS = ("view", "reshape", "permute", "transpose", "expand", "slice", "unsqueeze", "squeeze", "flatten", "unflatten", "split",
+         "chunk", "select", "alias", "detach", "contiguous", "dropout", "getitem", "t")  # fmt: skip
+"""Operations of an exported program for which eager torch launches no kernel."""
 _IMAGE, _TOKENS = ((3, 224, 224),), ((128, 768),)
 
 
@@ -94,3 +98,10 @@ def drawn(wanted: Sequence[tuple[int, ...] | Ids], batch: int = 1, seed: int = 0
         else torch.randn(batch, *one, generator=generator)
         for one in wanted
     )
+
+
+def operations(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> int:
+    """Number of operations of a module's exported program that launch a kernel in eager torch, at least."""
+    calls: list[Any] = [node.target for node in torch.export.export(module, inputs).graph.nodes if node.op == "call_function"]
+    names = (str(getattr(target, "__name__", target)).split(".")[0].strip("_") for target in calls)
+    return sum(name not in VIEWS for name in names)

@@ -24,6 +24,7 @@ SMALLER = {
         "walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1, "chains": 2, "chain_steps": 3,
     },  # fmt: skip
     "corrected": {"proposer": "greedy"},
+    "in_turn": {"proposer": "greedy", "walkers": 0, "refined": 0},
 }
 """So that Python gets through them."""
 

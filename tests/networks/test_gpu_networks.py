@@ -128,8 +128,8 @@ def test_a_network_is_one_graph_on_a_device(name: str, device: dict[str, Emulate
     for found, given in ((first, x), (second, other)):
         check(found, compiled, given)
     assert all(np.array_equal(one, before) for one, before in zip(every(first), kept, strict=True))
-    held = function._loaded
-    assert held is not None and held._graph.launched == 2
+    held = function.loaded()
+    assert held.graph.launched == 2
     assert networks_cupy.DEFAULT.waited[-2:] == [held._done] * 2, "calls on other streams wait"
     near = networks_cupy.on_device(x.numpy())
     own = tuple(networks_cupy.on_device(np.zeros_like(one)) for one in kept)

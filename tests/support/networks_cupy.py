@@ -48,6 +48,8 @@ Stream.current = DEFAULT = Stream()
 class Graph:
     """Captured work."""
 
+    launches = 0
+
     def __init__(self, work: list[Callable[[], None]]) -> None:
         self.work, self.launched = work, 0
 
@@ -56,15 +58,21 @@ class Graph:
 
     def launch(self, stream: Stream) -> None:
         self.launched += 1
+        Graph.launches += 1
         for call in self.work:
             call()
 
 
 class Event:
+    """An event; its time is the number of launches of graphs before it."""
+
     recorded = False
 
     def record(self, stream: Stream) -> None:
-        self.recorded = True
+        self.recorded, self.time = True, Graph.launches
+
+    def synchronize(self) -> None:
+        assert self.recorded
 
 
 def enqueue(work: Callable[[], None]) -> None:
@@ -136,6 +144,7 @@ def module() -> types.ModuleType:
     device = types.SimpleNamespace(id=0, compute_capability="90", synchronize=lambda: None)
     runtime = types.SimpleNamespace(CUDARuntimeError=RuntimeError, getDeviceCount=lambda: 1)
     made.cuda = types.SimpleNamespace(
-        Stream=Stream, Event=Event, Device=lambda: device, runtime=runtime, get_current_stream=lambda: Stream.current
-    )
+        Stream=Stream, Event=Event, Device=lambda: device, runtime=runtime, get_current_stream=lambda: Stream.current,
+        get_elapsed_time=lambda start, end: 1e3 * (end.time - start.time),
+    )  # fmt: skip
     return made

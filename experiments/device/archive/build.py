@@ -16,8 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from experiments.common.folders import make_folder
 from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
+from experiments.device.archive import networks
 from experiments.device.archive.arms import Arm, Study, proposed, read_study
 from experiments.device.archive.known import fastest, operators_timed
 from experiments.device.archive.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
@@ -38,7 +40,7 @@ from gensor_gym.measure.workers.compile_pool import CompilePool
 FOLDER = ROOT / "build" / "lease"
 PART = 600
 """Kernels per part: compressed together they take a sixth of their separate size."""
-GROUPS = ("never_run", "known", "study")
+GROUPS = ("never_run", "known", "study", "networks")
 """Groups in the order in which they are built."""
 KNOWN, CHOICES = 3, 6
 """Numbers of programs of earlier days and of today's first choices for each operator of conf/bench/gpu.yaml."""
@@ -169,6 +171,8 @@ def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...
             _known(building, study.hardware)
         if "study" in groups:
             _study(building, study)
+        if "networks" in groups and not (folder / "carry" / networks.FILE).exists():
+            networks.draw(study.hardware, make_folder(folder / "carry"))
         if compile_them:
             building.compile(size or len(os.sched_getaffinity(0)))
         building.pack()

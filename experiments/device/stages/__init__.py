@@ -11,11 +11,11 @@ def _stage(name: str, weight: float, least: float = 5.0) -> Stage:
 
 
 STAGES = (
-    _stage("first_contact", 12.0), _stage("study", 340.0), _stage("known", 40.0), _stage("correctness", 30.0, 20.0),
-    _stage("operators", 280.0, 30.0), _stage("environment", 80.0, 20.0), _stage("adaptive", 60.0, 20.0),
-    _stage("fused", 30.0, 20.0),
+    _stage("first_contact", 12.0), _stage("study", 310.0), _stage("known", 30.0), _stage("networks", 60.0, 20.0),
+    _stage("correctness", 30.0, 20.0), _stage("operators", 280.0, 30.0), _stage("environment", 70.0, 20.0),
+    _stage("adaptive", 50.0, 20.0), _stage("fused", 30.0, 20.0),
 )  # fmt: skip
-OF_ARCHIVE = ("first_contact", "study", "known")
+OF_ARCHIVE = ("first_contact", "study", "known", "networks")
 """Stages that time the kernels of `plan=archive`."""
 WITHOUT_ARCHIVE = ("correctness", "operators")
 """Stages that replace OF_ARCHIVE if nothing was compiled beforehand."""

@@ -32,7 +32,7 @@ class GpuNetwork:
         self.layout = self.tasks.layout
         self.constants: dict[str, np.ndarray] = {}
         """Constants that this object holds in place of the network: none."""
-        self._loaded: _Loaded | None = None
+        self._held: LoadedNetwork | None = None
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
@@ -44,9 +44,17 @@ class GpuNetwork:
         if called.id_limits or called.limits:
             called.check_ids(inputs)
         with self._lock:
-            if self._loaded is None:
-                self._loaded = _Loaded(self.tasks, cuda.cupy_module())
-            return self._loaded(inputs, out)
+            return self._load()(inputs, out)
+
+    def loaded(self) -> LoadedNetwork:
+        """The network on the current GPU, loaded by the first call of this method or of the network."""
+        with self._lock:
+            return self._load()
+
+    def _load(self) -> LoadedNetwork:
+        if self._held is None:
+            self._held = LoadedNetwork(self.tasks, cuda.cupy_module())
+        return self._held
 
     @property
     def launches(self) -> int:
@@ -54,7 +62,7 @@ class GpuNetwork:
         return sum(len(task.kernel.launches) for task in self.tasks.listed)
 
 
-class _Loaded:
+class LoadedNetwork:
     """A network's kernels and memory on one GPU."""
 
     def __init__(self, tasks: Tasks, cupy: ModuleType) -> None:
@@ -74,8 +82,9 @@ class _Loaded:
             self._launch()  # what is loaded at its first use cannot be loaded during a capture
             stream.begin_capture()
             self._launch()
-            self._graph = stream.end_capture()
-            self._graph.upload(stream)
+            self.graph = stream.end_capture()
+            """CuPy's graph of all launches, which reads and writes `memory`."""
+            self.graph.upload(stream)
             self._done.record(stream)
 
     def _launch(self) -> None:
@@ -108,7 +117,7 @@ class _Loaded:
             stream = self._cupy.cuda.get_current_stream()
             stream.wait_event(self._done)
             _copy(list(zip(self.memory.inputs, given, strict=True)))
-            self._graph.launch(stream)
+            self.graph.launch(stream)
             _copy(list(zip(outputs, self.memory.outputs, strict=True)))
             self._done.record(stream)
             return self.arrays.returned(outputs, inputs, out)

@@ -139,8 +139,8 @@ def test_arguments() -> None:
 
 def test_what_was_compiled_beforehand_decides_the_stages() -> None:
     with_archive, without = stages.by_default(True), stages.by_default(False)
-    assert with_archive[:3] == stages.OF_ARCHIVE and without[:2] == stages.WITHOUT_ARCHIVE
-    assert with_archive[3:] == without[2:]
+    assert with_archive[:4] == stages.OF_ARCHIVE and without[:2] == stages.WITHOUT_ARCHIVE
+    assert with_archive[4:] == without[2:]
     weights = {stage.name: stage.weight for stage in stages.STAGES}
     assert all(sum(weights[name] for name in names) <= gpu.Settings().deadline_s for names in (with_archive, without))
 

@@ -1,0 +1,75 @@
+"""A policy's programs and the traverser's walks in turn, both ranked by a learned model of time.
+
+Each alone proposes programs that are alike, so that the best of a few is hardly faster than the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+
+import numpy as np
+
+from agents.core.feedback import measure_with_feedback
+from agents.core.ranking import Construction
+from agents.hybrids.corrected import Corrected
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class InTurn(Corrected):
+    """`corrected` with `columns` as proposer, in turn with `corrected` with walks and descents of the traverser.
+
+    `proposer` and its `checkpoint` are the policy's; `walkers`, `refined` and `descents` are settings of the traverser's part.
+    """
+
+    proposer: str = "columns"
+    walkers: int = 12
+    refined: int = 4
+    turns: int = 4
+    """Number of programs that are measured in turn, the policy's first. Predictions and measurements then choose among all."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Measure the first programs in turn, then like `Corrected`, until the budget is spent or nothing new comes."""
+        begun = self._both(session.graph, rng)
+        for schedule in islice(_in_turn(begun), self.turns):
+            session.measure([schedule])
+        waiting = [_merged(begun)]
+
+        def construct(graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+            return waiting.pop() if waiting else self.construct(graph, rng)
+
+        predict = partial(self.predict, session.graph) if self.folder() else None
+        measure_with_feedback(construct, session, rng, self.per_register_tile, self.near, predict=predict)
+
+    def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        """Both constructions as one, ranked by the corrected model."""
+        return _merged(self._both(graph, rng))
+
+    def _both(self, graph: ConstructionGraph, rng: np.random.Generator) -> list[Construction]:
+        """The constructions of the policy and of the traverser."""
+        kept = {name: getattr(self, name) for name in ("space", "correction", "most")}
+        of_policy = Corrected(**kept, proposer=self.proposer, checkpoint=self.checkpoint, trust=self.trust)
+        settings = {name: getattr(self, name) for name in ("refined", "descents", "walkers", "steps")}
+        return [of_policy.construct(graph, rng), Corrected(**kept, **settings).construct(graph, rng)]
+
+
+def _in_turn(found: list[Construction]) -> Iterator[Schedule]:
+    """Programs of several constructions in turn, each once, as long as all have some."""
+    rounds = zip(*(made.schedules for made in found), strict=False)
+    yield from dict.fromkeys(chain.from_iterable(rounds))
+
+
+def _merged(found: list[Construction]) -> Construction:
+    """Several constructions as one, fastest first; a program that several have is counted once."""
+    seconds: dict[Schedule, float] = {}
+    for made in found:
+        for schedule, value in zip(made.schedules, made.latencies, strict=True):
+            seconds.setdefault(schedule, value)
+    order = sorted(seconds, key=seconds.__getitem__)
+    cost = sum(made.visited for made in found), sum(made.evaluations for made in found), sum(made.seconds for made in found)
+    return Construction(tuple(order), tuple(seconds[one] for one in order), *cost)

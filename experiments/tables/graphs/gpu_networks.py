@@ -1,0 +1,100 @@
+"""Networks compiled for GPUs by the model, without a GPU: `python -m experiments.reproduce table=gpu_networks`.
+
+Every kernel is compiled by NVRTC for the machine. No time is measured: predicted times are the model's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+import gensor_gym
+from agents.networks import CompiledNetwork
+from experiments.networks.suite import inputs_of, module_of, operations
+from experiments.studies.stamps import Stamp
+from experiments.tables.graphs.measured import megabytes
+from experiments.tables.table import Cell, Table
+from gensor_gym.codegen.cuda.nvrtc import CompiledKernel, compile_cubin
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.measure.stats.floor import warm_floor
+from gensor_gym.networks.gpu.function import GpuNetwork
+from gensor_gym.operators.types import Operator
+
+NETWORKS = ("resnet34", "resnet50", "mobilenet_v2", "bert_of_ids", "gpt2_of_ids")
+"""Those of Gensor's figures 9 to 12, whole."""
+MACHINES = ("a100", "rtx4090", "h100")
+"""Machines of the architectures sm_80, sm_89 and sm_90a."""
+MOST = 3
+"""Number of kinds of kernels that are listed with their share of the predicted time."""
+NOTES = (
+    "Float32, batch 1, images of 224 x 224, 128 tokens; random weights. Kernels are the best of one search by the model of the "
+    "machine, one network one CUDA graph. No GPU has run them.",
+    "Predicted: the sum of the kernels' times by the model. Floor: the sum of their roofline floors, each kernel's arrays in the "
+    "device's memory.",
+    "Launches of torch: operations of the exported program that are not views, each at least one kernel in eager mode.",
+    "Between kernels: bytes of the block of memory, over the least that any placement needs.",
+)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A network of the suite for a machine."""
+
+    name: str
+    network: CompiledNetwork
+
+    @cached_property
+    def cubins(self) -> list[CompiledKernel]:
+        """NVRTC's reports on the different kernels."""
+        return [compile_cubin(kernel) for kernel in {kernel.digest: kernel for kernel in self.network.kernels}.values()]
+
+    def row(self, torchs: int) -> tuple[Cell, ...]:
+        """Row of the table of networks; `torchs` is the number of operations that launch kernels in torch."""
+        function, layout = self.network.function, self.network.function.layout
+        assert isinstance(function, GpuNetwork)
+        predicted = sum(result.seconds for result in self.network.results)
+        floor = sum(floor_of(result.task.operator, self.network) for result in self.network.results)
+        spilling = sum(one.spill_bytes > 0 for one in self.cubins)
+        return (
+            self.name, self.network.hardware.name, float(len(self.network.kernels)), float(len(self.cubins)),
+            float(function.launches), float(torchs), megabytes(layout.arena.bytes), layout.arena.bytes / layout.needed,
+            megabytes(layout.fixed_bytes), 1e3 * predicted, 1e3 * floor, floor / predicted, float(spilling),
+            float(max(one.registers for one in self.cubins)), self.slowest(predicted),
+        )  # fmt: skip
+
+    def slowest(self, predicted: float) -> str:
+        """The kinds of kernels with the largest shares of the predicted time."""
+        shares = Counter[str]()
+        for result in self.network.results:
+            op = result.task.operator
+            shares[op.name if isinstance(op, Operator) else "rows"] += result.seconds / predicted  # type: ignore[assignment]
+        return ", ".join(f"{name} {share:.0%}" for name, share in shares.most_common(MOST))
+
+
+def floor_of(op: Operator | Dataflow, network: CompiledNetwork) -> float:
+    """Seconds of a kernel's roofline floor, with its arrays in the device's memory."""
+    if isinstance(op, Operator):
+        return roofline_floor(op, network.hardware)
+    return max(warm_floor(op, network.hardware), op.compulsory_bytes / network.hardware.memory[-1].bandwidth)
+
+
+def make(config: DictConfig, folder: Path) -> list[Table]:
+    """The table of networks and machines; `limit` caps the networks."""
+    rows = []
+    for name in NETWORKS[: config.limit]:
+        module, inputs = module_of(name), inputs_of(name)
+        torchs = operations(module, inputs)
+        for machine in MACHINES:
+            made = gensor_gym.compile(module, inputs, hardware=machine, backend="analytic", trials=1, reuse=False)
+            rows.append(Compiled(name, made).row(torchs))
+    columns = (
+        "network", "machine", "kernels", "different", "launches", "launches of torch", "between kernels", "over the least",
+        "constants", "predicted ms", "floor ms", "floor over predicted", "kernels that spill", "most registers",
+        "where the time goes",
+    )  # fmt: skip
+    return [Table("Networks compiled for GPUs", Stamp.PREDICTED, columns, tuple(rows), NOTES)]
