@@ -94,8 +94,8 @@ def compile_together(kernels: list[Kernel]) -> None:
 def distance(found: Any, reference: Any) -> float:
     """Largest error over the largest magnitude of a network's outputs, an array or a tuple of several."""
     several = [tuple(one) if isinstance(one, tuple | list) else (one,) for one in (found, reference)]
-    errors = ((torch.as_tensor(one).double() - wanted).abs().max() / wanted.abs().max() for one, wanted in zip(*several, strict=True))
-    return max(map(float, errors))
+    pairs = [(torch.as_tensor(one).double(), wanted) for one, wanted in zip(*several, strict=True)]
+    return max(float((one - wanted).abs().max() / wanted.abs().max()) for one, wanted in pairs)
 
 
 def replayed(function: GpuNetwork) -> Timer:

@@ -81,12 +81,12 @@ def secondary(timed: Timed) -> list[Line]:
 
 
 def strata(ops: Sequence[str]) -> dict[str, list[str]]:
-    """Operators by data type if there are several, else by whether their class was trained on."""
+    """Operators by data type if there are several, else by whether Measured v1 has times of their class."""
     parsed = {op: operators.parse(op) for op in ops}
     if len({op.dtype for op in parsed.values()}) > 1:
         names = {text: op.dtype for text, op in parsed.items()}
     else:
-        names = {text: f"classes {'not ' * (op.name in UNSEEN)}learned from" for text, op in parsed.items()}
+        names = {text: f"classes {'without' if op.name in UNSEEN else 'with'} recorded times" for text, op in parsed.items()}
     return {name: [text for text in ops if names[text] == name] for name in sorted(set(names.values()))}
 
 
