@@ -36,7 +36,7 @@ from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
-from gensor_gym.networks.arena import MODES
+from gensor_gym.networks.arena import DEFAULTS, MODES
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.forms import check_whole, is_flat, put_together, taken_apart, typed
 from gensor_gym.networks.fusion.rules import check_rule, plan_of
@@ -189,7 +189,7 @@ def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Calla
 
 def compile_network(
     network: Network, hardware: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf, seed: int = 0,
-    plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", on_task: OnTask | None = None, reuse: bool = True,
+    plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None, on_task: OnTask | None = None, reuse: bool = True,
     **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
     """Find a kernel for every piece of a network's plan.
@@ -200,8 +200,8 @@ def compile_network(
     terminal shows a bar. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are `optimize`'s; pieces that a
     `strategy` does not search have their default one.
 
-    `arena` says how values between kernels are placed (`networks.arena.MODES`). The function's memory holds the plan's constants,
-    except weights that kernels keep packed.
+    `arena` says how values between kernels are placed (`networks.arena.MODES`; None is the default of the machine's kind). The
+    function's memory holds the plan's constants, except weights that kernels keep packed.
 
     On a GPU the function is one CUDA graph (`networks.gpu`). Without one, `backend="analytic"` chooses kernels by the model, and
     `backend="emulated"` checks them and gives a function that the emulator runs.
@@ -236,12 +236,13 @@ def _opened(store: Any, reuse: bool) -> Any:
 
 
 def _function(
-    plan: Plan, kernels: tuple[Kernel, ...], hw: Hardware, arena: str, backend: str | Backend
+    plan: Plan, kernels: tuple[Kernel, ...], hw: Hardware, arena: str | None, backend: str | Backend
 ) -> NetworkFunction | GpuNetwork | EmulatedNetwork:
     """The network as one function: of this process, of a GPU, or of the emulator."""
+    mode = arena or DEFAULTS[hw.kind]
     if hw.kind == "cpu":
-        return NetworkFunction(plan, kernels, hw.units, arena)
-    return (EmulatedNetwork if get_backend(backend, hw).name == "emulated" else GpuNetwork)(plan, kernels, arena)
+        return NetworkFunction(plan, kernels, hw.units, mode)
+    return (EmulatedNetwork if get_backend(backend, hw).name == "emulated" else GpuNetwork)(plan, kernels, mode)
 
 
 def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **options: Any) -> dict[Operator | Dataflow, Asked]:
@@ -277,7 +278,7 @@ def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: H
 
 def check_settings(
     hardware: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
-    plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", seed: int = 0,
+    plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None, seed: int = 0,
     on_task: OnTask | None = None, reuse: bool = True, **others: Any,
 ) -> Hardware:  # fmt: skip
     """Check arguments of `compile_network` that do not depend on the network, ValueError if invalid; return the machine."""
@@ -286,7 +287,8 @@ def check_settings(
     if trials is not None and (not isinstance(trials, int) or trials < 1):
         raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
     check_rule(plan)
-    check_known("arena", arena, MODES)
+    if arena is not None:
+        check_known("arena", arena, MODES)
     if (target := target_of(hw := machines.get(hardware)).name) not in TARGETS:
         raise ValueError(f"{hw.name} has kernels in {target}: networks are compiled to {' or '.join(TARGETS)}")
     if hw.kind != "cpu":

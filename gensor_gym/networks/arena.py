@@ -95,12 +95,20 @@ class _Placed:
 
 
 def _whole(lives: Sequence[Life]) -> Arena:
-    """An arena that is as small as possible: values are placed by size, the largest first, at the lowest free offset.
+    """An arena that is as small as possible: the smaller one of placements by size, and by size times lifetime."""
+    by_area = _placed(lives, lambda life: -life.bytes * (life.last - life.first + 1))
+    return min(_by_size(lives), by_area, key=lambda made: made.bytes)
 
-    It is "greedy by size" of Pisarchyk and Lee (arXiv 2001.03288), section 4.3.
-    """
+
+def _by_size(lives: Sequence[Life]) -> Arena:
+    """The placement "greedy by size" of Pisarchyk and Lee (arXiv 2001.03288), section 4.3: the largest values first."""
+    return _placed(lives, lambda life: -life.bytes)
+
+
+def _placed(lives: Sequence[Life], order: Callable[[Life], int]) -> Arena:
+    """Place values in an order, each at the lowest free offset."""
     placed = _Placed(lives)
-    for life in sorted(lives, key=lambda life: -life.bytes):
+    for life in sorted(lives, key=order):
         placed.put(life, int(placed.gaps(life)[0]))
     return placed.arena
 
@@ -108,9 +116,9 @@ def _whole(lives: Sequence[Life]) -> Arena:
 def _hot(lives: Sequence[Life]) -> Arena:
     """An arena that reuses memory that was read recently and may still be cached; values are placed in the order of creation.
 
-    It uses such memory within the size of `_whole`; a value that does not fit there gets the lowest free offset.
+    It uses such memory within the size of `_by_size`; a value that does not fit there gets the lowest free offset.
     """
-    limit = _whole(lives).bytes
+    limit = _by_size(lives).bytes
     placed, read, waiting = _Placed(lives), dict[tuple[int, int], int](), list[tuple[int, int, int]]()
     for life in sorted(lives, key=lambda life: life.first):
         while waiting and waiting[0][0] < life.first:  # its last reader has run
@@ -143,6 +151,8 @@ def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) ->
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}
 """Name -> placement of values: without reuse, as small as possible, or in memory that was read most recently."""
+DEFAULTS = {"cpu": "hot", "gpu": "whole"}
+"""Kind of hardware -> default mode: the second-level cache of a GPU holds most arenas whole."""
 
 
 def arena(lives: Sequence[Life], mode: str = "hot") -> Arena:

@@ -61,7 +61,7 @@ def timed(archive: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
     """Errors and interleaved samples of a network, ours and eager torch's."""
     module, inputs, plan, kernels = networks.opened(archive, name)
     compile_together(kernels)
-    function = GpuNetwork(plan, kernels, "whole")
+    function = GpuNetwork(plan, kernels)
     given = tuple(one.cuda() for one in inputs)
     reference = _called(module.double().cuda(), tuple(one.double() if one.is_floating_point() else one for one in given))
     module = module.float()
@@ -78,7 +78,7 @@ def timed(archive: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
 def compiled(archive: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
     """Interleaved samples of a network, ours and torch.compile's, as users call it."""
     module, inputs, plan, kernels = networks.opened(archive, name)
-    function, given = GpuNetwork(plan, kernels, "whole"), tuple(one.cuda() for one in inputs)
+    function, given = GpuNetwork(plan, kernels), tuple(one.cuda() for one in inputs)
     function(*given)
     faster = torch.compile(module.cuda(), dynamic=False)
     return _sampled({OURS: replayed(function), COMPILED: _timer(_in(faster, given, tf32=True))}, seed)

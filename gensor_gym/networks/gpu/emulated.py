@@ -17,7 +17,7 @@ from gensor_gym.networks.plan import Plan
 class EmulatedNetwork:
     """A network on the emulator, called with host arrays. It is slow: use small networks."""
 
-    def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "hot", sanitize: bool = True) -> None:
+    def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole", sanitize: bool = True) -> None:
         """Compile the kernels, with address and undefined-behaviour sanitizers if `sanitize`; EmulatorError if that fails."""
         self.tasks = Tasks(plan, kernels, mode)
         self.layout = self.tasks.layout

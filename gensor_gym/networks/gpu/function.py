@@ -26,7 +26,7 @@ class GpuNetwork:
     Calls on several streams wait for one another, since they share memory.
     """
 
-    def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "hot") -> None:
+    def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole") -> None:
         """Lay out the memory; no GPU is needed. `mode` is one of `networks.arena.MODES`."""
         self.tasks = Tasks(plan, kernels, mode)
         self.layout = self.tasks.layout

@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.benches.networks import cases
 from experiments.benches.networks.cases import Case, Settings
 from experiments.benches.networks.process import prepare
 from experiments.commands.arguments import compose
-from experiments.tables.graphs import measured, networks, onednn_memory, onednn_mha, onednn_mlp, series
+from experiments.networks import attention, suite
+from experiments.tables.graphs import gpu_networks, measured, networks, onednn_memory, onednn_mha, onednn_mlp, series
 from experiments.tables.reproduce import known, reproduce
 from experiments.tables.table import register_table
+from gensor_gym.codegen.cuda import nvrtc
 
 NONE, FINE = onednn_memory.SIDES["none"], series.SIDES["fine"]
 
@@ -117,3 +120,26 @@ def test_sides_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["out_of_bounds"] == {} == row["missing"]
     assert row["sides"][NONE]["arena_bytes"] == row["arena_bytes"] == 4 * 16 * (512 + 256)
     assert set(row["times"]) == {"ours", NONE}
+
+
+@pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
+def test_networks_for_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = suite.Workload(lambda: attention.mlp((6, 10, 4)), ((6,),))
+    monkeypatch.setattr(suite, "SUITE", {"small": small})
+    monkeypatch.setattr(gpu_networks, "NETWORKS", ("small",))
+    monkeypatch.setattr(gpu_networks, "MACHINES", ("a100", "h100"))
+    (table,) = reproduce(config(table="gpu_networks", output=str(tmp_path)))
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [row["machine"] for row in rows] == ["a100", "h100"]
+    for row in rows:
+        assert (row["kernels"], row["different"], row["launches of torch"]) == (2.0, 2.0, 4.0), "two products, two of relu"
+        assert row["launches"] >= 2 and row["over the least"] >= 1.0 and row["kernels that spill"] == 0
+        assert 0 < row["floor over predicted"] <= 1.0 and row["most registers"] > 8 and "gemv 100%" in row["where the time goes"]
+
+
+def test_operations_that_launch_kernels_are_counted() -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x.view(2, 6).transpose(0, 1)).reshape(-1)[1:] + 1
+
+    assert suite.operations(Module(), (torch.randn(3, 4),)) == 2
