@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -13,17 +14,21 @@ from experiments.studies.headline.page import compared
 from experiments.studies.headline.scores import FIRST, REFERENCE, Timed, read
 
 ROOT = Path(__file__).resolve().parents[2]
+POLICIES = "a core of a Zen 4, policies"
 STUDIES = {
-    "a core of a Zen 4": ROOT / "results/cpu_study/zen4",
-    "that core, AVX2 alone": ROOT / "results/cpu_study/zen4_avx2",
-    "a core of a Zen 4, policies": ROOT / "results/cpu_study/zen4_policies",
+    POLICIES: ROOT / "results/cpu_study/zen4_wide",
     "NVIDIA H200": ROOT / "results/h200/raw/2026-11-27",
+    "a core of a Zen 4, models of time": ROOT / "results/cpu_study/zen4",
+    "that core, AVX2 alone": ROOT / "results/cpu_study/zen4_avx2",
 }
 NAMES = {
     "columns": "columns (policy)", "learned": "learned (model of time)", "learned_ranking": "learned, ranks only",
-    "learned_elsewhere": "learned elsewhere", "learned_longer": "learned longer", "model_of_time": "learned (model of time)",
-    "columns_model": "policy, trained on the model", "columns_ranked": "policy and model of time",
+    "learned_elsewhere": "learned elsewhere", "learned_longer": "learned longer", "model_of_time": "model of time",
+    "columns_alone": "policy alone", "columns_recorded": "policy, recorded classes alone",
+    "columns_descended": "policy, model of time, descents", "in_turn": "policy and walks in turn",
 }  # fmt: skip
+OF_POLICIES = {**NAMES, "columns": "policy and model of time"}
+"""Names of arms; in the study of policies, `columns` has its programs ranked by a model of time."""
 LIMITS = (0.88, 2.0)
 TICKS = (0.9, 1, 1.1, 1.25, 1.5, 2)
 
@@ -38,15 +43,15 @@ def _figure() -> Figure:
     """A panel for each processor."""
     figure, panels = plt.subplots(2, 2, figsize=(10.4, 5.6), layout="constrained")
     for axes, (name, folder) in zip(panels.flat, STUDIES.items(), strict=True):
-        _panel(axes, read(folder), name)
+        _panel(axes, read(folder), name, OF_POLICIES if name == POLICIES else NAMES)
     return figure
 
 
-def _panel(axes: Axes, timed: Timed, title: str) -> None:
+def _panel(axes: Axes, timed: Timed, title: str, names: Mapping[str, str]) -> None:
     """A row for each arm, fastest first: best of four programs over the traverser's, with its interval."""
-    lines = [compared(NAMES.get(arm, arm), timed, timed.whole, FIRST, ours=arm) for arm in timed.arms if arm != REFERENCE]
+    lines = [compared(names.get(arm, arm), timed, timed.whole, FIRST, ours=arm) for arm in timed.arms if arm != REFERENCE]
     lines.sort(key=lambda line: line.ratio)
-    learned = set(NAMES.values())
+    learned = set(names.values())
     for row, line in enumerate(lines):
         colour = style.PALETTE[1] if line.name in learned else style.GREY
         if line.low > LIMITS[1]:

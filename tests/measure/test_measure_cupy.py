@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import fake_cupy, real_cupy
 
-FUNCTIONS = ("asarray", "asnumpy", "empty", "from_dlpack", "get_default_memory_pool", "may_share_memory")
+FUNCTIONS = ("asarray", "asnumpy", "empty", "from_dlpack", "get_default_memory_pool", "may_share_memory", "zeros")
 RUNTIME = ("driverGetVersion", "runtimeGetVersion", "getDeviceProperties", "deviceGetPCIBusId", "getDeviceCount")
 
 

@@ -14,14 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = (
     "gensor_gym/measure/devices/cuda.py", "gensor_gym/measure/answers/reference_kernels.py", "gensor_gym/codegen/runtime/cuda.py",
     "gensor_gym/codegen/runtime/cuda_arrays.py", "experiments/device/stages/environment.py",
-    "experiments/device/sanitize.py",
+    "experiments/device/sanitize.py", "gensor_gym/networks/gpu/function.py", "experiments/device/stages/networks.py",
 )  # fmt: skip
 """Files that call CuPy."""
 NAMES = ("cupy", "self._cupy", "self.module", "module")
 """What CuPy is called there."""
 OBJECTS: dict[str, tuple[str, ...]] = {
     "cuda.Device": ("synchronize", "id", "compute_capability"),
-    "cuda.Stream": ("begin_capture", "end_capture", "synchronize"), "cuda.ExternalStream": (), "cuda.Graph": ("upload", "launch"),
+    "cuda.Stream": ("begin_capture", "end_capture", "synchronize", "wait_event"), "cuda.ExternalStream": (),
+    "cuda.Graph": ("upload", "launch"),
     "cuda.Event": ("record", "synchronize"), "cuda.MemoryPointer": ("memset", "memset_async", "copy_from_device", "ptr"),
     "ndarray": ("set", "view", "reshape", "flags", "data", "device", "nbytes", "size", "dtype", "shape"),
     "RawModule": ("get_function",),
@@ -29,7 +30,8 @@ OBJECTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Classes -> what of their objects is used."""
 METHODS = {
-    "begin_capture": "cuda.Stream", "end_capture": "cuda.Stream", "upload": "cuda.Graph", "launch": "cuda.Graph",
+    "begin_capture": "cuda.Stream", "end_capture": "cuda.Stream", "wait_event": "cuda.Stream", "upload": "cuda.Graph",
+    "launch": "cuda.Graph",
     "record": "cuda.Event",
     "memset": "cuda.MemoryPointer", "memset_async": "cuda.MemoryPointer", "copy_from_device": "cuda.MemoryPointer",
     "get_function": "RawModule", "set": "ndarray",
