@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist, mean, stdev
 from typing import Any
@@ -165,34 +166,32 @@ def of_study() -> Iterator[str]:
 
 
 def of_cpu_study() -> Iterator[str]:
-    """What README says of a learned model of time on a CPU, in two modes."""
+    """What README says of a learned model of time on a CPU with AVX2 alone, and of the recording."""
     plan = (ROOT / "results/cpu_study/README.md").read_text(encoding="utf-8")
     ((programs, took),) = re.findall(r"Recording (\S+) programs took (\d+) minutes", plan)
-    yield from (f"Recording took {took} minutes", f"{programs} measured programs")
-    for name, more in (("zen4", "program takes"), ("zen4_avx2", "takes")):
-        timed = scores.read(ROOT / "results/cpu_study" / name)
-        rest = [op for op in timed.whole if "pool" not in op]
-        asked = ((timed.whole, 1), (timed.whole, scores.FIRST), (rest, scores.FIRST))
-        first, four, other = (headline_page.compared("", timed, ops, k) for ops, k in asked)
-        of_it = " of the traverser's time (95 % interval" if name == "zen4" else " ("
-        yield from (
-            f"{four.operators} held-out operators: with" if name == "zen4" else f"{four.operators} operators: after ten",
-            f"the first {more} {first.ratio:.3f}{of_it} {first.low:.3f} to {first.high:.3f})".replace("( ", "("),
-            f"the best of four {four.ratio:.3f} ({four.low:.3f} to {four.high:.3f})",
-            f"without the {len(timed.whole) - len(rest)} poolings {other.ratio:.3f} ({other.low:.3f} to {other.high:.3f})",
-        )  # fmt: skip
+    yield f"Recording {programs} programs took {took} minutes"
+    timed = scores.read(ROOT / "results/cpu_study/zen4_avx2")
+    first, four = (headline_page.compared("", timed, timed.whole, k) for k in (1, scores.FIRST))
+    yield f"{four.operators} operators: after ten minutes of `gensor adapt` the first takes {_said(first)}"
+    yield f"the best of four {_said(four)}"
 
 
 def of_policies() -> Iterator[str]:
     """What README says of policies trained on kernel times."""
-    timed = scores.read(ROOT / "results/cpu_study/zen4_policies")
-    one, four = (headline_page.compared("", timed, timed.whole, k) for k in (1, scores.FIRST))
-    other = headline_page.compared("", timed, timed.whole, scores.FIRST, ours="columns_model")
-    yield from (
-        f"those times**, {four.operators} operators: level, {one.ratio:.3f} ({one.low:.3f} to {one.high:.3f}) after one",
-        f"{four.ratio:.3f} ({four.low:.3f} to {four.high:.3f}) after four",
-        f"on the analytic model {other.ratio:.3f} ({other.low:.3f} to {other.high:.3f})",
-    )
+    timed = scores.read(ROOT / "results/cpu_study/zen4_wide")
+    whole, four = timed.whole, scores.FIRST
+    rest = [op for op in whole if "pool" not in op]
+    compare = partial(headline_page.compared, "", timed)
+    yield f"{len(whole)} held-out operators, policies trained on recorded times"
+    yield f"take {_said(compare(whole, four, ours='in_turn'))} of the traverser's time after four programs (95 % intervals)"
+    yield f"without the {len(whole) - len(rest)} poolings {_said(compare(rest, four, ours='in_turn'))}"
+    yield f"the model of time alone {_said(compare(whole, four, ours='model_of_time'))}"
+    yield f"take {_said(compare(whole, 1))} after one and {_said(compare(whole, four))} after four"
+    yield f"unranked {_said(compare(whole, four, ours='columns_alone'))}"
+
+
+def _said(line: headline_page.Line) -> str:
+    return f"{line.ratio:.3f} ({line.low:.3f} to {line.high:.3f})"
 
 
 NAMES = (

@@ -29,7 +29,7 @@ NAMES = {
 }  # fmt: skip
 OF_POLICIES = {**NAMES, "columns": "policy and model of time"}
 """Names of arms; in the study of policies, `columns` has its programs ranked by a model of time."""
-LIMITS = (0.88, 2.0)
+LIMITS = (0.86, 2.0)
 TICKS = (0.9, 1, 1.1, 1.25, 1.5, 2)
 
 

@@ -1,4 +1,4 @@
-"""A policy's programs and the traverser's walks in turn."""
+"""The traverser's walks and a policy's programs in turn."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_both_are_asked_with_their_settings(asked: list[dict[str, Any]]) -> None
     given = {"checkpoint": "a policy", "correction": "a model", "walkers": 3, "refined": 2, "turns": 2, "most": 77}
     strategy = get_strategy("in_turn", **given)
     made = strategy.construct(ConstructionGraph(OP, MACHINE, "extended"), np.random.default_rng(0))  # type: ignore[attr-defined]
-    policy, walks = asked
+    walks, policy = asked
     assert (policy["proposer"], policy["checkpoint"], policy["walkers"], policy["refined"]) == ("columns", "a policy", 0, 0)
     assert (walks["proposer"], walks["checkpoint"], walks["walkers"], walks["refined"]) == ("markov_ext", "", 3, 2)
     assert {one["correction"] for one in asked} == {"a model"} and {one["most"] for one in asked} == {77}
@@ -51,14 +51,14 @@ def test_both_are_asked_with_their_settings(asked: list[dict[str, Any]]) -> None
     assert set(made.schedules) == {*proposals(6, 1).schedules, *proposals(6, 2).schedules}
 
 
-def test_the_first_programs_are_measured_in_turn_the_policys_first(asked: list[dict[str, Any]]) -> None:
+def test_the_first_programs_are_measured_in_turn_the_traversers_first(asked: list[dict[str, Any]]) -> None:
     trace: list[Any] = []
     session = Session(Task.of(OP, MACHINE, AnalyticBackend(), "extended"), Budget(trials=9), on_trial=trace.append)
     session.start()
     with pytest.raises(BudgetSpent):
         get_strategy("in_turn").search(session, np.random.default_rng(0))
     one, other = (list(map(str, proposals(6, seed).schedules)) for seed in (1, 2))
-    assert [row.schedule for row in trace][:4] == [one[0], other[0], one[1], other[1]]
+    assert [row.schedule for row in trace][:4] == [other[0], one[0], other[1], one[1]]
     assert len({row.schedule for row in trace}) == 9 and len(asked) == 2, "the rest is chosen among what is there"
 
 

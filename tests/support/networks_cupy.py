@@ -37,6 +37,9 @@ class Stream:
         assert work is not None
         return Graph(work)
 
+    def synchronize(self) -> None:
+        assert self.captured is None, "a stream that is captured"
+
     def wait_event(self, event: Event) -> None:
         assert event.recorded, "nothing was recorded"
         self.waited.append(event)
@@ -129,6 +132,11 @@ class Launching:
         count = len(self.kernel.operator.inputs)
         inputs, outputs = arguments[:count], arguments[count:-1]
         assert all(array.ctypes.data % 16 == 0 for array in (*inputs, *outputs)), "a wide load of such an array faults"
+        workspace = arguments[-1].view(np.ndarray)
+        assert workspace.nbytes == self.kernel.workspace_bytes and (not workspace.size or workspace.ctypes.data % 16 == 0)
+        assert not workspace[: self.kernel.cleared_bytes].any(), "other kernels wrote there"
+        for array in (*outputs, workspace[self.kernel.cleared_bytes :]):  # they may overlap nothing that is still to be read
+            array.view(np.ndarray).reshape(-1).view(np.uint8)[...] = 0xFF
         made = self.programs[self.kernel.digest].run(0, [np.asarray(array) for array in inputs])
         for array, result in zip(outputs, made if len(outputs) > 1 else [made], strict=True):
             array.view(np.ndarray)[...] = result

@@ -171,8 +171,8 @@ def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...
             _known(building, study.hardware)
         if "study" in groups:
             _study(building, study)
-        if "networks" in groups and not (folder / "carry" / networks.FILE).exists():
-            networks.draw(study.hardware, make_folder(folder / "carry"))
+        if "networks" in groups and not networks.is_of(make_folder(folder / "carry"), _revision()):
+            networks.draw(study.hardware, folder / "carry", _revision())
         if compile_them:
             building.compile(size or len(os.sched_getaffinity(0)))
         building.pack()

@@ -1,37 +1,53 @@
-"""Networks whose kernels are chosen by the model before a GPU is lent: their plans and schedules, in one file of the archive."""
+"""Networks whose kernels are chosen and compiled before a GPU is lent, in one file of the archive.
+
+Schedules are kept by computation, so that a network that another version of torch exports differently still finds most of them.
+"""
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gensor_gym
+from agents.optimize import optimize
 from gensor_gym import hardware
+from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.families import family_of
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
 from gensor_gym.files import write_whole
 from gensor_gym.networks.folding import folded
+from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.plan import Plan
 
 NAMES = ("resnet50", "bert_of_ids", "mobilenet_v2", "gpt2_of_ids", "resnet34")
 """Names in `experiments.networks.suite`: Gensor's networks, in the order in which a lease times them."""
 FILE = "networks.json.gz"
+ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1}
+"""Options of a search by the model alone."""
 
 
-def draw(machine: str, folder: Path) -> None:
-    """Write FILE to a folder: for each network its plan, and each piece's schedule that is fastest by the machine's model."""
+def draw(machine: str, folder: Path, revision: str) -> None:
+    """Write FILE to a folder: each piece's schedule that is fastest by the machine's model, and the compiled kernels."""
     from experiments.networks.suite import inputs_of, module_of
 
     found: dict[str, Any] = {}
+    cubins: dict[str, Any] = {}
     for name in NAMES:
-        asked: dict[str, Any] = {"hardware": machine, "backend": "analytic", "trials": 1, "reuse": False}
-        made = gensor_gym.compile(module_of(name), inputs_of(name), **asked)
-        schedules = [str(result.schedule) for result in made.results]
-        found[name] = {"plan": str(made.plan), "schedules": schedules, "model_s": sum(one.seconds for one in made.results)}
-    text = json.dumps({"machine": machine, "networks": found})
+        made = gensor_gym.compile(module_of(name), inputs_of(name), hardware=machine, reuse=False, **ASKED)
+        schedules = {str(result.task.operator): str(result.schedule) for result in made.results}
+        found[name] = {"schedules": schedules, "model_s": sum(result.seconds for result in made.results)}
+        for kernel in made.kernels:
+            if kernel.digest not in cubins:
+                compiled = dataclasses.asdict(nvrtc.compile_cubin(kernel))
+                cubins[kernel.digest] = {**compiled, "cubin": base64.b64encode(compiled["cubin"]).decode()}
+    about = {"machine": machine, "revision": revision, "compiler": nvrtc.version()}
+    text = json.dumps({**about, "networks": found, "cubins": cubins})
     write_whole(folder / FILE, gzip.compress(text.encode(), mtime=0))
 
 
@@ -41,15 +57,35 @@ def read(folder: Path) -> dict[str, Any]:
     return found
 
 
+def is_of(folder: Path, revision: str) -> bool:
+    """Whether a folder has FILE, drawn by this revision of the tree."""
+    return (folder / FILE).exists() and read(folder)["revision"] == revision
+
+
 def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Plan, list[Kernel]]:
-    """(torch's module, its inputs, plan, kernels) of a network of `read`; ValueError if a schedule no longer has a kernel."""
+    """(torch's module, its inputs, plan, kernels) of a network of `read`, its compiled kernels in NVRTC's cache.
+
+    A piece without a schedule in the archive is searched by the model. ValueError for a schedule without a kernel.
+    """
     from experiments.networks.suite import inputs_of, module_of
     from gensor_gym.frontends.torch_export import from_torch
 
-    module, inputs, drawn = module_of(name), inputs_of(name), archive["networks"][name]
-    plan, hw = Plan.parse(folded(from_torch(module, inputs)), drawn["plan"]), hardware.get(archive["machine"])
-    kernels = list[Kernel]()
-    for step, text in zip(plan.steps, drawn["schedules"], strict=True):
-        schedule: Any = family_of(step.computation).schedule.parse(text)
-        kernels.append(remembered(step.computation, schedule, hw))
+    module, inputs, hw = module_of(name), inputs_of(name), hardware.get(archive["machine"])
+    plan = plan_of(folded(from_torch(module, inputs)), "fine", hw)
+    known, kernels = archive["networks"][name]["schedules"], list[Kernel]()
+    for computation in (step.computation for step in plan.steps):
+        text = known.get(str(computation))
+        parse: Any = family_of(computation).schedule.parse
+        schedule = optimize(computation, hw, **ASKED).schedule if text is None else parse(text)
+        kernels.append(remembered(computation, schedule, hw))
+    _keep(archive, kernels)
     return module, inputs, plan, kernels
+
+
+def _keep(archive: dict[str, Any], kernels: Sequence[Kernel]) -> None:
+    """Put the archive's compiled kernels into NVRTC's cache, if the same version of NVRTC compiled them."""
+    if archive["compiler"] != nvrtc.version():
+        return
+    for digest, kernel in {kernel.digest: kernel for kernel in kernels}.items():
+        if (row := archive["cubins"].get(digest)) is not None:
+            nvrtc.keep_cubin(kernel, nvrtc.CompiledKernel(**{**row, "cubin": base64.b64decode(row["cubin"])}))

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,48 +26,70 @@ from experiments.device.work.beside_torch import Timer, interleaved
 from experiments.device.work.trials import compilers, summary_of
 from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.compile_pool import CompilePool
 from gensor_gym.networks.gpu.function import GpuNetwork
 
 FILE = "networks.jsonl"
 ROUNDS = 15
 OURS, FLOAT32, DEFAULT, COMPILED = "gensor_gym", "torch, float32", "torch", "torch.compile"
+LEAST, COMPILED_LEAST = 15.0, 40.0
+"""Seconds below which a network is not begun, and below which it is not compiled by torch."""
+WARM = 0.15
+"""Seconds for which each contestant runs before the rounds: the GPU idles while networks are exported."""
+FAR = 1e-3
+"""Error above which a network counts as wrong. It is relative to the output's largest magnitude, in float32 after 50 layers."""
 Inputs = tuple[torch.Tensor, ...]
+Opened = tuple[Any, Inputs, GpuNetwork]
 
 
 def run(context: Context) -> dict[str, object]:
-    """Time each network, then each again with torch.compile; return the digest."""
-    archive = networks.read(FOLDER / "carry")
+    """Time each network, then each again with torch.compile; return the digest.
+
+    After an error the device is tried: if it is lost, this process ends, and the next one goes on.
+    """
+    archive, held = networks.read(FOLDER / "carry"), dict[str, Opened]()
     parts = ((f"{name}{of}", does) for of, does in (("", timed), (" compiled", compiled)) for name in networks.NAMES)
     with closing(context.journal(FILE)) as journal:
         for key, does in parts:
-            if context.left > 0 and journal.pending(key):
+            if context.left > (LEAST if does is timed else COMPILED_LEAST) and journal.pending(key):
                 journal.begin(key)
-                journal.put(key, tried(does, archive, key.split()[0], context.seed))
+                row = tried(does, archive, key.split()[0], held, context.seed)
+                journal.put(key, row)
+                if "error" in row and torch.cuda.is_available():
+                    torch.cuda.synchronize()
     return digest(Path(context.out), context.run)
 
 
-def tried(does: Callable[..., dict[str, Any]], archive: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
+def tried(does: Callable[..., dict[str, Any]], archive: dict[str, Any], name: str, *more: Any) -> dict[str, Any]:
     """Row of a network with its seconds; an error is recorded, and the next network runs."""
     begin = time.perf_counter()
     try:
-        said = does(archive, name, seed)
+        said = does(archive, name, *more)
     except Exception as error:  # networks are independent, and a failure is a result
         said = {"error": f"{type(error).__name__}: {error}"[-600:], "trace": traceback.format_exc()[-2000:]}
     return {"network": name, **said, "took_s": time.perf_counter() - begin}
 
 
-def timed(archive: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
+def opened(archive: dict[str, Any], name: str, held: dict[str, Opened]) -> Opened:
+    """(module on the device, inputs on the device, our function) of a network, opened once."""
+    if name not in held:
+        module, inputs, plan, kernels = networks.opened(archive, name)
+        compile_together(kernels)
+        held[name] = module.cuda(), tuple(one.cuda() for one in inputs), GpuNetwork(plan, kernels)
+    return held[name]
+
+
+def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
     """Errors and interleaved samples of a network, ours and eager torch's."""
-    module, inputs, plan, kernels = networks.opened(archive, name)
-    compile_together(kernels)
-    function = GpuNetwork(plan, kernels)
-    given = tuple(one.cuda() for one in inputs)
-    reference = _called(module.double().cuda(), tuple(one.double() if one.is_floating_point() else one for one in given))
-    module = module.float()
+    module, given, function = opened(archive, name, held)
     ours = function(*given)
+    torch.backends.cudnn.benchmark = False
+    exact = tuple(one.double() if one.is_floating_point() else one for one in given)
+    reference = _called(module.double(), exact)
+    module.float()
     found: dict[str, Any] = {
-        "model_s": archive["networks"][name]["model_s"], "kernels": len(kernels), "launches": function.launches,
+        "model_s": archive["networks"][name]["model_s"], "kernels": len(function.tasks.listed), "launches": function.launches,
         "workspace_bytes": function.layout.workspace_bytes, "fixed_bytes": function.layout.fixed_bytes,
         "errors": {OURS: distance(ours, reference), FLOAT32: distance(_in(module, given, tf32=False)(), reference)},
     }  # fmt: skip
@@ -75,41 +97,50 @@ def timed(archive: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
     return {**found, **_sampled(timers, seed)}
 
 
-def compiled(archive: dict[str, Any], name: str, seed: int) -> dict[str, Any]:
+def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
     """Interleaved samples of a network, ours and torch.compile's, as users call it."""
-    module, inputs, plan, kernels = networks.opened(archive, name)
-    function, given = GpuNetwork(plan, kernels), tuple(one.cuda() for one in inputs)
+    module, given, function = opened(archive, name, held)
     function(*given)
-    faster = torch.compile(module.cuda(), dynamic=False)
+    faster = torch.compile(module, dynamic=False)
     return _sampled({OURS: replayed(function), COMPILED: _timer(_in(faster, given, tf32=True))}, seed)
 
 
 def compile_together(kernels: list[Kernel]) -> None:
-    """Compile different kernels on many cores; they are then in NVRTC's cache. CompileFailed names a kernel that fails."""
+    """Compile different kernels on many cores, those that NVRTC's cache lacks. What a search would prune is compiled too."""
     pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
+
+    def compile(kernel: Kernel) -> None:
+        with suppress(CompileFailed):  # it spills, or is refused, which loading says
+            pool(kernel)
+
     with closing(pool), ThreadPoolExecutor(compilers()) as threads:
-        list(threads.map(pool, {kernel.digest: kernel for kernel in kernels}.values()))
+        list(threads.map(compile, {kernel.digest: kernel for kernel in kernels}.values()))
 
 
 def distance(found: Any, reference: Any) -> float:
-    """Largest error over the largest magnitude of a network's outputs, an array or a tuple of several."""
+    """Largest error over the largest magnitude of a network's outputs, an array or a tuple of several; NaN if one is wrong so.
+
+    ValueError for an output of another shape.
+    """
     several = [tuple(one) if isinstance(one, tuple | list) else (one,) for one in (found, reference)]
     pairs = [(torch.as_tensor(one).double(), wanted) for one, wanted in zip(*several, strict=True)]
-    return max(float((one - wanted).abs().max() / wanted.abs().max()) for one, wanted in pairs)
+    if shapes := [(tuple(one.shape), tuple(wanted.shape)) for one, wanted in pairs if one.shape != wanted.shape]:
+        raise ValueError(f"an output of shape {shapes[0][0]}, expected {shapes[0][1]}")
+    return float(np.max([float((one - wanted).abs().max() / wanted.abs().max()) for one, wanted in pairs]))
 
 
 def replayed(function: GpuNetwork) -> Timer:
-    """Timer of a network's graph with the inputs of its last call."""
+    """Timer of calls of a network in one graph, with the inputs of its last call."""
     import cupy
 
-    held = function.loaded()
+    held, graphs = function.loaded(), dict[int, Any]()
     stream = cupy.cuda.Stream(non_blocking=True)
 
     def seconds(calls: int) -> float:
+        graph = graphs[calls] = graphs.get(calls) or held.captured(calls)
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record(stream)
-        for _ in range(calls):
-            held.graph.launch(stream)
+        graph.launch(stream)
         end.record(stream)
         end.synchronize()
         return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
@@ -139,19 +170,23 @@ def _timer(call: Callable[[], Any]) -> Timer:
 
 
 def _sampled(timers: dict[str, Timer], seed: int) -> dict[str, Any]:
+    for timer in timers.values():
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < WARM:
+            timer(8)
     samples = interleaved(timers, ROUNDS, seed)
     return {"samples": samples, "seconds": {name: summary_of(values) for name, values in samples.items()}}
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """Largest errors and the time of torch over ours, by network."""
+    """The time of torch over ours and the largest errors, by network; networks that are wrong have no time."""
     rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
+    errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
+    wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR)
     over: dict[str, dict[str, float]] = {}
-    for row in rows:
+    for row in (row for row in rows if row["network"] not in wrong):
         medians = {name: float(np.median(values)) for name, values in row.get("samples", {}).items()}
         others = {name: value / medians[OURS] for name, value in medians.items() if name != OURS}
         over[row["network"]] = {**over.get(row["network"], {}), **others}
-    return {
-        "over_ours": over, "errors_to_float64": {row["network"]: row["errors"] for row in rows if "errors" in row},
-        "failed": {row["key"]: row["error"] for row in rows if "error" in row},
-    }  # fmt: skip
+    failed = {row["key"]: row["error"] for row in rows if "error" in row}
+    return {"over_ours": over, "wrong": wrong, "errors_to_float64": errors, "failed": failed}

@@ -86,15 +86,28 @@ def compile_cubin(kernel: Kernel, arch: str = "", cache: bool = True) -> Compile
 
 def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:
     """Compile generated CUDA text for `arch`, with the same cache and errors as `compile_cubin`."""
-    options = (f"--gpu-architecture={arch}", *_OPTIONS)
     if not cache:
-        return _compile(source, options)
-    key = hashlib.sha256("\0".join([source, *options, version(), _CHECKS]).encode()).hexdigest()
+        return _compile(source, _options(arch))
+    key = _key(source, arch)
     found = _read(key)
     if found is None:
-        found = _compile(source, options)
+        found = _compile(source, _options(arch))
         _write(key, found)
     return found
+
+
+def keep_cubin(kernel: Kernel, compiled: CompiledKernel) -> None:
+    """Store what the same version of NVRTC made of a kernel elsewhere, so that `compile_cubin` finds it."""
+    _write(_key(kernel.in_language("cuda").source, kernel.arch), compiled)
+
+
+def _options(arch: str) -> tuple[str, ...]:
+    return (f"--gpu-architecture={arch}", *_OPTIONS)
+
+
+def _key(source: str, arch: str) -> str:
+    """Key of a result in the cache."""
+    return hashlib.sha256("\0".join([source, *_options(arch), version(), _CHECKS]).encode()).hexdigest()
 
 
 def _nvrtc() -> ModuleType:

@@ -98,4 +98,6 @@ def lies_across(access: Access, extents: tuple[int, ...]) -> bool:
 
     A block of several rows transposes tiles of it in shared memory, so that loads and stores use whole lines of memory.
     """
+    if access.chosen is not None:
+        return False
     return access.column not in (0, 1) and bool(extents) and access.rows[-1] == 1 and extents[-1] > 1

@@ -13,6 +13,9 @@ from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.networks.gpu.memory import Memory, Tasks
 from gensor_gym.networks.plan import Plan
 
+POISON = 0xFF
+"""Byte of NaN, with which memory is filled that a kernel writes."""
+
 
 class EmulatedNetwork:
     """A network on the emulator, called with host arrays. It is slow: use small networks."""
@@ -40,7 +43,8 @@ class EmulatedNetwork:
         memory = Memory(given, outputs, np.zeros(self.layout.workspace_bytes, np.uint8), self.tasks.fixed())
         for task in self.tasks.listed:
             assert self._kernels is not None, "compiled, since there is a task"
-            read, written, _ = task.arrays(memory)
+            read, written, workspace = task.arrays(memory)
+            _poison(written, workspace[task.kernel.cleared_bytes :])  # they may overlap nothing that is still to be read
             made = self._kernels.run(self._numbers[task.kernel.digest], read)
             for array, result in zip(written, made if len(written) > 1 else [made], strict=True):
                 array[...] = result
@@ -50,3 +54,9 @@ class EmulatedNetwork:
         for array, result in zip(self.signature.filled(out, given), outputs, strict=True):
             array[...] = result
         return out
+
+
+def _poison(written: Sequence[np.ndarray], workspace: np.ndarray) -> None:
+    """Fill memory that a kernel may write before it reads its inputs."""
+    for array in (*written, workspace):
+        array.reshape(-1).view(np.uint8)[...] = POISON

@@ -23,7 +23,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE
 class GpuNetwork:
     """A network on the GPU that is current at the first call, which compiles and loads the kernels.
 
-    Calls on several streams wait for one another, since they share memory.
+    Calls on several streams wait for one another, since they share memory. Do not capture a call into a graph of your own.
     """
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole") -> None:
@@ -76,16 +76,26 @@ class LoadedNetwork:
         self.memory = Memory(own[0], own[1], *blocks)
         self._calls = [self._bound(task) for task in tasks.listed]
         self._done = cupy.cuda.Event()
-        stream = cupy.cuda.Stream(non_blocking=True)
+        self._stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.Device().synchronize()  # what was copied above is on another stream
-        with stream:
+        with self._stream:
             self._launch()  # what is loaded at its first use cannot be loaded during a capture
-            stream.begin_capture()
-            self._launch()
-            self.graph = stream.end_capture()
-            """CuPy's graph of all launches, which reads and writes `memory`."""
-            self.graph.upload(stream)
-            self._done.record(stream)
+            self._done.record(self._stream)
+        self._stream.synchronize()
+        self.graph = self.captured(1)
+        """CuPy's graph of all launches, which reads and writes `memory`."""
+
+    def captured(self, calls: int) -> Any:
+        """CuPy's graph of so many calls of the network on its own `memory`, without copies of inputs and outputs."""
+        with self._stream:
+            self._stream.begin_capture()
+            try:
+                for _ in range(calls):
+                    self._launch()
+            finally:
+                graph = self._stream.end_capture()
+            graph.upload(self._stream)
+        return graph
 
     def _launch(self) -> None:
         for call in self._calls:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from gensor_gym.codegen.cuda.dialect import CUDA
 from gensor_gym.codegen.gir.cuda.block import BlockPrinter
-from gensor_gym.codegen.gir.cuda.inputs import TYPES
+from gensor_gym.codegen.gir.cuda.inputs import TYPES, type_of
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace
 from gensor_gym.codegen.gir.cuda.prelude import functions_for
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.gir.rows import c_name
 from gensor_gym.codegen.kernel import FINISH, Kernel, Launch
 from gensor_gym.gir.gpu.teams import WARP
+from gensor_gym.gir.nest import Access
 
 
 def generate_gir_cuda(program: GirProgram) -> Kernel:
@@ -20,6 +21,9 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
         raise ValueError(f"{graph.name}: {lowered.fault}")
     if other := [value for value in graph.inputs if value.dtype not in TYPES]:
         raise ValueError(f"{graph.name}: input {other[0].name} is {other[0].dtype}, expected one of {', '.join(TYPES)}")
+    loads = (cell.made for cell in program.nest.cells if isinstance(cell.made, Access) and cell.made.chosen)
+    if table := next((access.tensor for access in loads if type_of(program.nest, access) != TYPES["float32"]), None):
+        raise ValueError(f"{graph.name}: ids select rows of {table}, a table of whole numbers; expected float32 on a GPU")
     kernels = tuple(KernelPlaces(program, number) for number in range(len(lowered.kernels)))
     workspace = Workspace(kernels)
     texts, launches = [], []
