@@ -31,10 +31,10 @@ class InTurn(Corrected):
     walkers: int = 12
     refined: int = 4
     turns: int = 4
-    """Number of programs that are measured in turn, the traverser's first. Predictions and measurements then choose among all.
+    """Number of programs that are measured in turn, the traverser's first. Predictions and measurements then choose.
 
-    In the study (results/cpu_study) the policy's came first. The best of four does not depend on it; the traverser's first program
-    was the faster one.
+    In the study (results/cpu_study) the policy's came first. The best of four does not depend on it; the traverser's first
+    program was the faster one.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:

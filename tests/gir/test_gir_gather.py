@@ -1,4 +1,4 @@
-"""C of rows that ids choose and of inputs of whole numbers: right by float64 under random schedules, nothing is read outside."""
+"""C and CUDA of rows that ids choose and of whole numbers: right by float64 under random schedules, nothing is read outside."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from gensor_gym import dataflow, hardware
-from gensor_gym.codegen.build import build, generate
+from gensor_gym.codegen.build import build
 from gensor_gym.codegen.families import graph_of
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.measure.emulator.emulator import emulate
 from gensor_gym.measure.records.verified import fault_of
+from tests.support.gir_gpu_cases import faults_of, kernel_of, random_kernel
 from tests.support.thorough import thorough_but
 
 TEXTS = {
@@ -72,8 +74,20 @@ def test_ids_of_no_row_read_nothing() -> None:
     assert np.isnan(found).all(axis=1).tolist() == [False, True, True, True]
 
 
-def test_what_has_no_kernel() -> None:
-    hw = hardware.get("h100")
-    graph = dataflow.parse(TEXTS["embedding"])
-    with pytest.raises(ValueError, match="f reads whole numbers: expected float32 inputs"):
-        generate(graph, graph_of(graph, hw).initial(), hw)
+@pytest.mark.parametrize("seed", thorough_but(range(6), 1))
+def test_cuda_of_random_schedules(seed: int) -> None:
+    """Of every graph at once, in the emulator."""
+    rng = np.random.default_rng(seed)
+    kernels = [random_kernel(dataflow.parse(text), rng) for text in TEXTS.values()]
+    assert faults_of(kernels) == {}
+
+
+def test_cuda_of_rows_that_lie_across_reads_nan_for_ids_outside() -> None:
+    """Heads of a table, turned: neighbouring rows are contiguous in memory, but ids choose them."""
+    graph = dataflow.parse(TEXTS["turned"])
+    table = np.arange(180, dtype=np.float32).reshape(9, 20)
+    ids = np.array([[0, 9, 1, 2], [3, -1, 4, 5], [6, 7, 8, 0]], np.int32)
+    for schedule in ("rows=4", "vector=1", "tile=2 rows=2"):
+        found = np.asarray(emulate(kernel_of(graph, schedule), [table, ids]))
+        expected = np.where((ids < 0) | (ids > 8), np.nan, table[np.clip(ids, 0, 8)].transpose(2, 0, 1))
+        assert np.array_equal(found, expected, equal_nan=True)

@@ -37,9 +37,8 @@ class Small(torch.nn.Module):
 @pytest.fixture
 def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An archive of two small networks, the schedules of one of which are not to be read, and a machine that answers."""
-    monkeypatch.setattr(suite, "SUITE", {
-        "broken": suite.Workload(lambda: attention.mlp((6, 10, 4)), ((6,),)), "small": suite.Workload(Small, (suite.Ids((5,), 9),)),
-    })  # fmt: skip
+    broken, small = suite.Workload(lambda: attention.mlp((6, 10, 4)), ((6,),)), suite.Workload(Small, (suite.Ids((5,), 9),))
+    monkeypatch.setattr(suite, "SUITE", {"broken": broken, "small": small})
     monkeypatch.setattr(archive, "NAMES", ("broken", "small"))
     archive.draw("h100", tmp_path, "a revision")
     assert archive.is_of(tmp_path, "a revision") and not archive.is_of(tmp_path, "another")

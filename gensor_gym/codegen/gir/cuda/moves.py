@@ -62,7 +62,9 @@ class Tile:
                 out.line(" ".join(f"{name}[u][{i}] = {value};" for i, value in fields))
         else:
             with self.elements(out):
-                element = self.pointers.loaded(part.access, f"static_cast<float>({at}[{self._offset(part)}])")
+                element = f"{at}[{self._offset(part)}]"
+                element = element if self._is_float(part.access) else f"static_cast<float>({element})"
+                element = self.pointers.loaded(part.access, element)
                 out.line(f"{name}[u][i] = {f'{self.inside} ? {element} : 0.0f' if self.inside else element};")
 
     def store(self, out: Writer, part: Slice, name: str, at: str, conditions: list[str]) -> None:
@@ -121,8 +123,11 @@ class Tile:
         if access is None:
             return True
         steps = (access.offset, *access.rows, access.chosen.step if access.chosen else 0)
-        of_floats = type_of(self.places.program.nest, access) == TYPES["float32"]
-        return of_floats and access.column == 1 and all(step % 4 == 0 for step in steps)
+        return self._is_float(access) and access.column == 1 and all(step % 4 == 0 for step in steps)
+
+    def _is_float(self, access: Access | None) -> bool:
+        """Whether elements are float32: those of buffers and outputs always are."""
+        return access is None or type_of(self.places.program.nest, access) == TYPES["float32"]
 
     def _offset(self, part: Slice) -> str:
         stride = 1 if part.access is None else part.access.column
