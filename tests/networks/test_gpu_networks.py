@@ -104,12 +104,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, EmulatedKernel
     """A stand-in for CuPy whose kernels the emulator runs."""
     programs: dict[str, EmulatedKernels] = {}
 
-    def loaded(kernel: Any, cupy: Any) -> Any:
-        return type("Module", (), {"get_function": lambda _, entry: networks_cupy.Launching(kernel, entry, programs)})()
-
     monkeypatch.setitem(sys.modules, "cupy", networks_cupy.module())
     monkeypatch.setattr(cuda, "_LOADED", {})
-    monkeypatch.setattr(cuda, "_load_module", loaded)
+    monkeypatch.setattr(cuda, "_load_module", networks_cupy.loader(programs))
     yield programs
     for program in programs.values():
         program.close()

@@ -142,6 +142,15 @@ class Launching:
             array.view(np.ndarray)[...] = result
 
 
+def loader(programs: dict[str, EmulatedKernels]) -> Callable[[Kernel, Any], Any]:
+    """In place of `cuda._load_module`: modules whose entries run in the emulator; compiled programs are kept in `programs`."""
+
+    def loaded(kernel: Kernel, cupy: Any) -> Any:
+        return types.SimpleNamespace(get_function=lambda entry: Launching(kernel, entry, programs))
+
+    return loaded
+
+
 def module() -> types.ModuleType:
     """The stand-in for CuPy."""
     made = types.ModuleType("cupy")

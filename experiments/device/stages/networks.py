@@ -1,4 +1,4 @@
-"""Stage: whole networks, their kernels chosen by the model beforehand, as one CUDA graph beside eager and compiled torch.
+"""Stage: whole networks as one CUDA graph, compared with eager and compiled torch. The model chose the kernels beforehand.
 
 A row of a network has the errors of ours and of torch in float32 against torch in float64, all on the device, and interleaved
 samples: ours; torch in float32; torch as users call it, whose convolutions may use tf32. All are replayed as CUDA graphs. Rows of

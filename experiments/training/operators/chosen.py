@@ -29,7 +29,7 @@ FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
 """Share of matrix products and convolutions with constant weights, like in networks; epilogues that half of them get."""
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
-"""Later part, of classes UNSEEN, of which nothing is recorded -> number of operators.
+"""Later part -> number of operators. They are of the classes UNSEEN, and no times of them are recorded.
 
 Policies are trained on `unrecorded`, whose times models of time predict.
 """

@@ -77,16 +77,16 @@ class LoadedNetwork:
         self._calls = [self._bound(task) for task in tasks.listed]
         self._done = cupy.cuda.Event()
         self._stream = cupy.cuda.Stream(non_blocking=True)
-        cupy.cuda.Device().synchronize()  # what was copied above is on another stream
+        cupy.cuda.Device().synchronize()  # the copies above ran on another stream
         with self._stream:
-            self._launch()  # what is loaded at its first use cannot be loaded during a capture
+            self._launch()  # CuPy loads its copy kernels at their first use, which a capture forbids
             self._done.record(self._stream)
         self._stream.synchronize()
         self.graph = self.captured(1)
         """CuPy's graph of all launches, which reads and writes `memory`."""
 
     def captured(self, calls: int) -> Any:
-        """CuPy's graph of so many calls of the network on its own `memory`, without copies of inputs and outputs."""
+        """CuPy's graph of `calls` calls of the network on its own `memory`, without copies of inputs and outputs."""
         with self._stream:
             self._stream.begin_capture()
             try:

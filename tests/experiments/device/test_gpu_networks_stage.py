@@ -49,12 +49,9 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(archive, "read", lambda folder: whole)
     programs: dict[str, EmulatedKernels] = {}
 
-    def loaded(kernel: Any, cupy: Any) -> Any:
-        return type("Module", (), {"get_function": lambda _, entry: networks_cupy.Launching(kernel, entry, programs)})()
-
     monkeypatch.setitem(sys.modules, "cupy", networks_cupy.module())
     monkeypatch.setattr(cuda, "_LOADED", {})
-    monkeypatch.setattr(cuda, "_load_module", loaded)
+    monkeypatch.setattr(cuda, "_load_module", networks_cupy.loader(programs))
     monkeypatch.setattr(networks, "compile_together", lambda kernels: None)
     monkeypatch.setattr(networks, "_timer", lambda call: lambda calls: 2.0 * calls * len([call()]))
     monkeypatch.setattr(networks, "WARM", 0.0)

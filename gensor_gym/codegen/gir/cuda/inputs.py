@@ -20,7 +20,7 @@ def type_of(nest: RowNest, access: Access) -> str:
 def write_chosen(out: Writer, access: Access, name: str, of: str, pointer: str) -> None:
     """Declare the id of a row, which `of` points to, whether it lies outside the table, and the pointer `name` to its row.
 
-    An id outside the table selects row 0, which exists; what is loaded is then replaced by NaN.
+    An id outside the table selects row 0, whose values `Pointers.loaded` replaces by NaN.
     """
     assert access.chosen is not None
     out.line(f"const long long {name}_id = *({of});")
