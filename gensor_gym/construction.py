@@ -90,7 +90,7 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     def _is_well_formed(self, schedule: Schedule) -> bool:
         """Whether the schedule may be passed to the compiled rules, which check no bounds."""
-        return bool(rules.is_well_formed(schedule.row, self.tables.ints, self.tables.sizes))
+        return bool(rules.is_well_formed(plain(schedule.row), self.tables.ints, self.tables.sizes))
 
     def action_mask(self, schedule: Schedule) -> np.ndarray:
         """Mask of legal actions, bool [N]. For a schedule that does not belong to this task only `stop` is legal."""

@@ -13,7 +13,7 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.env.observation import static_features
-from gensor_gym.graph.compiled import compiled
+from gensor_gym.graph.compiled import compiled, plain
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.resources import accumulators_of, tile_bytes, vectors_along
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, slot_of
@@ -52,7 +52,7 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     knobs = _VALUES[np.arange(len(KNOBS)), rows[:, KNOB : KNOB + len(KNOBS)]]
     rest = tiles[:, 0, SPATIAL_SLOTS - 2 : SPATIAL_SLOTS] % hw.lanes / hw.lanes
     held = np.empty((len(rows), 2 + len(HELD)))
-    fill_held(rows, graph.tables.ints, held)
+    fill_held(plain(rows), graph.tables.ints, held)
     capacities = {level.name: level.capacity for level in hw.memory}
     held[:, 2:] = np.log2(held[:, 2:] / [capacities.get(cache, capacities["l2"]) for _, cache in HELD] + 1e-6)
     twos = [min(MOST_TWOS, (int(extent) & -int(extent)).bit_length() - 1) for extent in extents]

@@ -17,6 +17,7 @@ from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import resident_blocks
 from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of, warp_sectors
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.geometry import power_value, reduce_steps, tensor_bytes
@@ -47,7 +48,7 @@ class Profile:
 
 def profile(graph: ConstructionGraph, schedule: Schedule) -> Profile:
     """The profile of a legal schedule."""
-    row, ints = schedule.row, graph.tables.ints
+    row, ints = plain(schedule.row), graph.tables.ints
     seconds, terms = graph.latency(schedule), graph.terms(schedule)
     resident = int(resident_blocks(row, ints))
     steps = -(-int(reduce_steps(row, 1, ints)) // int(power_value(row[SPLIT_K])))

@@ -7,6 +7,7 @@ import functools
 import numpy as np
 
 from gensor_gym.codegen.program import Program, row_of
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import registers_of
 from gensor_gym.graph.tables.filling import make_tables
 from gensor_gym.hardware.occupancy import blocks_per_unit
@@ -29,7 +30,7 @@ def resident_blocks(program: Program, threads: int, shared_bytes: int, spare: in
 
 def counted_registers(program: Program) -> int:
     """Number of registers of a thread, as `graph.resources` counts them."""
-    return int(registers_of(row_of(program), _ints(program.operator, program.hardware)))
+    return int(registers_of(plain(row_of(program)), _ints(program.operator, program.hardware)))
 
 
 @functools.lru_cache(maxsize=256)

@@ -40,6 +40,10 @@ from gensor_gym.operators import parse
 from gensor_gym.registry import check_known
 
 
+KINDS = {"columns": "policies", "learned": "models of time", "in_turn": "policies and models of time"}
+"""Learned arm -> what was learned, for the title of the page."""
+
+
 @dataclass(frozen=True)
 class Ready:
     """The proposals for one operator, and its kernels by digest, compiled or refused."""
@@ -142,8 +146,7 @@ def write_page(folder: Path) -> None:
     facts = read_rows(folder / "facts.jsonl")[-1]
     unused = ", AVX-512 left unused" if facts.get("arch") == WITHOUT_AVX512 else ""
     about = f"{facts['processor']}{unused}, one thread, {facts['date']}. Code {facts['code']}."
-    kind = "policies" if read(folder).learned == "columns" else "models of time"
-    head = [f"# Learned {kind} on this CPU", "", about, ""]
+    head = [f"# Learned {KINDS[read(folder).learned]} on this CPU", "", about, ""]
     write_text(folder / "study.md", "\n".join([*head, *page.lines_of(folder, "cpu", "../README.md"), ""]))
 
 

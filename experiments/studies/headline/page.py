@@ -20,7 +20,10 @@ from gensor_gym.measure.stats.intervals import LEVEL
 MARGIN = 1.10
 """Ratio of times below which the policy counts as not inferior."""
 RESAMPLES = 10_000
-SUBJECTS = {"columns": "the learned policy", "learned": "the learned model of time"}
+SUBJECTS = {
+    "columns": "the learned policy", "learned": "the learned model of time",
+    "in_turn": "the learned policy in turn with a learned model of time",
+}  # fmt: skip
 """Learned arm -> its name in sentences."""
 MOST = 8
 """Number of operators listed at each end."""

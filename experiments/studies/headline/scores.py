@@ -20,7 +20,7 @@ from experiments.common.journal import read_rows
 from gensor_gym.measure.measurement import Status
 
 REFERENCE = "markov_ext"
-LEARNED = ("learned", "columns")
+LEARNED = ("learned", "columns", "in_turn")
 """Possible learned arms; a study is about the first of them that it has."""
 FIRST = 4
 """Number of programs that every arm has on every operator."""

@@ -187,9 +187,9 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         actions = np.asarray(actions)
         if actions.dtype.kind not in "iu":
             raise ValueError(f"actions of {actions.dtype}: expected whole numbers")
-        actions = actions.astype(np.int64, copy=False)
         if actions.shape != (self.num_envs,):
             raise ValueError(f"actions of shape {actions.shape} for {self.num_envs} environments")
+        actions = np.ascontiguousarray(actions, np.int64)  # Numba would compile the step again for another layout
         if self.autoreset_mode is AutoresetMode.DISABLED and self._over.any():
             raise ValueError(
                 f"environments {np.flatnonzero(self._over).tolist()} have ended; reset them with options['reset_mask']"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import grid_blocks, resident_blocks
 from gensor_gym.graph import resources as rules
+from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.geometry import reduce_product
 from gensor_gym.graph.tables.layout import UNROLL
@@ -66,7 +67,7 @@ class Use:
 
 def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
     """Uses of the program's resources with their limits; on a CPU also tiles with the cache that should contain them."""
-    row, ints = schedule.row, graph.tables.ints
+    row, ints = plain(schedule.row), graph.tables.ints
     if graph.hardware.kind == "cpu":
         body = reduce_product(row, 0, ints) << int(row[UNROLL])
         accumulators = rules.accumulators_of(row, ints)
@@ -87,7 +88,7 @@ def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
 
 def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
     """Words for the spread of work over the device, such as `48 blocks on 132 multiprocessors, up to 5 on each`."""
-    row, ints = schedule.row, graph.tables.ints
+    row, ints = plain(schedule.row), graph.tables.ints
     if graph.hardware.kind == "gpu":
         blocks, resident = int(grid_blocks(row, ints)), int(resident_blocks(row, ints))
         return f"{blocks} blocks on {ints[UNITS]} multiprocessors, up to {resident} on each"
