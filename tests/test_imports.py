@@ -141,7 +141,7 @@ def sources(package: str) -> list[Path]:
 def imported(path: Path, text: str | None = None) -> list[Import]:
     """What a file imports, or would with that text."""
     source = (ROOT / path).read_text(encoding="utf-8") if text is None else text
-    return list(imports(source, ".".join(path.parent.parts)))
+    return imports(source, ".".join(path.parent.parts))
 
 
 def at_top(path: Path, text: str | None = None) -> list[Import]:

@@ -166,25 +166,24 @@ def of_study() -> Iterator[str]:
 
 
 def of_cpu_study() -> Iterator[str]:
-    """What README says of a learned model of time on a CPU with AVX2 alone, and of the recording."""
+    """What README says of the study on a CPU with AVX2 alone, and of the recording."""
     plan = (ROOT / "results/cpu_study/README.md").read_text(encoding="utf-8")
     ((programs, took),) = re.findall(r"Recording (\S+) programs took (\d+) minutes", plan)
     yield f"Recording {programs} programs took {took} minutes"
-    timed = scores.read(ROOT / "results/cpu_study/zen4_avx2")
-    first, four = (headline_page.compared("", timed, timed.whole, k) for k in (1, scores.FIRST))
-    yield f"{four.operators} operators: after ten minutes of `gensor adapt` the first takes {_said(first)}"
-    yield f"the best of four {_said(four)}"
+    timed = scores.read(ROOT / "results/cpu_study/zen4_avx2_new")
+    arms = "in_turn", "in_turn_elsewhere", "policy_alone"
+    ours, elsewhere, policy = (headline_page.compared("", timed, timed.whole, scores.FIRST, ours=arm) for arm in arms)
+    yield f"{ours.operators} operators, after ten minutes of `gensor adapt`: `in_turn` takes {_said(ours)}"
+    yield f"with the first study's policies {_said(elsewhere)}, a policy alone {_said(policy)}"
 
 
 def of_policies() -> Iterator[str]:
     """What README says of policies trained on kernel times."""
     timed = scores.read(ROOT / "results/cpu_study/zen4_wide")
     whole, four = timed.whole, scores.FIRST
-    rest = [op for op in whole if "pool" not in op]
     compare = partial(headline_page.compared, "", timed)
     yield f"{len(whole)} held-out operators, policies trained on recorded times"
     yield f"take {_said(compare(whole, four, ours='in_turn'))} of the traverser's time after four programs (95 % intervals)"
-    yield f"without the {len(whole) - len(rest)} poolings {_said(compare(rest, four, ours='in_turn'))}"
     yield f"the model of time alone {_said(compare(whole, four, ours='model_of_time'))}"
     yield f"take {_said(compare(whole, 1))} after one and {_said(compare(whole, four))} after four"
     yield f"unranked {_said(compare(whole, four, ours='columns_alone'))}"

@@ -15,17 +15,20 @@ from experiments.studies.headline.scores import FIRST, REFERENCE, Timed, read
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = "a core of a Zen 4, policies"
+AVX2 = "that core, AVX2 alone, ten minutes"
 STUDIES = {
     POLICIES: ROOT / "results/cpu_study/zen4_wide",
     "NVIDIA H200": ROOT / "results/h200/raw/2026-11-27",
     "a core of a Zen 4, models of time": ROOT / "results/cpu_study/zen4",
-    "that core, AVX2 alone": ROOT / "results/cpu_study/zen4_avx2",
+    AVX2: ROOT / "results/cpu_study/zen4_avx2_new",
 }
 NAMES = {
     "columns": "columns (policy)", "learned": "learned (model of time)", "learned_ranking": "learned, ranks only",
     "learned_elsewhere": "learned elsewhere", "learned_longer": "learned longer", "model_of_time": "model of time",
     "columns_alone": "policy alone", "columns_recorded": "policy, recorded classes alone",
     "columns_descended": "policy, model of time, descents", "in_turn": "policy and walks in turn",
+    "in_turn_elsewhere": "in turn, policy of AVX-512", "policy_ranked": "policy and model of time",
+    "policy_alone": "policy alone",
 }  # fmt: skip
 OF_POLICIES = {**NAMES, "columns": "policy and model of time"}
 """Names of arms; in the study of policies, `columns` has its programs ranked by a model of time."""

@@ -1,12 +1,13 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-The suites are env, construct, kernels, call, fused, fused_model, networks, profile, tuning, measure, repeatability, replay,
-static, model, start and uniform; `suite=all` runs them all.
+A suite is a module or a package of this folder that defines or imports `run(config, emit)`, with settings of its name in
+conf/bench.yaml. No registration is needed. `suite=all` runs them all.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 from omegaconf import DictConfig
 from rich.console import Console
@@ -18,21 +19,29 @@ from experiments.common.folders import make_folder
 from experiments.sheets.records import of_records
 from gensor_gym.registry import check_known
 
-SUITES = (
-    "env", "construct", "kernels", "call", "fused", "fused_model", "networks", "profile", "tuning", "measure", "repeatability",
-    "replay", "static", "model", "start", "uniform",
-)  # fmt: skip
-"""Names of the suites: modules of `experiments.benches`, with settings in conf/bench.yaml or a file of conf/bench."""
 _CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 _FUSED = ("into", "called_inner", "into_inner")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_adds" for name in _CALLS)))
 """Keys of the suites' lines whose values are seconds although their names do not say so."""
 
 
+def suites() -> tuple[str, ...]:
+    """Sorted names of the suites."""
+    files = {(file.parent if file.stem == "__init__" else file).stem: file for file in _files()}
+    marks = "\ndef run(config: DictConfig, ", " import run\n"
+    return tuple(sorted(name for name, file in files.items() if any(mark in file.read_text(encoding="utf-8") for mark in marks)))
+
+
+def _files() -> list[Path]:
+    here = Path(__file__).parent
+    return [*here.glob("*.py"), *here.glob("*/__init__.py")]
+
+
 def bench(config: DictConfig) -> dict[str, Lines]:
     """Run one suite or all and return the lines by suite. ValueError for an unknown suite or a bad folder."""
-    check_known("suite", config.suite, (*SUITES, "all"))
-    chosen = SUITES if config.suite == "all" else (config.suite,)
+    known = suites()
+    check_known("suite", config.suite, (*known, "all"))
+    chosen = known if config.suite == "all" else (config.suite,)
     for suite in chosen:
         if not isinstance(config[suite], DictConfig):
             raise ValueError(f"{suite} is {config[suite]!r}; expected settings, {suite}.NAME=VALUE")

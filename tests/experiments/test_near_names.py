@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from agents.__main__ import main as list_strategies
 from agents.strategy import get_strategy
 from experiments import entry
-from experiments.benches.bench import SUITES, bench
+from experiments.benches.bench import bench, suites
 from experiments.board.submit import main as submit
 from experiments.certification.certify import main as certify
 from experiments.certification.explain import main as explain
@@ -110,7 +110,7 @@ def test_names_of_the_gym_and_of_agents(call: Callable[[str], object], name: str
 
 
 def test_suites_and_tables(tmp_path: Path) -> None:
-    suite, table = SUITES[0], next(iter(known()))
+    suite, table = suites()[0], next(iter(known()))
     assert answered(said_by(lambda: bench(OmegaConf.create({"suite": wrong(suite)}))), suite)
     assert answered(said_by(lambda: reproduce(OmegaConf.create({"table": wrong(table), "output": str(tmp_path)}))), table)
 

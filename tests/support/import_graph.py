@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SOURCE = ("gensor_gym", "agents", "experiments")
@@ -65,8 +66,13 @@ class Import:
     """One of KINDS."""
 
 
-def imports(text: str, inside: str) -> Iterator[Import]:
+@cache
+def imports(text: str, inside: str) -> list[Import]:
     """What the text of a module imports, in order; `inside` is the package that it stands in."""
+    return list(_imports(text, inside))
+
+
+def _imports(text: str, inside: str) -> Iterator[Import]:
     for node, kind in _statements(ast.parse(text), "top"):
         for alias in node.names:
             if isinstance(node, ast.Import):

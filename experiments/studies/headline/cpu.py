@@ -39,7 +39,6 @@ from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators import parse
 from gensor_gym.registry import check_known
 
-
 KINDS = {"columns": "policies", "learned": "models of time", "in_turn": "policies and models of time"}
 """Learned arm -> what was learned, for the title of the page."""
 

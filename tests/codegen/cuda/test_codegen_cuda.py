@@ -14,6 +14,7 @@ from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.knobs.knob import Knob
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Access, Axis, Operator, Tensor
 from tests.operators.test_operators_accesses import brute_force
@@ -48,23 +49,32 @@ def test_random_schedules_are_right(batch: int) -> None:
     check([make_kernel(op, random_schedule(op, rng)) for op in ops], rng)
 
 
-@pytest.mark.as_shipped
-def test_every_knob_value_is_right() -> None:
-    """Each value of each GPU knob alone, with tiles on which it does something."""
+def of_knob(knob: Knob) -> list[Kernel]:
+    """Kernels of each value of a GPU knob alone, with tiles on which it does something."""
     gemm, gemv = operators.gemm(20, 24, 40), operators.gemv(6, 300)
-    kernels = []
-    for knob in KNOBS:
-        if knob.name in ("convolution", "tensor_core", "persistent", "cluster"):  # of other operators and families
-            continue
-        for value in knob.available if knob.kind in ("gpu", "both") else ():
-            if knob.name == "reduce_threads":
-                schedule = make_schedule(gemv, [2, 1], [2, 256], **{knob.name: value})
-                kernels.append(make_kernel(gemv, schedule))
-            else:
-                schedule = make_schedule(gemm, [4, 4, 2], [8, 8, 8], [2, 1, 1], **{knob.name: value})
-                kernels.append(make_kernel(gemm, schedule))
+    values = knob.available
+    if knob.name == "reduce_threads":
+        return [make_kernel(gemv, make_schedule(gemv, [2, 1], [2, 256], reduce_threads=value)) for value in values]
+    tiles = [4, 4, 2], [8, 8, 8], [2, 1, 1]
+    return [make_kernel(gemm, make_schedule(gemm, *tiles, **{knob.name: value})) for value in values]
+
+
+OF_OTHERS = ("convolution", "tensor_core", "persistent", "cluster")
+"""Knobs of other operators and families."""
+OWN = {knob.name: knob for knob in KNOBS if knob.kind in ("gpu", "both") and knob.name not in OF_OTHERS}
+
+
+def test_every_knob_value_is_right() -> None:
+    kernels = [kernel for knob in OWN.values() for kernel in of_knob(knob)]
     assert len({kernel.digest for kernel in kernels}) >= 22  # the defaults of most knobs are one program
     check(kernels, np.random.default_rng(5))
+
+
+@pytest.mark.as_shipped
+@pytest.mark.parametrize("name", thorough_but(OWN, "split_k"))
+def test_no_knob_value_leaves_its_memory(name: str) -> None:
+    """Under sanitizers; by default those of the knob with a second kernel."""
+    check(of_knob(OWN[name]), np.random.default_rng(5))
 
 
 def _by_hand(body: str, pad: float, divisor: int = 1) -> Operator:
