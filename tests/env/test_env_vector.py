@@ -16,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from gensor_gym import operators
+from gensor_gym.env import process
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
@@ -164,6 +165,20 @@ def test_a_mask_resets_only_its_environments() -> None:
     for wrong in ([True, False, False], np.zeros(3, dtype=bool), np.ones(2, dtype=bool), np.ones(3)):
         with pytest.raises(ValueError, match=r"reset_mask must be a bool array of shape \(3,\)"):
             envs.reset(options={"reset_mask": wrong})
+
+
+def test_actions_that_are_a_slice_compile_no_second_step() -> None:
+    """Numba compiles a function anew for arrays with gaps, which takes seconds."""
+    envs = ConstructVectorEnv(3, operator=GEMM, hardware="h200")
+    envs.reset(seed=0)
+    envs.step(np.full(3, STOP))
+    compiled = set(process.step_range.signatures)
+    envs.reset(seed=0)
+    *_, info = envs.step(np.full((3, 2), STOP)[:, 1])
+    assert compiled and set(process.step_range.signatures) == compiled
+    assert info["_runtime_s"].all()
+    with pytest.raises(ValueError, match=r"actions of shape \(\) for 3 environments"):
+        envs.step(np.int64(STOP))  # type: ignore[arg-type]
 
 
 def test_bad_counts_are_named() -> None:
