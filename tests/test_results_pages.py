@@ -174,7 +174,7 @@ def of_cpu_study() -> Iterator[str]:
     arms = "in_turn", "in_turn_elsewhere", "policy_alone"
     ours, elsewhere, policy = (headline_page.compared("", timed, timed.whole, scores.FIRST, ours=arm) for arm in arms)
     yield f"{ours.operators} operators, after ten minutes of `gensor adapt`: `in_turn` takes {_said(ours)}"
-    yield f"with the first study's policies {_said(elsewhere)}, a policy alone {_said(policy)}"
+    yield f"with the policies above {_said(elsewhere)}, a policy alone {_said(policy)}"
 
 
 def of_policies() -> Iterator[str]:

@@ -40,7 +40,7 @@ from gensor_gym.operators import parse
 from gensor_gym.registry import check_known
 
 KINDS = {"columns": "policies", "learned": "models of time", "in_turn": "policies and models of time"}
-"""Learned arm -> what was learned, for the title of the page."""
+"""Learned arm -> its noun in the page's title."""
 
 
 @dataclass(frozen=True)
