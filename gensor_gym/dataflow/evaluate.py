@@ -1,4 +1,4 @@
-"""The float64 evaluator: the outputs of a graph, with a bound on the error of a correct kernel for each element."""
+"""The evaluator: outputs of a graph in float64, with a bound on the error of a correct kernel; int64 nodes are exact."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, largest, rounded, summed
 from gensor_gym.dataflow.expressions import bounded
-from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.whole import computed_node
 
 UNIT = {"float32": 2.0**-24}
 """Unit roundoff of the arithmetic of each data type."""
@@ -24,11 +25,11 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
     for value, array in zip(graph.inputs, inputs, strict=True):
         if array.shape != value.shape:
             raise ValueError(f"{graph.name}: {value.name} has shape {list(array.shape)}, expected {list(value.shape)}")
-        known[value.name] = exact(np.asarray(array, np.float64))
+        known[value.name] = exact(array if array.dtype.kind == "i" else np.asarray(array, np.float64))
     left = {name: len(readers) for name, readers in graph.readers.items()}
     for name, node in graph.nodes:
         shape = graph.values[name].shape
-        found = evaluate_node(node, known)
+        found = evaluate_node(node, known, name in graph.whole)
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
         for source in dict.fromkeys(node.inputs):  # a value that no later node reads is freed
             left[source] -= 1
@@ -37,9 +38,17 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
     return tuple(known[name] for name in graph.returns)
 
 
-def evaluate_node(node: Node, known: Mapping[str, Bounded]) -> Bounded:
-    """The value of one node, from the values `known` that it reads."""
-    return _EVALUATE[type(node)](node, known)
+def evaluate_node(node: Node, known: Mapping[str, Bounded], is_whole: bool = False) -> Bounded:
+    """The value of one node, from the values `known` that it reads; int64 without an error if the node computes in int64."""
+    if is_whole:
+        return exact(computed_node(node, {one: known[one].value for one in node.inputs}))
+    return _EVALUATE[type(node)](node, known if isinstance(node, VIEWS) else {one: _as_float(known[one]) for one in node.inputs})
+
+
+def _as_float(given: Bounded) -> Bounded:
+    """The values in float64; an int64 is rounded to float32, as kernels load it."""
+    is_integer = given.value.dtype.kind == "i"
+    return Bounded(given.value.astype(np.float32).astype(np.float64), given.error) if is_integer else given
 
 
 def _map(node: Map, known: Mapping[str, Bounded]) -> Bounded:

@@ -22,11 +22,15 @@ class Operand:
         return self.name
 
 
+MOST_IN_FLOAT64 = 1 << 53
+"""All whole numbers up to this are exact in float64."""
+
+
 @dataclass(frozen=True)
 class Constant:
-    """A number."""
+    """A number; an int if it is a whole number that float64 may not represent."""
 
-    value: float
+    value: float | int
 
     def __str__(self) -> str:
         return repr(self.value) if math.isfinite(self.value) else "inf" if self.value > 0 else "-inf"

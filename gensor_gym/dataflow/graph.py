@@ -30,7 +30,10 @@ class Dataflow:
     """Names of the outputs, in order."""
     label: str = field(default="", compare=False)
     """The call of the factory that made the graph, such as `softmax(m=128, n=768)`; empty for a graph from no factory."""
+    whole: frozenset[str] = frozenset()
+    """Names of the nodes that compute in int64 (`dataflow.whole`); all other nodes compute in float32."""
     dtype: ClassVar[str] = "float32"
+    whole_dtype: ClassVar[str] = "int64"
 
     def __post_init__(self) -> None:
         """Check the graph: ValueError for unknown, duplicate or unread names, wrong shapes, and graphs above the limits."""
@@ -41,8 +44,13 @@ class Dataflow:
         made = {name for name, _ in self.nodes}
         if strangers := [name for name in self.returns if name not in made]:
             raise ValueError(f"{self.name}: output {strangers[0]} is made by no node")
-        if whole := [value for value in self.outputs if value.dtype != self.dtype]:
-            raise ValueError(f"{self.name}: output {whole[0].name} is of {whole[0].dtype}, expected {self.dtype}")
+        views = [value for value in self.outputs if value.dtype != self.dtype and self.behind(value.name)[-1] not in self.whole]
+        if views:
+            raise ValueError(f"{self.name}: output {views[0].name} is of {views[0].dtype}, expected {self.dtype}")
+        if strangers := sorted(self.whole - {name for name, node in self.nodes if not isinstance(node, VIEWS)}):
+            raise ValueError(f"{self.name}: {strangers[0]} computes in {self.whole_dtype}: expected a node that is no view")
+        if products := [name for name, node in self.nodes if isinstance(node, Contract) and name in self.whole]:
+            raise ValueError(f"{self.name}: {products[0]}, a contract, computes in {self.whole_dtype}: expected {self.dtype}")
         for value in self.values.values():
             if len(value.shape) > MOST_AXES or not 0 < value.size <= MOST_ELEMENTS or min(value.shape, default=1) < 1:
                 raise ValueError(
@@ -67,9 +75,13 @@ class Dataflow:
             except ValueError as error:
                 raise ValueError(f"{self.name}: {name}: {error}") from error
             constant = bool(given) and all(value.constant for value in given)
-            dtype = given[0].dtype if isinstance(node, Broadcast | Reshape) else self.dtype
+            dtype = given[0].dtype if isinstance(node, VIEWS) else self.type_of(name)
             _add(found, Value(name, shape, dtype, constant))
         return found
+
+    def type_of(self, name: str) -> str:
+        """Data type in which a node computes."""
+        return self.whole_dtype if name in self.whole else self.dtype
 
     @cached_property
     def makers(self) -> Mapping[str, Node]:
@@ -117,8 +129,9 @@ class Dataflow:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of name, inputs, nodes and outputs, without the label."""
-        return hashlib.sha256(repr((self.name, self.inputs, self.nodes, self.returns)).encode()).hexdigest()
+        """SHA-256 of name, inputs, nodes, outputs and integer nodes, without the label."""
+        parts = (self.name, self.inputs, self.nodes, self.returns, *([sorted(self.whole)] if self.whole else []))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def __str__(self) -> str:
         """The factory's call, or the name with the first digits of the digest."""

@@ -24,7 +24,7 @@ def is_leading(shape: Sequence[int], axis: int) -> bool:
 def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
     """Name of every value that is made inside a `Concat` -> (name of the concat, offset in bytes).
 
-    All parts of the concat must qualify. A value is made at one address only: a part of a second concat, an input, a broadcast
+    All parts of the concat must qualify; integers are copied. A value is made at one address only: a part of a second concat, an input, a broadcast
     and an output must be copied first (`with_parts_of_their_own`).
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
@@ -33,8 +33,8 @@ def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
         if not isinstance(node, Concat) or not is_leading(graph.values[name].shape, node.axis):
             continue
         roots = [_root(nodes, source) for source in node.sources]
-        if len(set(roots)) == len(roots) and not any(
-            _is_fixed(nodes, root) or root in returned or root in found for root in roots
+        if name not in graph.whole and len(set(roots)) == len(roots) and not any(
+            _is_fixed(nodes, root) or root in returned or root in found or root in graph.whole for root in roots
         ):
             place = 0
             for root in roots:
@@ -73,13 +73,13 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
     before: list[tuple[str, Concat]] = []
     copies: dict[str, str] = {}
     for name, node in graph.nodes:
-        if isinstance(node, Concat) and is_leading(graph.values[name].shape, node.axis):
+        if isinstance(node, Concat) and is_leading(graph.values[name].shape, node.axis) and name not in graph.whole:
             whole = node
             node = Concat(tuple(_begun(node, before)), node.axis)
             sources: list[str] = []
             for source in node.sources:
                 root = _root(nodes, source)
-                if root in taken or root in returned or _is_fixed(nodes, root):
+                if root in taken or root in returned or root in graph.whole or _is_fixed(nodes, root):
                     root = source = _fresh(f"{source}_copy", {*graph.values, *nodes})
                     nodes[source] = Map(Operand(node.sources[len(sources)]))
                     copies[source] = name

@@ -8,7 +8,8 @@
         return y
 
 Operands of an expression are broadcast like in NumPy; the graph then has `broadcast` nodes, named after their source, which
-`text_of` writes explicitly. A parameter that is the same at every call is `weight: constant(float32[768])`.
+`text_of` writes explicitly. A parameter that is the same at every call is `weight: constant(float32[768])`. A node that computes
+in int64 is written `n: int64 = a + b`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
+from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.keywords import check_options, is_number
 from gensor_gym.dataflow.nodes import (
@@ -89,7 +90,8 @@ def _levels(tree: ast.AST) -> int:
 def text_of(graph: Dataflow) -> str:
     """The text of a graph, which `parse` reads."""
     given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
-    lines = [f"    {name} = {_text_of_node(node)}" for name, node in graph.nodes]
+    kinds = {name: f": {graph.whole_dtype}" for name in graph.whole}
+    lines = [f"    {name}{kinds.get(name, '')} = {_text_of_node(node)}" for name, node in graph.nodes]
     return "\n".join([f"def {graph.name}({given}):", *lines, f"    return {', '.join(graph.returns)}"]) + "\n"
 
 
@@ -131,6 +133,7 @@ class _Reader:
         self.inputs: list[Value] = []
         self.nodes: list[tuple[str, Node]] = []
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.whole = set[str]()
 
     def graph(self) -> Dataflow:
         """The graph of the function; ValueError gives the line and the expected syntax."""
@@ -147,7 +150,8 @@ class _Reader:
         if not isinstance(last, ast.Return) or last.value is None:
             raise self._wrong(last, "`return` with the names of the outputs")
         outputs = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
-        return Dataflow(self.function.name, tuple(self.inputs), tuple(self.nodes), tuple(map(self._name, outputs)))
+        returns, whole = tuple(map(self._name, outputs)), frozenset(self.whole)
+        return Dataflow(self.function.name, tuple(self.inputs), tuple(self.nodes), returns, whole=whole)
 
     def _parameter(self, parameter: ast.arg) -> Value:
         kind, constant = parameter.annotation, False
@@ -160,9 +164,15 @@ class _Reader:
         return Value(parameter.arg, extents, kind.value.id, constant)
 
     def _line(self, line: ast.stmt) -> None:
-        if not (isinstance(line, ast.Assign) and len(line.targets) == 1 and isinstance(line.targets[0], ast.Name)):
+        targets = line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []
+        if not (isinstance(line, ast.Assign | ast.AnnAssign) and len(targets) == 1 and isinstance(targets[0], ast.Name)):
             raise self._wrong(line, "`name = expression`")
-        name, made = line.targets[0].id, line.value
+        name, made = targets[0].id, line.value
+        if isinstance(line, ast.AnnAssign):
+            if made is None or ast.unparse(line.annotation) != Dataflow.whole_dtype:
+                raise self._wrong(line, f"`{name}: {Dataflow.whole_dtype} = expression`")
+            self.whole.add(name)
+        assert made is not None
         special = isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id in _NODES
         self._add(line, name, self._node(made) if special else self._map(made))  # type: ignore[arg-type]
 
@@ -222,7 +232,7 @@ class _Reader:
             case ast.Name(id=name):
                 return Operand(name)
             case ast.Constant(value=number) if is_number(number):
-                return Constant(float(number))
+                return Constant(number if isinstance(number, int) and abs(number) > MOST_IN_FLOAT64 else float(number))
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 part = self._expression(inner, depth + 1)
                 return Constant(-part.value) if isinstance(part, Constant) else Call("negative", (part,))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, renamed
-from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Reduce, Reduction, Reshape, Transpose
 from gensor_gym.gir.axes import AxisClasses, Place
 from gensor_gym.gir.views import Rows, View, input_views, output_views
@@ -171,6 +171,8 @@ class _Builder:
 
     def __init__(self, graph: Dataflow) -> None:
         self.graph, self.nodes = graph, dict(graph.nodes)
+        if len(kinds := {graph.type_of(name) for name, node in graph.nodes if not isinstance(node, VIEWS)}) > 1:
+            raise ValueError(f"{graph.name}: nodes compute in {' and '.join(sorted(kinds))}, expected one type")
         self.classes = AxisClasses(graph)
         self.views = input_views(graph)
         self.writes = output_views(graph)

@@ -41,28 +41,29 @@ def _with_constants_made(network: Network) -> Network:
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:
         if name not in graph.returns and not isinstance(node, Broadcast) and all(one in arrays for one in node.inputs):
-            arrays[name] = _made(node, arrays)
+            arrays[name] = _made(node, arrays, name in graph.whole)
         else:
             kept.append((name, node))
     inputs = (*graph.inputs, *(graph.values[name].as_constant() for name in arrays if name in network.nodes))
     return _pruned(network, inputs, kept, arrays)
 
 
-def _made(node: Node, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Value of a node with constant inputs, in float64; a transpose or reshape keeps the type, and is a view if possible."""
+def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.ndarray:
+    """Value of a node with constant inputs, in float64 or int64; a transpose or reshape keeps the type, and may be a view."""
     if isinstance(node, Transpose):
         return np.transpose(arrays[node.source], node.order)
     if isinstance(node, Reshape):
         return np.reshape(arrays[node.source], node.to)
-    return evaluate_node(node, {one: exact(arrays[one].astype(np.float64)) for one in node.inputs}).value
+    given = {one: arrays[one] if arrays[one].dtype.kind == "i" else arrays[one].astype(np.float64) for one in node.inputs}
+    return evaluate_node(node, {one: exact(array) for one, array in given.items()}, is_whole).value
 
 
 def _pruned(
     network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray]
 ) -> Network:
     """Network of these inputs, nodes and constants, without everything that no output needs."""
-    graph = needed(network.graph.name, inputs, nodes, network.graph.returns)
-    constants = {value.name: arrays[value.name].astype(np.float32, copy=False) for value in graph.inputs if value.constant}
+    graph = needed(network.graph.name, inputs, nodes, network.graph.returns, network.graph.whole)
+    constants = {value.name: arrays[value.name].astype(value.dtype, copy=False) for value in graph.inputs if value.constant}
     asked = [value for value in network.inputs if value not in graph.inputs]
     unread = {network.inputs.index(value): value for value in asked}
     origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -59,7 +59,7 @@ class Network:
 
     graph: Dataflow
     constants: Mapping[str, np.ndarray]
-    """Name of a constant input -> its float32 array, in any memory order."""
+    """Name of a constant input -> its array, in any memory order."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Name of a node -> its operation, such as `layer1.0.conv1: conv2d`; `cut_all` puts nodes of one operation together."""
     unread: Mapping[int, Value] = field(default_factory=dict)
@@ -74,15 +74,16 @@ class Network:
     """Name of an integer input of arithmetic -> largest magnitude for which kernels are exact."""
 
     def __post_init__(self) -> None:
-        """Check that every constant input has a float32 array of its shape; ValueError if not."""
-        wanted = {value.name: value.shape for value in self.graph.inputs if value.constant}
+        """Check that every constant input has an array of its shape and type; ValueError if not."""
+        wanted = {value.name: value for value in self.graph.inputs if value.constant}
         given = {name: array.shape for name, array in self.constants.items()}
-        if wanted != given:
-            wrong = next(name for name in {**wanted, **given} if wanted.get(name) != given.get(name))
-            raise ValueError(f"{self.graph.name}: constant {wrong} is {given.get(wrong)}, expected {wanted.get(wrong)}")
+        shapes = {name: value.shape for name, value in wanted.items()}
+        if shapes != given:
+            wrong = next(name for name in {**shapes, **given} if shapes.get(name) != given.get(name))
+            raise ValueError(f"{self.graph.name}: constant {wrong} is {given.get(wrong)}, expected {shapes.get(wrong)}")
         for name, array in self.constants.items():
-            if array.dtype != np.float32:
-                raise ValueError(f"{self.graph.name}: constant {name} is of {array.dtype}, expected float32")
+            if array.dtype != wanted[name].dtype:
+                raise ValueError(f"{self.graph.name}: constant {name} is of {array.dtype}, expected {wanted[name].dtype}")
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:
@@ -210,11 +211,14 @@ class Network:
         return evaluate(self.graph, [given[value.name] for value in self.graph.inputs])
 
 
-def needed(name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str]) -> Dataflow:
-    """Graph of only the nodes and inputs that the outputs `returns` depend on."""
+def needed(
+    name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str], whole: Set[str] = frozenset()
+) -> Dataflow:
+    """Graph of only the nodes and inputs that the outputs `returns` depend on; `whole` names the nodes that compute in int64."""
     wanted = set(returns)
     for made, node in reversed(nodes):
         if made in wanted:
             wanted.update(node.inputs)
     kept = tuple(value for value in inputs if value.name in wanted)
-    return Dataflow(name, kept, tuple((made, node) for made, node in nodes if made in wanted), tuple(returns))
+    left = tuple((made, node) for made, node in nodes if made in wanted)
+    return Dataflow(name, kept, left, tuple(returns), whole=frozenset(whole & {made for made, _ in left}))

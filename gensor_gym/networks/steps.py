@@ -55,6 +55,8 @@ def fused_step(network: Network, piece: Sequence[str]) -> Step:
     inside = set(piece)
     nodes: dict[str, Node] = {}
     given: list[str] = []
+    if len({network.graph.type_of(name) for name in piece}) > 1:
+        raise ValueError(f"{piece[0]} and {piece[-1]} compute in float32 and in int64: expected each in another piece")
     for name in piece:
         _add(network, name, inside, nodes, given)
     writes = [name for name in piece if visible(network, name, piece)]
@@ -62,7 +64,8 @@ def fused_step(network: Network, piece: Sequence[str]) -> Step:
     values = network.graph.values
     inputs = tuple(Value(names[name], values[name].shape, values[name].dtype, values[name].constant) for name in given)
     made = tuple((names[name], node.reading(names)) for name, node in nodes.items())
-    graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes))
+    whole = frozenset(names[name] for name in piece if name in network.graph.whole)
+    graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes), whole=whole)
     return Step(graph, tuple(network.root_of(name) for name in given), tuple(writes))
 
 

@@ -22,15 +22,15 @@ class Ahead:
     """A prefetch in a pass: the slice to prefetch, at the pass's current columns."""
 
     part: Slice
-    elements: int
-    """Distance in elements from this step's row to the prefetched row."""
+    nbytes: int
+    """Distance in bytes from this step's row to the prefetched row."""
     writes: bool
 
     def statement(self, at: str) -> str:
         """C statement of the prefetch; `at` points to this step's elements."""
         if self.writes:
             return f"__builtin_prefetch({at}, 1);"
-        return f"__builtin_prefetch((const void *)((uintptr_t)({at}) + {4 * self.elements}));"
+        return f"__builtin_prefetch((const void *)((uintptr_t)({at}) + {self.nbytes}));"
 
 
 def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool) -> list[list[Ahead]]:
@@ -39,11 +39,11 @@ def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool
     for number, one in enumerate(kernel.passes[1:]):
         written = (i.target for i in one.along if i.kind == "move" and not i.once)
         found[number] += [Ahead(part, 0, True) for part in written if _in_lines(part) and not streaming]
-    if len(found) > 1 and len(nest.row_extents) == 1:
+    if len(found) > 1 and len(nest.row_extents) == 1 and not nest.graph.whole:
         read = dict.fromkeys(i.sources[0][1] for i in kernel.passes[0].along if i.kind == "move")
         for part in read:
             if _in_lines(part) and part.access is not None and part.access.rows[0]:
-                found[1].append(Ahead(part, rows * part.access.rows[0], False))
+                found[1].append(Ahead(part, 4 * rows * part.access.rows[0], False))
     return found
 
 

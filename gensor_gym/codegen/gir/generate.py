@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from gensor_gym.codegen.c.codegen import LINE, headers
-from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, round_up
+from gensor_gym.codegen.gir.elements import Element, element_of
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.parts import join_function
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
@@ -21,7 +21,6 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.hardware.types import Hardware
 
-_FLOAT = 4
 _FENCE = """#if defined __SSE__
     __builtin_ia32_sfence();
 #endif"""
@@ -39,6 +38,11 @@ class GirProgram:
     def lowered(self) -> Lowered:
         """The instruction graph of the nest under the schedule."""
         return lower(self.nest, self.schedule.placement(len(self.nest.crossing)))
+
+    @property
+    def element(self) -> Element:
+        """The numbers that it computes."""
+        return element_of(self.nest)
 
     @property
     def shape(self) -> RowShape:
@@ -70,7 +74,7 @@ def generate_gir(program: GirProgram) -> Kernel:
     parts.insert(0, helpers(program.nest, "\n".join(parts)))
     body = "\n".join(parts)
     head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
-    text = prelude(body, "float", "float") + "\n" + body
+    text = program.element.prelude(body) + "\n" + body
     title = f"/* {program.nest.graph} on {program.hardware.name}: {program.schedule}. */\n"
     source = "\n".join([title + headers(text) + head, text])
     alone = len(lowered.kernels) == 1 and program.nest.parts == 1  # several parts of a row are joined in one more loop
@@ -84,19 +88,24 @@ class _Layout:
 
     program: GirProgram
 
+    @property
+    def line(self) -> int:
+        """Elements of a cache line."""
+        return LINE // self.program.element.nbytes
+
     @cached_property
     def tensors(self) -> dict[str, int]:
         """Name -> offset of every tensor that one kernel writes and a later kernel reads."""
         found, place = {}, 0
         for buffer in self.program.lowered.spilled:
             found[buffer.name] = place
-            place += round_up(buffer.elements, LINE // _FLOAT)
+            place += round_up(buffer.elements, self.line)
         return found
 
     @cached_property
     def spilled(self) -> int:
         """Total number of elements of the tensors between kernels, with padding."""
-        return sum(round_up(buffer.elements, LINE // _FLOAT) for buffer in self.program.lowered.spilled)
+        return sum(round_up(buffer.elements, self.line) for buffer in self.program.lowered.spilled)
 
     @cached_property
     def partials(self) -> int:
@@ -104,7 +113,7 @@ class _Layout:
         if self.program.nest.parts == 1:
             return 0
         most = max(_reductions(kernel) for kernel in self.program.lowered.kernels)
-        return round_up(most * self.program.nest.rows, LINE // _FLOAT)
+        return round_up(most * self.program.nest.rows, self.line)
 
     def scratch(self, number: int) -> dict[str, int]:
         """Name -> offset of each row buffer of kernel `number` in a thread's scratch memory."""
@@ -125,16 +134,16 @@ class _Layout:
     def nbytes(self) -> int:
         """Size of the workspace in bytes, with padding for alignment; 0 if nothing is stored in it."""
         elements = self.spilled + self.partials + self.program.hardware.units * self.unit
-        return _FLOAT * elements + LINE if elements else 0
+        return self.program.element.nbytes * elements + LINE if elements else 0
 
 
 def _struct(program: GirProgram, layout: _Layout) -> str:
     """C text of `struct call`, the pointers that all tasks share."""
-    graph, lines = program.nest.graph, Lines()
+    graph, lines, item = program.nest.graph, Lines(), program.element.c
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.inputs))
-        lines.add(*(f"float *{c_name(name)};" for name in (*graph.returns, *layout.tensors)))
-        lines.add("float *partials, *scratch;" if layout.partials else "float *scratch;")
+        lines.add(*(f"{item} *{c_name(name)};" for name in (*graph.returns, *layout.tensors)))
+        lines.add(f"{item} *partials, *scratch;" if layout.partials else f"{item} *scratch;")
     return str(lines).rstrip("\n") + ";\n"
 
 
@@ -155,7 +164,7 @@ def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
     lines = Lines()
     with lines.block(f"static void kernel{number}(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;")
-        lines.add(f"float *const scratch = call->scratch + (long)thread * {layout.unit};")
+        lines.add(f"{program.element.c} *const scratch = call->scratch + (long)thread * {layout.unit};")
         lines.add(f"const long last = least((index + 1) * {program.rows_of_task}, {rows});")
         lines.add(f"long row = index * {program.rows_of_task};")
         steps = [f"row += {size}) kernel{number}_rows{size}(call, scratch, row);" for size in sizes]
@@ -183,7 +192,7 @@ def _joins(program: GirProgram, number: int) -> bool:
 
 def _entry(program: GirProgram, layout: _Layout) -> str:
     """C text of the kernel's entry, which fills `struct call` and runs the kernels one after another."""
-    graph, lines = program.nest.graph, Lines()
+    graph, lines, item = program.nest.graph, Lines(), program.element.c
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     several = len(graph.returns) > 1
     with lines.block(f"void {WHOLE}({arguments})"):
@@ -191,7 +200,7 @@ def _entry(program: GirProgram, layout: _Layout) -> str:
         given = [f"((void *const *)output)[{place}]" if several else "output" for place in range(len(graph.returns))]
         fields += [f".{c_name(name)} = {text}" for name, text in zip(graph.returns, given, strict=True)]
         lines.add(f"struct call call = {{{', '.join(fields)}}};")
-        lines.add(f"float *const aligned = (float *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
+        lines.add(f"{item} *const aligned = ({item} *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
         lines.add(*(f"call.{c_name(name)} = aligned + {place};" for name, place in layout.tensors.items()))
         lines.add(*([f"call.partials = aligned + {layout.spilled};"] if layout.partials else []))
         lines.add(f"call.scratch = aligned + {layout.spilled + layout.partials};", "struct gg_runtime team = *runtime;")

@@ -1,4 +1,4 @@
-"""C for special inputs of row nests: integer tensors, converted to float when loaded, and tables whose rows ids select."""
+"""C for special inputs of row nests: tensors of other types, converted when loaded, and tables whose rows ids select."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from gensor_gym.gir.nest import Access, RowNest
 C_TYPES = {"float32": "float", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
 """Data type of a graph's input -> C type of an element."""
 NO_ROW = "no_row"
-"""C name of a row of NaN, which is read for an id out of range, so that nothing outside the table is read."""
+"""C name of a row of NaN, for integers of 0, which is read for an id out of range, so that nothing outside the table is read."""
 
 
 def c_type(nest: RowNest, access: Access) -> str:
-    """C type of the elements that an access reads or writes; float for outputs and buffers."""
+    """C type of the elements that an access reads or writes; that of the nest's numbers for buffers."""
     value = nest.graph.values.get(access.tensor)
-    return C_TYPES["float32" if value is None else value.dtype]
+    return C_TYPES[item_of(nest) if value is None else value.dtype]
 
 
-def is_whole(nest: RowNest, access: Access | None) -> bool:
-    """Whether an access reads elements that are not float32: integers or booleans."""
-    return access is not None and c_type(nest, access) != C_TYPES["float32"]
+def item_of(nest: RowNest) -> str:
+    """Data type of the numbers that a nest computes."""
+    return nest.graph.whole_dtype if nest.graph.whole else nest.graph.dtype
+
+
+def is_other(nest: RowNest, access: Access | None) -> bool:
+    """Whether an access reads elements that are converted to the numbers that the nest computes."""
+    return access is not None and c_type(nest, access) != C_TYPES[item_of(nest)]
 
 
 def chosen_row(access: Access, pointer: str, ids: str) -> str:
@@ -30,17 +35,19 @@ def chosen_row(access: Access, pointer: str, ids: str) -> str:
 
 
 def helpers(nest: RowNest, body: str) -> str:
-    """C text of the conversions of integers and the row of NaN that a kernel's text `body` uses."""
-    text = ""
-    for kind, width in dict.fromkeys(re.findall(r"from_(\w+)_t_(\d+)\(", body)):
-        text += f"""static inline vec{width} from_{kind}_t_{width}(const {kind}_t *at, long stride, int lanes) {{
+    """C text of the conversions of inputs and the row of NaN that a kernel's text `body` uses."""
+    text, item = "", C_TYPES[item_of(nest)]
+    for kind, width in dict.fromkeys(re.findall(r"from_(float|\w+_t)_(\d+)\(", body)):
+        one = "from_float_1" if kind == "float" else f"({item})"
+        text += "" if width == "1" else f"""static inline vec{width} from_{kind}_{width}(const {kind} *at, long stride, int lanes) {{
     vec{width} x = {{0}};
-    for (int i = 0; i < lanes; i++) x[i] = (float)at[i * stride];
+    for (int i = 0; i < lanes; i++) x[i] = {one}(at[i * stride]);
     return x;
 }}
 """
     found = [cell.made for cell in nest.cells if isinstance(cell.made, Access) and cell.made.chosen]
     if found:
         last = max((nest.columns - 1) * access.column for access in found)
-        text += f'static const float {NO_ROW}[{last + 1}] = {{[0 ... {last}] = __builtin_nanf("")}};\n'
+        lost = '__builtin_nanf("")' if item == "float" else "0"
+        text += f"static const {item} {NO_ROW}[{last + 1}] = {{[0 ... {last}] = {lost}}};\n"
     return text

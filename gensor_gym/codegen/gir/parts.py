@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gensor_gym.codegen.c.text import Lines
+from gensor_gym.codegen.gir.elements import element_of
 from gensor_gym.codegen.gir.expressions import number
 from gensor_gym.codegen.gir.online import OVERFLOW
-from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, joining_of
+from gensor_gym.codegen.gir.rows import RowPrinter, RowShape
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass
 from gensor_gym.gir.nest import Online, RowNest
 
@@ -36,7 +37,8 @@ def _join(lines: Lines, nest: RowNest, reduction: Instruction, places: dict[str,
     Parts of an online sum are rescaled from their part's maximum to the row's, which is joined before.
     """
     at = f"call->partials + {places[reduction.cell] * nest.rows} + row"
-    lines.add(f"const float *const {name}_of = {at};")
+    element = element_of(nest)
+    lines.add(f"const {element.c} *const {name}_of = {at};")
     if isinstance(reduction.body, Online):
         top = places[reduction.body.top] * nest.rows
         lines.add(f"const float *const {name}_top = call->partials + {top} + row;", f"float {name} = 0.0f;")
@@ -45,5 +47,5 @@ def _join(lines: Lines, nest: RowNest, reduction: Instruction, places: dict[str,
             lines.add(f"const float base = max_1({name}_top[part], {number(-OVERFLOW)});")
             lines.add(f"{name} += {name}_of[part] * exp_1(base - {whole});")
         return
-    joined = joining_of(reduction).joined(name, f"{name}_of[part]", 1)
-    lines.add(f"float {name} = {name}_of[0];", f"for (long part = 1; part < {nest.parts}; part++) {name} = {joined};")
+    joined = element.joined(reduction.body, name, f"{name}_of[part]", 1)  # type: ignore[arg-type]
+    lines.add(f"{element.c} {name} = {name}_of[0];", f"for (long part = 1; part < {nest.parts}; part++) {name} = {joined};")

@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.c.text import Lines, identifiers, linear
 from gensor_gym.codegen.gir.ahead import LINE, Ahead, fetched_ahead
-from gensor_gym.codegen.gir.expressions import c_text, number
-from gensor_gym.codegen.gir.inputs import c_type, chosen_row, is_whole
+from gensor_gym.codegen.gir.elements import element_of
+from gensor_gym.codegen.gir.expressions import number
+from gensor_gym.codegen.gir.inputs import c_type, chosen_row, is_other
 from gensor_gym.codegen.gir.online import OVERFLOW, RunningSum
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass, Slice
 from gensor_gym.gir.nest import Access, Online, RowNest
 from gensor_gym.gir.placement import Level
-from gensor_gym.operators.bodies import REDUCTIONS
-from gensor_gym.operators.bodies import Reduction as Joining
-
-_JOINED: dict[Reduction, Joining] = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
 
 
 @dataclass(frozen=True)
@@ -67,6 +64,7 @@ class RowPrinter:
         """Choose C names of cells, distinct from all other names, and find the buffers that keep whole rows in registers."""
         names = [cell.name for cell in self.nest.cells]
         self.names = dict(zip(names, identifiers(f"v_{name}" for name in names), strict=True))
+        self.element = element_of(self.nest)
         self.whole = {buffer.name for buffer in self.kernel.buffers(Level.REG) if buffer.elements}
         self.splats: set[str] = set()
         self.digits: list[list[str]] = []
@@ -74,8 +72,9 @@ class RowPrinter:
         self.reductions: list[str] = []
 
     def function(self, name: str) -> str:
-        """Text of the C function `static void name(const struct call *call, float *scratch, long row)`."""
-        with self.lines.block(f"static void {name}(const struct call *const call, float *const scratch, const long row)"):
+        """Text of the C function `static void name(const struct call *call, ELEMENT *scratch, long row)`."""
+        item = self.element.c
+        with self.lines.block(f"static void {name}(const struct call *const call, {item} *const scratch, const long row)"):
             self.pointers()
             self._scratch_rows()
             self.numbers(self.kernel.before)
@@ -138,7 +137,7 @@ class RowPrinter:
         for buffer in self.kernel.buffers(Level.SRAM):
             for r in self._rows():
                 place = linear([], self.scratch[buffer.name] + r * buffer.elements)
-                self.lines.add(f"float *const {c_name(buffer.name)}_at{r} = scratch + {place};")
+                self.lines.add(f"{self.element.c} *const {c_name(buffer.name)}_at{r} = scratch + {place};")
         for name in sorted(self.whole):
             for r in self._rows():
                 self.lines.add(f"vec{self.shape.vector} {c_name(name)}_in{r}[{vectors}];")
@@ -151,17 +150,18 @@ class RowPrinter:
 
     def numbers(self, instructions: tuple[Instruction, ...]) -> None:
         """Write instructions on scalars of a row: their loads, computations and stores, for each row of the step."""
+        item = self.element.c
         for one in instructions:
             for r in self._rows():
                 if one.kind == "map":
                     names = {name: f"{self.names[name]}_{r}" for name, _ in one.sources}
                     assert isinstance(one.body, Expression)
-                    self.lines.add(f"const float {self.names[one.cell]}_{r} = {c_text(one.body, names, {}, 1)};")
+                    self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self.element.text(one.body, names, {}, 1)};")
                 elif one.target.access is not None:
                     when = f"if ({self._first(one, r)}) " if one.once else ""
                     self.lines.add(f"{when}*{self._at(one.target, r)} = {self.names[one.cell]}_{r};")
                 else:
-                    self.lines.add(f"const float {self.names[one.cell]}_{r} = *{self._at(one.sources[0][1], r)};")
+                    self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self._number(one.sources[0][1], self._at(one.sources[0][1], r))};")
 
     def _at(self, part: Slice, r: int) -> str:
         """C variable that points to row r of a slice."""
@@ -194,7 +194,8 @@ class RowPrinter:
                 continue
             assert isinstance(instruction.body, Expression)
             wanted = [(name, name) for name, part in instruction.sources if not part.wide]
-            inverse = [(f"{name}/", name) for name in divisors(instruction.body) if (name, name) in wanted]
+            divided = [] if self.nest.graph.whole else divisors(instruction.body)
+            inverse = [(f"{name}/", name) for name in divided if (name, name) in wanted]
             for key, name in [*wanted, *inverse]:
                 if key in self.splats:
                     continue
@@ -214,7 +215,7 @@ class RowPrinter:
         if isinstance(reduction.body, Online):
             self.lines.add(*(self._running(reduction, r).begun() for r in self._rows()))
             return
-        identity = number(joining_of(reduction).identity)
+        identity = self.element.number(self.element.identity(_body(reduction)))
         width = self.shape.vector
         start = f"splat_{width}({identity})" if width > 1 else identity
         for r in self._rows():
@@ -229,20 +230,20 @@ class RowPrinter:
                 top = top if self.nest.parts == 1 else f"max_1({top}, {number(-OVERFLOW)})"
                 self._leave(reduction, r, self._running(reduction, r).folded(top))
             return
-        joining, width = joining_of(reduction), self.shape.vector
+        body, width = _body(reduction), self.shape.vector
         for r in self._rows():
             parts = [_sum(reduction, r, u) for u in range(sums)]
             while len(parts) > 1:
                 half = len(parts) // 2
                 for low, high in zip(parts[:half], parts[half:], strict=True):
-                    self.lines.add(f"{low} = {joining.joined(low, high, width)};")
+                    self.lines.add(f"{low} = {self.element.joined(body, low, high, width)};")
                 parts = parts[:half]
-            self._leave(reduction, r, f"fold_{joining.name}_{width}({parts[0]})" if width > 1 else parts[0])
+            self._leave(reduction, r, self.element.folded(body, parts[0], width) if width > 1 else parts[0])
 
     def _leave(self, reduction: Instruction, r: int, folded: str) -> None:
         """Declare the reduced number of a row; if rows are split into parts, also store it for the joining of parts."""
         name = f"{self.names[reduction.cell]}_{r}"
-        self.lines.add(f"const float {name} = {folded};")
+        self.lines.add(f"const {self.element.c} {name} = {folded};")
         if self.nest.parts > 1:
             place = self.reductions.index(reduction.cell) * self.nest.rows + r
             self.lines.add(f"call->partials[row + {place}] = {name};")
@@ -297,7 +298,7 @@ class RowPrinter:
     def _block(self, one: Instruction) -> int:
         """Number of rows that a transposed load loads together, a power of two; 1 if the instruction is not such a load."""
         access = one.sources[0][1].access if one.kind == "move" else None
-        if access is None or not access.is_turned or is_whole(self.nest, access):
+        if access is None or not access.is_turned or self.nest.graph.whole or is_other(self.nest, access):
             return 1
         return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
@@ -320,10 +321,11 @@ class RowPrinter:
             assert isinstance(one.body, Expression)
             names = {n: f"{self.names[n]}_{r}_{u}" if part.wide else f"{self._splat(n)}{r}" for n, part in one.sources}
             inverses = {n: f"{self._splat(n + '/')}{r}" for n in divisors(one.body) if n + "/" in self.splats}
-            return f"const vec{width} {name} = {c_text(one.body, names, inverses, width)};"
+            return f"const vec{width} {name} = {self.element.text(one.body, names, inverses, width)};"
         if one.kind == "reduce":
-            joining, total = joining_of(one), _sum(one, r, u)
-            return f"{total} = {joining.joined(total, self._reduced(one, r, u, step, joining.identity), width)};"
+            body, total = _body(one), _sum(one, r, u)
+            value = self._reduced(one, r, u, step, self.element.identity(body))
+            return f"{total} = {self.element.joined(body, total, value, width)};"
         if block > 1:
             return f"const vec{width} {name} = {self.names[one.cell]}_{r - r % block}_{u}_turned[{r % block}];"
         if one.target.is_held:
@@ -336,7 +338,7 @@ class RowPrinter:
     def _reduced(self, one: Instruction, r: int, u: int, step: Step, identity: float) -> str:
         """C text of a reduction's input vector, with the identity in lanes past the last column."""
         value = f"{self.names[one.sources[0][0]]}_{r}_{u}"
-        return value if step.lanes is None else f"keep_{self.shape.vector}({value}, {step.lanes}, {number(identity)})"
+        return value if step.lanes is None else f"keep_{self.shape.vector}({value}, {step.lanes}, {self.element.number(identity)})"
 
     def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:
         """C text that loads a slice's vector at the column `here`."""
@@ -346,14 +348,20 @@ class RowPrinter:
         stride = 1 if part.access is None else part.access.column
         at = f"{self._at(part, r)} + {_scaled(here, stride)}"
         if width == 1:
-            return f"*({at})"
-        if part.access is not None and is_whole(self.nest, part.access):
+            return self._number(part, f"({at})")
+        if part.access is not None and is_other(self.nest, part.access):
             return f"from_{c_type(self.nest, part.access)}_{width}({at}, {stride}, {step.lanes or width})"
         if step.lanes is not None and not part.buffer.padded:
+            fill = self.element.number(0.0)
             if stride == 1:
-                return f"load_masked_{width}({at}, 0, {step.lanes}, 0.0f)"
-            return f"gather_masked_{width}({at}, {stride}, 0, {(step.lanes - 1) * stride + 1}, 0.0f)"
+                return f"load_masked_{width}({at}, 0, {step.lanes}, {fill})"
+            return f"gather_masked_{width}({at}, {stride}, 0, {(step.lanes - 1) * stride + 1}, {fill})"
         return f"load_{width}({at})" if stride == 1 else f"gather_{width}({at}, {stride})"
+
+    def _number(self, part: Slice, at: str) -> str:
+        """C text of the single element that `at` points to."""
+        cut = self.nest.graph.whole and part.access is not None and c_type(self.nest, part.access) == "float"
+        return f"from_float_1(*{at})" if cut else f"*{at}"
 
     def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
         """C statement that stores the vector `name` to a slice at the column `here`."""
@@ -381,9 +389,9 @@ def _sum(reduction: Instruction, r: int, u: int) -> str:
     return f"sum_{reduction.cell}_{r}_{u}"
 
 
-def joining_of(reduction: Instruction) -> Joining:
-    """The operation by which a reduction combines two partial results."""
-    return _JOINED[reduction.body]  # type: ignore[index]
+def _body(reduction: Instruction) -> Reduction:
+    """The kind of a reduction that is not online."""
+    return reduction.body  # type: ignore[return-value]
 
 
 def _scaled(here: str, stride: int) -> str:

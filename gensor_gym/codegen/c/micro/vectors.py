@@ -22,7 +22,7 @@ from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 _TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), may_alias));\n"
 
-_INDEX = {
+INDEX = {
     "least": "static inline long least(long a, long b) { return a < b ? a : b; }\n",
     "most": "static inline long most(long a, long b) { return a > b ? a : b; }\n",
     "in_order": """/* Stores stay on their side of it, so that those of one line of the cache follow one another and join. */
@@ -226,7 +226,7 @@ def prelude(body: str, accumulator: str, item: str) -> str:
     types = [f"typedef {accumulator} vec1;\n"] if 1 in widths else []
     types += [_TYPE.format(acc=accumulator, w=w, bytes=4 * w) for w in widths if w > 1]
     helpers = [texts[key] for key in sorted(texts, key=_rank)]
-    index = [text for name, text in _INDEX.items() if f"{name}(" in used]
+    index = [text for name, text in INDEX.items() if f"{name}(" in used]
     return "\n".join(["".join(types), "".join(index), *helpers])
 
 

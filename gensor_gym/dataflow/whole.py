@@ -1,0 +1,107 @@
+"""Integer arithmetic of nodes that compute in int64: exact, with wrap-around at 64 bits, in two's complement.
+
+Operands of other types are converted: float32 is truncated towards 0, bool is 0 or 1. Quotients are rounded down; a quotient or
+remainder of a division by 0 is 0. An index outside a table selects zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, walk
+from gensor_gym.dataflow.nodes import Concat, Gather, Map, Node, Pad, Reduce, Slice, Transpose
+
+Array = np.ndarray
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+"""Range of int64."""
+
+
+def _divided(a: Array, b: Array) -> Array:
+    return np.where(b == -1, np.negative(a), np.floor_divide(a, np.where((b == 0) | (b == -1), 1, b))) * (b != 0)
+
+
+def _left(a: Array, b: Array) -> Array:
+    """Remainder with the sign of a."""
+    return np.fmod(a, np.where((b == 0) | (b == -1), 1, b))
+
+
+WHOLE: Mapping[str, Callable[..., Array]] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": _divided, "negative": np.negative,
+    "absolute": np.abs, "maximum": np.maximum, "minimum": np.minimum, "round": lambda x: x, "fmod": _left,
+    "less": lambda a, b: (a < b).astype(np.int64), "at_most": lambda a, b: (a <= b).astype(np.int64),
+    "where": lambda condition, a, b: np.where(condition != 0, a, b), "bits_and": np.bitwise_and,
+}  # fmt: skip
+"""Scalar function -> the function of int64 arrays; other functions have no integer form."""
+
+
+def is_computable(node: Node) -> bool:
+    """Whether a node can compute in int64: not a product, and no expression with other functions or fractions."""
+    if isinstance(node, Map):
+        return all(_is_whole(part) for part in walk(node.expression))
+    return isinstance(node, Reduce | Slice | Transpose | Concat | Gather) or (isinstance(node, Pad) and _is_number(node.value))
+
+
+def _is_whole(part: Expression) -> bool:
+    if isinstance(part, Call):
+        return part.function in WHOLE
+    return isinstance(part, Operand) or _is_number(part.value)
+
+
+def _is_number(value: float) -> bool:
+    return math.isinf(value) or value == int(value)
+
+
+def whole_number(value: float) -> int:
+    """A constant as an int64; infinities are the ends of the range, and larger numbers wrap around."""
+    if math.isinf(value):
+        return MOST if value > 0 else LEAST
+    return (int(value) - LEAST) % (1 << 64) + LEAST
+
+
+def converted(array: Array) -> Array:
+    """Elements of another type as int64: numbers are truncated towards 0, and NaN and numbers out of range are the least int64."""
+    if array.dtype.kind != "f":
+        return array.astype(np.int64, copy=False)
+    with np.errstate(invalid="ignore"):
+        inside = (array >= float(LEAST)) & (array < -float(LEAST))
+        return np.where(inside, array, float(LEAST)).astype(np.int64)
+
+
+def computed(expression: Expression, given: Mapping[str, Array]) -> Array:
+    """int64 values of an expression from the int64 arrays `given` by name."""
+    if isinstance(expression, Operand):
+        return given[expression.name]
+    if isinstance(expression, Constant):
+        return np.asarray(whole_number(expression.value), np.int64)
+    with np.errstate(over="ignore"):
+        return WHOLE[expression.function](*(computed(part, given) for part in expression.arguments))
+
+
+def computed_node(node: Node, known: Mapping[str, Array]) -> Array:
+    """int64 values of a node that `is_computable`, from the arrays `known` by name, of any type."""
+    given: Any = {name: converted(known[name]) for name in node.inputs}
+    match node:
+        case Map(expression):
+            return np.asarray(computed(expression, given))
+        case Reduce(source, body, axes):
+            array = given[source]
+            reduced = np.sum(array, axes, np.int64, keepdims=True) if body == "sum" else np.max(array, axes, keepdims=True)
+            return np.asarray(reduced)
+        case Transpose(source, order):
+            return np.transpose(given[source], order)
+        case Slice(source, axis, start, stop):
+            return given[source][(slice(None),) * axis + (slice(start, stop),)]  # type: ignore[no-any-return]
+        case Concat(sources, axis):
+            return np.concatenate([given[source] for source in sources], axis)
+        case Pad(source, axis, before, after, value):
+            width = [(before, after) if other == axis else (0, 0) for other in range(np.ndim(given[source]))]
+            return np.pad(given[source], width, constant_values=whole_number(value))
+        case Gather(table, ids):
+            rows, places = given[table], given[ids]
+            inside = (places >= 0) & (places < len(rows))
+            return np.where(inside[(...,) + (None,) * (np.ndim(rows) - 1)], rows[np.where(inside, places, 0)], 0)
+    raise ValueError(f"a {type(node).__name__.lower()} has no integer form")
