@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from keyword import iskeyword
 
 import numpy as np
 
-from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
+from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Expression, Operand, operands, renamed
+from gensor_gym.dataflow.bounds import MOST_WHOLE
+from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Shape, Transpose, Value
-from gensor_gym.frontends.whole import limits_of_whole
+from gensor_gym.frontends.whole import computed_whole, intervals, is_int32, limits_of_whole
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.types import Operator
 
@@ -28,7 +31,7 @@ class Builder:
         self.reads: Mapping[str, str] = {}
         """Name of a value that the operation reads -> its data type in the module; here all values are float32."""
         self.is_whole = False
-        """Whether the operation computes integers from integers."""
+        """Whether the operation computes integers from integers only."""
         self.whole: set[str] = set()
         """Names of values that operations from integers to integers add."""
         self.given: list[Value] = []
@@ -36,7 +39,9 @@ class Builder:
         self._made: dict[str, Node] = {}
         self._constants: dict[str, np.ndarray] = {}
         self._origins: dict[str, str] = {}
-        self._known: dict[Node, str] = {}
+        self._known: dict[tuple[Node, bool], str] = {}
+        self._wraps: dict[str, str] = {}
+        """Name of a value of int32 -> the value whose lowest 32 bits it keeps."""
         self._numbers: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> str:
@@ -44,9 +49,11 @@ class Builder:
         return self._given(Value(self._fresh(name), tuple(shape), dtype))
 
     def constant(self, name: str, array: np.ndarray) -> str:
-        """Add a constant, a tensor that is the same at every call."""
-        made = self._given(Value(self._fresh(name), array.shape, "float32", constant=True))
-        self._constants[made] = np.array(array, np.float32, order="C")  # an array, also if it has no axes
+        """Add a constant, a tensor that is the same at every call: as float32, or as int64 for integers that float32 lacks."""
+        far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
+        dtype = "int64" if far else "float32"
+        made = self._given(Value(self._fresh(name), array.shape, dtype, constant=True))
+        self._constants[made] = np.array(array, dtype, order="C")  # an array, also if it has no axes
         return made
 
     def _given(self, value: Value) -> str:
@@ -61,15 +68,15 @@ class Builder:
 
     def add(self, node: Node, name: str = "v") -> str:
         """Add a node, unless there is an equal node, whose name is returned then. ValueError for shapes that do not fit."""
-        if (known := self._known.get(node)) is not None:
-            self.whole.update([known] if self.is_whole else [])
+        key = node, self.is_whole and not isinstance(node, VIEWS)
+        if (known := self._known.get(key)) is not None:
             return known
         made = self._fresh(name)
         self.whole.update([made] if self.is_whole else [])
         self.shapes[made] = node.shape(*(self.shapes[one] for one in node.inputs))
         self._made[made] = node
         self._origins[made] = self.origin
-        self._known[node] = made
+        self._known[key] = made
         return made
 
     def map(self, expression: Expression, name: str = "v") -> str:
@@ -122,7 +129,7 @@ class Builder:
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
         """Sums, maxima or minima along axes, which stay with extent 1; one node reduces neighbouring axes, the last first."""
         if body == "min":
-            return self.call("negative", self.reduce(self.call("negative", name), "max", axes))
+            return self.turned(self.reduce(self.turned(name), "max", axes))
         left = sorted({axis % len(self.shapes[name]) for axis in axes if self.shapes[name]})
         while left:
             first = next(place for place in range(len(left)) if left[-1] - left[place] == len(left) - 1 - place)
@@ -130,14 +137,27 @@ class Builder:
             del left[first:]
         return name
 
+    def turned(self, name: str) -> str:
+        """The value in opposite order: its negative, for integers -1 - x, which the least integer has too."""
+        return self.call("subtract", -1.0, name) if self.is_whole else self.call("negative", name)
+
     def mean(self, name: str, axes: Sequence[int]) -> str:
         """Means along axes, which stay with extent 1."""
         count = math.prod(self.shapes[name][axis] for axis in axes if self.shapes[name])
         return self.call("multiply", self.reduce(name, "sum", axes), 1.0 / count)
 
     def contract(self, operator: Operator, *sources: str) -> str:
-        """Add an operator, such as a product, of values in memory."""
+        """Add an operator, such as a product, of values in memory; a product of integers is a sum of what is multiplied."""
+        if self.is_whole and operator.name in _PRODUCTS and operator.points <= MOST_MULTIPLIED:
+            return _PRODUCTS[operator.name](self, *sources)
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
+
+    def wrapped(self, name: str) -> str:
+        """Integers with their lowest 32 bits alone, as torch's int32 wraps around."""
+        above = of("divide", of("add", name, 2.0**31), 2.0**32)
+        made = self.map(of("subtract", name, of("multiply", 2.0**32, above)), "wrapped")
+        self._wraps[made] = name
+        return made
 
     def dense(self, name: str) -> str:
         """The value as float32 in memory of its own shape: a copy if it is a repeated value or an input of another type."""
@@ -149,8 +169,11 @@ class Builder:
         return self.copy(name) if isinstance(node, Broadcast) else name
 
     def copy(self, name: str) -> str:
-        """Add a copy of the value, in its own memory."""
-        return self.map(Operand(name), f"{name}_copy")
+        """Add a copy of the value, in its own memory; the copy of an integer is an integer."""
+        was, self.is_whole = self.is_whole, self.is_whole or self._root(name) in self.whole
+        made = self.map(Operand(name), f"{name}_copy")
+        self.is_whole = was
+        return made
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
         """The built network, without unread constants; each output has its own memory."""
@@ -160,12 +183,39 @@ class Builder:
             while root not in self._made or root in roots:  # until it is a new value: a copy of a copy differs from the copy
                 returns[place] = root = one = self.copy(one)
             roots.append(root)
-        graph = needed(name, self.given, list(self._made.items()), returns)
+        graph = self._typed(needed(name, self.given, list(self._made.items()), returns))
         constants = {value.name: self._constants[value.name] for value in graph.inputs if value.constant}
         asked = [value for value in self.given if not value.constant]
         unread = {number: value for number, value in enumerate(asked) if value not in graph.inputs}
         limits = limits_of_whole(graph, constants, self.whole & graph.makers.keys())
         return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread, limits=limits)
+
+    def _typed(self, graph: Dataflow) -> Dataflow:
+        """The graph with the nodes that compute in int64, without those that would keep 32 bits of what has no more."""
+        wraps = {name: source for name, source in self._wraps.items() if name in graph.makers}
+        known, names, nodes = intervals(graph, self._constants, wraps), {name: name for name in graph.values}, list[tuple[str, Node]]()
+        returned = {self._root(name) for name in graph.returns}
+        for name, node in graph.nodes:
+            if name not in wraps or not is_int32(known[wraps[name]][0]):
+                nodes.append((name, node.reading(names)))
+            elif name in returned:
+                nodes.append((name, Map(Operand(names[wraps[name]]))))
+            else:
+                names[name] = names[wraps[name]]
+        graph = needed(graph.name, graph.inputs, nodes, graph.returns)
+        whole = computed_whole(graph, self._constants, self.whole, wraps)
+        return dataclasses.replace(graph, nodes=tuple(self._with_floats(graph, whole)), whole=whole)
+
+    def _with_floats(self, graph: Dataflow, whole: Set[str]) -> Iterator[tuple[str, Node]]:
+        """The nodes, with a copy in float32 of every integer that a product reads."""
+        for name, node in graph.nodes:
+            if isinstance(node, Contract) and (far := [one for one in node.sources if graph.behind(one)[-1] in whole]):
+                copies = {one: self._fresh(f"{one}_float") for one in far}
+                for one, copy in copies.items():
+                    self.shapes[copy], self._origins[copy] = self.shapes[one], self._origins[name]
+                    yield copy, Map(Operand(one))
+                node = node.reading({one: copies.get(one, one) for one in node.sources})
+            yield name, node
 
     def _root(self, name: str) -> str:
         """Name of the value that a reshape, or a reshape of it, is made of; `name` itself if it is no reshape."""
@@ -206,4 +256,28 @@ def of(function: str, *arguments: Expression | str | float) -> Call:
 def _part(given: Expression | str | float) -> Expression:
     if isinstance(given, str):
         return Operand(given)
-    return Constant(float(given)) if isinstance(given, int | float) else given
+    if not isinstance(given, int | float):
+        return given
+    return Constant(given if isinstance(given, int) and abs(given) > MOST_IN_FLOAT64 else float(given))
+
+
+MOST_MULTIPLIED = 1 << 28
+"""Most numbers that a product of integers multiplies; larger products are of float32, for bounded numbers."""
+
+
+def _product(b: Builder, x: str, y: str) -> str:
+    """Product [.., m, n] of integers [.., m, k] and [.., k, n]."""
+    (*outer, m, k), n = b.shapes[x], b.shapes[y][-1]
+    last = len(outer)
+    turned = b.reshape(b.transpose(y, (*range(last), last + 1, last)), (*outer, 1, n, k))
+    wide = b.call("multiply", b.reshape(x, (*outer, m, 1, k)), turned)
+    return b.reshape(b.reduce(wide, "sum", [-1]), (*outer, m, n))
+
+
+def _of_vector(b: Builder, x: str, y: str) -> str:
+    """Product [n] of integers [n, k] and [k]."""
+    return b.reshape(b.reduce(b.call("multiply", x, y), "sum", [-1]), b.shapes[x][:1])
+
+
+_PRODUCTS: dict[str, Callable[..., str]] = {"gemm": _product, "batched_gemm": _product, "gemv": _of_vector}
+"""Name of an operator -> the function that adds it for integers."""

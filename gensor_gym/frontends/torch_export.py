@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.node import map_arg
 
-from gensor_gym.dataflow.bounds import MOST_WHOLE
+from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64
 from gensor_gym.dataflow.nodes import DTYPES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
@@ -166,8 +166,9 @@ class _Reader:
         if not (there := [result for result in results if not isinstance(result, FIXED)]):
             raise Unsupported("the module returns no tensor: expected one or more")
         returns = [self._output(place, result) for place, result in enumerate(there)]
-        types = {place: kinds for place, result in enumerate(there) if (kinds := self._types(result)) != (DTYPES[0],)}
         made = self.builder.network(name, returns)
+        wanted = dict(enumerate(map(self._types, there)))
+        types = {place: kinds for place, kinds in wanted.items() if kinds != (made.outputs[place].dtype,)}
         return dataclasses.replace(made, form=self._form(results), types=types, arguments=self._arguments())
 
     def _arguments(self) -> dict[str, Form]:
@@ -209,9 +210,9 @@ class _Reader:
             raise Unsupported(f"output {place} is {_said(value)}: expected a tensor")
         made = self._made(result, f"output {place}") if isinstance(result, torch.fx.Node) else result
         if not isinstance(made, str):
-            return self.builder.constant(result.name, _constant_output(made, place))
+            made = self.builder.constant(result.name, _constant_output(made, place))
         if value.dtype != torch.float32 and self.builder.given_as(made) in ("int32", "int64"):
-            self.builder.is_whole = True  # float32 is not exact for all: calls check them
+            self.builder.is_whole = True
             made = self.builder.copy(made)
             self.builder.is_whole = False
         return made
@@ -265,7 +266,9 @@ class _Reader:
             if str(node.target) == CAST and node.name in self.casts:
                 return read[0]
             arguments, options = map_arg((node.args, node.kwargs), lambda one: self._named(one.name))
-            return rule(self.builder, *arguments, **{key: one for key, one in options.items() if key not in _LAYOUT})
+            found = rule(self.builder, *arguments, **{key: one for key, one in options.items() if key not in _LAYOUT})
+            is_int32 = self.builder.is_whole and {one.dtype for one in made} == {torch.int32}
+            return self.builder.wrapped(found) if is_int32 and isinstance(found, str) else found
         except Exception as error:  # arguments that a rule does not expect may raise anything
             said = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
             raise Unsupported(f"{place}: {node.target}: {said}") from error
@@ -290,8 +293,8 @@ class _Reader:
         types = {one.name: _tensors_of(one.meta.get("val")) for one in node.all_input_nodes}
         self.builder.reads = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
         makes = {name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))}
-        computes = bool({"int32", "int64"} & {*makes, *self.builder.reads.values()}) and "float32" not in makes
-        self.builder.is_whole = computes and set(self.builder.reads.values()) != {"float32"}
+        types = {*makes, *self.builder.reads.values()}
+        self.builder.is_whole = bool({"int32", "int64"} & types) and "float32" not in types
 
     def _named(self, name: str) -> Any:
         """Name of a node's value, or a number for a constant without axes."""
@@ -300,7 +303,7 @@ class _Reader:
             return made
         if name not in self.constants:
             array = _as_array(made)
-            if isinstance(array, float):
+            if isinstance(array, int | float):
                 return array
             self.constants[name] = self.builder.constant(name, array)
         return self.constants[name]
@@ -356,8 +359,8 @@ def _tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
-    """Elements of a constant output as float32; Unsupported if that is not exact."""
-    if tensor.dtype == torch.float32:
+    """Elements of a constant output as float32, or as int64; Unsupported if neither is exact."""
+    if tensor.dtype in (torch.float32, torch.int64):
         found: np.ndarray = tensor.detach().contiguous().numpy()
         return found
     with refusing(f"output {place}: "):
@@ -367,13 +370,18 @@ def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
         return made
 
 
+def _number(whole: int) -> int | float:
+    """The integer as a float, if float64 holds it."""
+    return float(whole) if abs(whole) <= MOST_IN_FLOAT64 else whole
+
+
 def _as_array(tensor: torch.Tensor) -> np.ndarray | float:
-    """The tensor as a float32 array, or as a number if it has no axes; ValueError if float32 is not exact."""
-    if tensor.is_complex() or tensor.is_quantized:
-        raise ValueError(f"a constant of {tensor.dtype}: expected real numbers")
-    whole = not tensor.is_floating_point() and tensor.dtype != torch.bool and tensor.numel()
-    if whole and int(tensor.abs().max()) > MOST_WHOLE:
-        raise ValueError(f"a constant of {tensor.dtype} with numbers above {MOST_WHOLE:.0f}: expected what float32 holds")
+    """The tensor as a float32 or int64 array, or as a number if it has no axes; ValueError if neither is exact."""
+    if tensor.is_complex() or tensor.is_quantized or tensor.dtype == torch.uint64:
+        raise ValueError(f"a constant of {tensor.dtype}: expected real numbers, or integers of at most 63 bits")
+    if not tensor.is_floating_point() and tensor.dtype != torch.bool:
+        whole: np.ndarray = tensor.detach().to(torch.int64).contiguous().numpy()
+        return whole if tensor.dim() else _number(whole.item())
     if tensor.dim() == 0:
         if not math.isnan(number := float(tensor)):  # expressions cannot print NaN
             return number

@@ -49,9 +49,7 @@ def _divide(b: Builder, x: Any, by: Any, rounding_mode: str | None = "floor") ->
     if rounding_mode == "trunc" and not _is_whole(b, x, by):
         return b.map(cut(of("divide", x, divisor)), "quotient")
     left = _left(b, x, by)
-    quotient, size = of("divide", of("subtract", x, left), divisor), of("absolute", x)
-    if _is_whole(b, x, by):  # a bound that `frontends.whole` needs: the least divisor is 1
-        quotient = of("maximum", of("minimum", quotient, size), of("negative", size))
+    quotient = of("divide", of("subtract", x, left), divisor)
     if rounding_mode == "floor":
         quotient = of("subtract", quotient, _is_unlike(left, by))
     if _is_whole(b, x, by):

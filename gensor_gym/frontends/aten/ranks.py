@@ -31,10 +31,10 @@ def _extreme(turned: bool) -> Callable[..., tuple[str, str]]:
     @of_one
     def rule(b: Builder, x: str, axis: int, keepdim: bool = False) -> tuple[str, str]:
         axis %= len(b.shapes[x])
-        given = b.call("negative", x) if turned else x
+        given = b.turned(x) if turned else x
         top = b.reduce(given, "max", [axis])
         place = _place(b, given, top, axis)
-        return kept(b, b.call("negative", top) if turned else top, [axis], keepdim), kept(b, place, [axis], keepdim)
+        return kept(b, b.turned(top) if turned else top, [axis], keepdim), kept(b, place, [axis], keepdim)
 
     return rule
 
@@ -185,7 +185,7 @@ def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, 
     if not largest and b.shapes[x][axis] <= MOST_SORTED:
         return tuple(b.add(Slice(one, axis, 0, count), "smallest") for one in _sort(b, x, axis))  # type: ignore[return-value]
     # NaN is larger than all numbers, so it comes last among the smallest
-    given, gone = x if largest else b.map(of("where", no_number(x), -np.inf, of("negative", x)), "turned"), None
+    given, gone = x if largest else b.map(of("where", no_number(x), -np.inf, b.turned(x)), "turned"), None
     tops, found = list[str](), list[str]()
     for number in range(count):
         left = given if gone is None else b.call("where", gone, -np.inf, given)

@@ -14,8 +14,7 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 Given = str | float | Expression
-_FAR = 25
-"""A shift to the right by this many bits or more leaves 0 or -1 of every integer that float32 represents exactly."""
+_BITS = 64
 
 
 def _is_truth(b: Builder, *given: Given) -> bool:
@@ -60,19 +59,25 @@ def _shift(side: str) -> tuple[str, ...]:
 def _right_shift(b: Builder, x: Given, by: Any) -> str:
     """Floor of x / 2^by; 0 or -1 for a shift that is long or below 0, like torch's."""
     _is_truth(b, x, by)
-    shares = 0.5 ** np.arange(_FAR + 1)
+    sign = of("negative", of("less", x, 0.0))
     if not isinstance(by, str):
-        return b.map(floor(of("multiply", x, shares[by if 0 <= by < _FAR else _FAR])), "shifted")
-    place = b.map(of("where", of("less", by, 0.0), float(_FAR), of("minimum", by, float(_FAR))), "places")
-    share = b.add(Gather(b.constant("shares", shares), place), "share")
-    return b.map(floor(of("multiply", x, share)), "shifted")
+        return b.map(floor(of("divide", x, 2.0**by)) if 0 <= by < _BITS - 1 else sign, "shifted")
+    share, far = _power(b, by, _BITS - 2)
+    return b.map(of("where", far, sign, of("divide", x, share)), "shifted")
 
 
 @_covers(*_shift("left"))
 def _left_shift(b: Builder, x: Given, by: Any) -> str:
-    """Left shift by constant numbers of bits, 0 to `_FAR` - 1."""
+    """x times 2^by with wrap-around; 0 for a shift that is long or below 0, like torch's."""
     _is_truth(b, x, by)
-    known = b.known(by) if isinstance(by, str) else np.asarray(by)
-    if known is None or known.min() < 0 or known.max() >= _FAR:
-        raise ValueError(f"a shift to the left by {by}: expected 0 to {_FAR - 1} places, the same at every call")
-    return b.call("multiply", x, b.constant("factor", 2.0**known) if known.ndim else float(2.0**known))
+    if not isinstance(by, str):
+        return b.call("multiply", x, 1 << by if 0 <= by < _BITS else 0.0)
+    factor, far = _power(b, by, _BITS - 1)
+    return b.map(of("where", far, 0.0, of("multiply", x, factor)), "shifted")
+
+
+def _power(b: Builder, by: str, most: int) -> tuple[str, Expression]:
+    """(2^by in int64 where `by` is 0 to `most`, whether it is not)."""
+    powers = b.constant("powers", np.left_shift(1, np.arange(most + 1)))
+    far = of("maximum", of("less", by, 0.0), of("less", float(most), by))
+    return b.add(Gather(powers, b.map(of("where", far, 0.0, by), "places")), "power"), far
