@@ -79,7 +79,7 @@ class GirGraph(StepGraph[GirSchedule]):
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             profile = self.model.profile(placement)
             moves = sum(p.inputs + p.again + p.outputs + p.spills + p.scratch for k in profile.kernels for p in k.passes)
-            found[chosen] = 4 * round(moves * self.nest.elements)
+            found[chosen] = self.nest.item_bytes * round(moves * self.nest.elements)
         return found
 
     def random_schedule(

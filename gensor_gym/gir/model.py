@@ -90,7 +90,7 @@ class GirModel:
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
         """Terms of one placement with many headers: seconds float64 [B, 1 + len(TERMS)], their total first."""
         total = np.zeros((len(header["rows"]), 1 + len(TERMS)))
-        footprint = self.nest.graph.compulsory_bytes + 4 * profile.spilled
+        footprint = self.nest.graph.compulsory_bytes + self.nest.item_bytes * profile.spilled
         for kernel in profile.kernels:
             parts = self._kernel(kernel, header, footprint)
             arithmetic = parts["arithmetic"] + parts["chains"] + parts["rows"] + parts["spilling"]
@@ -186,7 +186,7 @@ class GirModel:
         self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: int, footprint: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """(seconds for repeated reads, seconds for traffic with the memory level of the tensors)."""
-        row = 4 * self.nest.columns
+        row = self.nest.item_bytes * self.nest.columns
         again = float(sum(one.again + one.scratch for one in kernel.passes) * row)
         step = header["rows"] * row * kernel.rows_touched
         cache = np.zeros(len(step))

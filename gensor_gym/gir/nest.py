@@ -110,6 +110,11 @@ class RowNest:
     """Number of columns of the last part of every row if it is shorter than `columns`, else 0."""
 
     @property
+    def item_bytes(self) -> int:
+        """Bytes of one of its numbers: float32, or int64."""
+        return 8 if self.graph.whole else 4
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
         return math.prod(self.row_extents)

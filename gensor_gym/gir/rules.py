@@ -43,7 +43,7 @@ class GirRules:
     @cached_property
     def row_bytes(self) -> int:
         """Bytes of a row buffer for one row."""
-        return 4 * -(-self.nest.columns // PAD) * PAD
+        return self.nest.item_bytes * -(-self.nest.columns // PAD) * PAD
 
     @cached_property
     def scratch_bytes(self) -> int:

@@ -20,14 +20,20 @@ _INFINITY = 0x7F80 << 1
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """One random array for each of `op.inputs`: standard normal cast to the dtype, or uniform integers in -128..127.
 
-    Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. bfloat16 and
-    float8_e4m3fn, which NumPy lacks, are uint16 and uint8 arrays of their bits.
+    Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. Integers that are
+    computed with are small, or anywhere in the range of their type. bfloat16 and float8_e4m3fn, which NumPy lacks, are uint16 and
+    uint8 arrays of their bits.
     """
-    return tuple(_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name)) for tensor in op.inputs)
+    whole = bool(getattr(op, "whole", ()))
+    return tuple(_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name), whole) for tensor in op.inputs)
 
 
-def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None) -> np.ndarray:
+def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None, whole: bool) -> np.ndarray:
     """One random array; `rows` is the number of rows of the table if the array contains ids, else None."""
+    if whole and rows is None and dtype in ("int32", "int64"):
+        ends = np.iinfo(dtype)
+        far = rng.integers(ends.min, ends.max, shape, dtype=dtype, endpoint=True)
+        return np.where(rng.random(shape) < 0.5, rng.integers(-8, 8, shape, dtype=dtype), far)
     if rows is not None or dtype in ("int64", "bool"):
         return rng.integers(0, rows or 2, shape).astype(dtype)
     if dtype in ("int8", "int32"):

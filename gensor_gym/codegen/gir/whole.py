@@ -14,7 +14,7 @@ from gensor_gym.dataflow.whole import LEAST, whole_number
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 _BY_LANE = ("divide", "fmod")
-_SCALAR = {
+NUMBERS = {
     **{
         name: f"static inline int64_t {name}_1(int64_t a, int64_t b) {{ return (int64_t)((uint64_t)a {sign} (uint64_t)b); }}\n"
         for name, sign in _SIGNS.items()
@@ -155,11 +155,16 @@ class Whole:
             used |= {inner for name in used for inner in _CALLS.get(name, ())}
             texts = (text.replace("NAME", name).replace("{w}", str(width)) for name, text in _VECTOR.items() if name in used)
             vectors += "".join(texts)
-        needed = set(re.findall(r"\b([a-z_]+)_1\(", body + vectors))
-        needed |= {"subtract", "negative"} if needed & {"negative", "absolute", "divide"} else set()
-        numbers = "".join(text for name, text in _SCALAR.items() if name in needed)
+        numbers = "".join(NUMBERS[name] for name in needed_numbers(body + vectors))
         index = "".join(text for name, text in INDEX.items() if f"{name}(" in body + vectors)
         return "".join(found) + index + numbers + vectors
+
+
+def needed_numbers(text: str) -> list[str]:
+    """Names of the functions of one number that a text calls, directly or through others, in an order of definition."""
+    needed = set(re.findall(r"\b([a-z_]+)_1\(", text))
+    needed |= {"subtract", "negative"} if needed & {"negative", "absolute", "divide"} else set()
+    return [name for name in NUMBERS if name in needed]
 
 
 def _typedefs(width: int) -> str:

@@ -62,7 +62,7 @@ class GpuModel(GirModel):
         registers = rules.registers_of(teams, header, np.full(count, profile.registered))
         resident = self._resident(teams, registers, shared)
         total = np.zeros((count, 1 + len(TERMS)))
-        footprint = self.nest.graph.compulsory_bytes + 4 * profile.spilled
+        footprint = self.nest.graph.compulsory_bytes + self.nest.item_bytes * profile.spilled
         graphs = lower(self.nest, self._placement_of(profile)).kernels
         for kernel, graph in zip(profile.kernels, graphs, strict=True):
             parts = self._gpu_kernel(kernel, graph, header, teams, resident, footprint)

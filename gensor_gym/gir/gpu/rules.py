@@ -42,8 +42,8 @@ class GpuRules(GirRules):
 
     def shared_bytes(self, teams: Teams, buffers: np.ndarray) -> np.ndarray:
         """Bytes of shared memory of a block with `buffers` [B] row buffers, int64 [B]."""
-        turned = np.where(teams.rows > 1, self.across, 0) * 4 * teams.rows * (teams.wide + 1)
-        return buffers * teams.rows * self.row_bytes + turned + 4 * self._joins * (teams.threads // 32)
+        turned = np.where(teams.rows > 1, self.across, 0) * self.nest.item_bytes * teams.rows * (teams.wide + 1)
+        return buffers * teams.rows * self.row_bytes + turned + self.nest.item_bytes * self._joins * (teams.threads // 32)
 
     def registers_of(self, teams: Teams, header: dict[str, np.ndarray], whole: np.ndarray) -> np.ndarray:
         """Approximate number of registers of a thread with `whole` [B] rows kept in registers, int64 [B]."""

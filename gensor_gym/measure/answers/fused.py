@@ -43,10 +43,7 @@ class FusedDraw:
         """
         given = [output] if len(self.outputs) == 1 else list(output)
         for number, (array, expected) in enumerate(zip(given, self.outputs, strict=True)):
-            with np.errstate(invalid="ignore", over="ignore"):
-                near = np.abs(array.astype(np.float64) - expected.value) <= expected.error
-                same = (array == expected.value) | (np.isnan(array) & np.isnan(expected.value))
-            wrong = ~(near | same | np.isinf(expected.error))
+            wrong = array != expected.value if expected.value.dtype.kind == "i" else _wrong(array, expected)
             if count := int(np.count_nonzero(wrong)):
                 place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
                 words = wrong_words(count, wrong.size, place, array[place], expected.value[place], expected.error[place])
@@ -59,6 +56,14 @@ class FusedDraw:
         parts = [(array - e.value, e.value) for array, e in zip(given, self.outputs, strict=True)]
         norms = [(np.linalg.norm(error.ravel()), np.linalg.norm(value.ravel())) for error, value in parts]
         return float(np.hypot.reduce([a for a, _ in norms])), float(np.hypot.reduce([b for _, b in norms]))
+
+
+def _wrong(array: np.ndarray, expected: Bounded) -> np.ndarray:
+    """Whether each element is farther from its value than its bound, bool."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(array.astype(np.float64) - expected.value) <= expected.error
+        same = (array == expected.value) | (np.isnan(array) & np.isnan(expected.value))
+    return ~(near | same | np.isinf(expected.error))
 
 
 def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> Downloaded:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from gensor_gym.codegen.c.text import identifiers
 from gensor_gym.codegen.cuda.text import Writer
+from gensor_gym.codegen.gir.cuda.elements import element_of
+from gensor_gym.codegen.gir.cuda.inputs import converted
 from gensor_gym.codegen.gir.cuda.moves import Tile
 from gensor_gym.codegen.gir.cuda.online import RunningSum, floored
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace, parts_name
-from gensor_gym.codegen.gir.cuda.sums import Fold, joining_of
+from gensor_gym.codegen.gir.cuda.sums import Fold, reduction_of
 from gensor_gym.codegen.gir.cuda.where import Pointers, index_type
-from gensor_gym.codegen.gir.expressions import c_text, number
 from gensor_gym.codegen.gir.rows import c_name
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.gir.gpu.teams import WARP
@@ -28,7 +29,7 @@ class BlockPrinter:
         """Choose names for cells, distinct from the names of tensors and of the generated text, and for pointers to rows."""
         self.places, self.workspace, self.shape = places, workspace, places.shape
         self.nest, self.graph = places.program.nest, places.graph
-        self.index = index_type(self.nest)
+        self.index, self.element = index_type(self.nest), element_of(self.nest)
         cells = [cell.name for cell in self.nest.cells]
         self.names = dict(zip(cells, identifiers(f"v_{name}" for name in cells), strict=True))
         accesses = dict.fromkeys(s.access for i in self.graph.instructions() for s in _slices(i) if s.access is not None)
@@ -41,7 +42,7 @@ class BlockPrinter:
 
     def body(self) -> str:
         """CUDA text of the main launch's body."""
-        out, shape = Writer(depth=1), self.shape
+        out, shape, item = Writer(depth=1), self.shape, self.element.c
         self._tensors(out)
         shared = shape.parts > 1
         out.line("const int lane = threadIdx.x % LANES, place = threadIdx.x / LANES;")
@@ -58,10 +59,10 @@ class BlockPrinter:
                 self._row(out, "side_", "threadIdx.x % ROWS", self.places.turned)
             for buffer in self.graph.buffers(Level.SRAM):
                 at = f"shared + {self.places.shared[buffer.name]} + place * {buffer.elements}"
-                out.line(f"float *const {c_name(buffer.name)} = {at};")
+                out.line(f"{item} *const {c_name(buffer.name)} = {at};")
             for buffer in self.graph.buffers(Level.REG):
                 if buffer.elements:
-                    out.line(f"float {c_name(buffer.name)}[{shape.steps}][TILE][VECTOR];")
+                    out.line(f"{item} {c_name(buffer.name)}[{shape.steps}][TILE][VECTOR];")
             self._numbers(out, self.graph.before, ["here", "lane == 0", *(["part == 0"] if shared else [])])
             for one in self.graph.passes:
                 self._pass(out, one)
@@ -78,11 +79,11 @@ class BlockPrinter:
         at = {i.cell: f"(shared + {n * (threads // WARP)})" for n, i in enumerate(self.places.reductions)}
         for reductions in _in_turn(self.places.reductions):
             for reduction in reductions:
-                joining, name = joining_of(reduction), self.names[reduction.cell]
-                out.line(f"float {name} = {number(joining.identity)};")
+                name, identity = self.names[reduction.cell], self.element.number(self.element.identity(reduction_of(reduction)))
+                out.line(f"{self.element.c} {name} = {identity};")
                 with out.block(f"for (int k = threadIdx.x; k < {self.shape.parts}; k += {threads})"):
-                    out.line(f"{name} = {joining.joined(name, self._part(reduction), 1)};")
-            Fold(threads, self.names, at).write(out, reductions)
+                    out.line(f"{name} = {self._joined(reduction, name, self._part(reduction))};")
+            Fold(threads, self.element, self.names, at).write(out, reductions)
         self._numbers(out, one.after, ["threadIdx.x == 0"])
         return out.text
 
@@ -101,7 +102,8 @@ class BlockPrinter:
         needed |= {parts_name(i.cell) for i in self.places.reductions} if self.places.finishes else set()
         for name, place in self.workspace.places.items():
             if name in needed:
-                out.line(f"float *const {c_name(name)} = workspace + {place}ll;")
+                start = f"reinterpret_cast<{self.element.c} *>(workspace)" if self.nest.graph.whole else "workspace"
+                out.line(f"{self.element.c} *const {c_name(name)} = {start} + {place}ll;")
 
     def _row(self, out: Writer, prefix: str, place: str, only: tuple[Access, ...] | None = None) -> None:
         """Declare a thread's row and its pointers. A thread past the last row uses the last row and stores nothing."""
@@ -117,13 +119,14 @@ class BlockPrinter:
             name = self.names[one.cell]
             if one.kind == "map":
                 assert isinstance(one.body, Expression)
-                out.line(f"const float {name} = {c_text(one.body, self.names, {}, 1)};")
+                out.line(f"const {self.element.c} {name} = {self.element.text(one.body, self.names, {}, 1)};")
             elif one.target.access is not None:
                 with out.guarded([*writers, *self.pointers.once(one.target.access)]):
                     out.line(f"*{self.pointers.names[one.target.access]} = {name};")
             else:
                 part = one.sources[0][1]
-                out.line(f"const float {name} = {self.pointers.loaded(part.access, f'*{self._at(part)}')};")
+                loaded = self.pointers.loaded(part.access, converted(self.nest, part.access, f"*{self._at(part)}"))
+                out.line(f"const {self.element.c} {name} = {loaded};")
 
     def _at(self, part: Slice) -> str:
         """CUDA variable that points to the start of a slice's row."""
@@ -139,8 +142,9 @@ class BlockPrinter:
             if isinstance(reduction.body, Online):
                 out.line(RunningSum(self.names[reduction.cell]).begun())
                 continue
-            sums = ", ".join([number(joining_of(reduction).identity)] * self.shape.tile)
-            out.line(f"float {self._sum(reduction)}[TILE] = {{{sums}}};")
+            identity = self.element.number(self.element.identity(reduction_of(reduction)))
+            sums = ", ".join([identity] * self.shape.tile)
+            out.line(f"{self.element.c} {self._sum(reduction)}[TILE] = {{{sums}}};")
         whole = any(buffer.elements for buffer in self.graph.buffers(Level.REG))
         start, stop = ("0", str(self.shape.steps))
         if self.shape.parts > 1:
@@ -156,7 +160,8 @@ class BlockPrinter:
     def _inverses(self, out: Writer, one: Pass) -> None:
         """Declare inverses of the row's scalars that are divisors: a product takes a tenth of a quotient's instructions."""
         for i in one.along:
-            for name in divisors(i.body) if i.kind == "map" and isinstance(i.body, Expression) else ():
+            inverted = i.kind == "map" and isinstance(i.body, Expression) and not self.nest.graph.whole
+            for name in divisors(i.body) if inverted else ():  # type: ignore[arg-type]
                 narrow = any(source == name and not part.wide for source, part in i.sources)
                 if narrow and name not in self.inverses:
                     self.inverses[name] = f"{self.names[name]}_inverse"
@@ -189,9 +194,9 @@ class BlockPrinter:
         if one.kind == "map":
             assert isinstance(one.body, Expression)
             names = {n: f"{self.names[n]}[u][i]" if part.wide else self.names[n] for n, part in one.sources}
-            out.line(f"float {name}[TILE][VECTOR];")
+            out.line(f"{self.element.c} {name}[TILE][VECTOR];")
             with self.tile.elements(out):
-                out.line(f"{name}[u][i] = {c_text(one.body, names, self._inverted(one), 1)};")
+                out.line(f"{name}[u][i] = {self.element.text(one.body, names, self._inverted(one), 1)};")
         elif one.kind == "reduce":
             self._reduce(out, one)
         elif one.target.buffer.elements == 0:
@@ -203,19 +208,22 @@ class BlockPrinter:
 
     def _reduce(self, out: Writer, one: Instruction) -> None:
         """Write the accumulation of a lane's tile into a reduction, with the identity past the last column."""
-        joining, total = joining_of(one), f"{self._sum(one)}[u]"
-        online = isinstance(one.body, Online)
-        value, nothing = f"{self.names[one.sources[0][0]]}[u][i]", number(-math.inf if online else joining.identity)
+        total, online = f"{self._sum(one)}[u]", isinstance(one.body, Online)
+        identity = -math.inf if online else self.element.identity(reduction_of(one))
+        value, nothing = f"{self.names[one.sources[0][0]]}[u][i]", self.element.number(identity)
         value = f"({self.tile.inside} ? {value} : {nothing})" if self.tile.inside else value
         if online:
             RunningSum(self.names[one.cell]).take(out, self.tile.elements, value)
             return
         with self.tile.elements(out):
-            out.line(f"{total} = {joining.joined(total, value, 1)};")
+            out.line(f"{total} = {self._joined(one, total, value)};")
 
     def _inverted(self, one: Instruction) -> Mapping[str, str]:
         """Operand -> variable of its inverse, for the scalars of the row that a map reads."""
         return {name: self.inverses[name] for name, part in one.sources if name in self.inverses and not part.wide}
+
+    def _joined(self, one: Instruction, a: str, b: str) -> str:
+        return self.element.joined(reduction_of(one), a, b, 1)
 
     def _sum(self, reduction: Instruction) -> str:
         return f"sum_{self.names[reduction.cell]}"
@@ -227,7 +235,7 @@ class BlockPrinter:
         for some in _in_turn(reductions):
             for one in some:
                 self._of_lane(out, one)
-            Fold(self.shape.lanes, self.names, shared).write(out, some)
+            Fold(self.shape.lanes, self.element, self.names, shared).write(out, some)
         for one in reductions if self.places.finishes else ():
             with out.guarded(["here", "lane == 0"]):
                 place = f"static_cast<long long>(row) * {self.shape.parts} + part"
@@ -235,14 +243,14 @@ class BlockPrinter:
 
     def _of_lane(self, out: Writer, one: Instruction) -> None:
         """Write the reduction of one lane's accumulators to one number."""
-        name, joining = self.names[one.cell], joining_of(one)
+        name = self.names[one.cell]
         if isinstance(one.body, Online):
             top = self.names[one.body.top]
             out.line(f"float {name} = {RunningSum(name).scaled(floored(top) if self.places.finishes else top)};")
             return
-        out.line(f"float {name} = {self._sum(one)}[0];")
+        out.line(f"{self.element.c} {name} = {self._sum(one)}[0];")
         for u in range(1, self.shape.tile):
-            out.line(f"{name} = {joining.joined(name, f'{self._sum(one)}[{u}]', 1)};")
+            out.line(f"{name} = {self._joined(one, name, f'{self._sum(one)}[{u}]')};")
 
 
 def _in_turn(reductions: Sequence[Instruction]) -> list[list[Instruction]]:

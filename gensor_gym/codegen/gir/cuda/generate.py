@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gensor_gym.codegen.cuda.dialect import CUDA
 from gensor_gym.codegen.gir.cuda.block import BlockPrinter
+from gensor_gym.codegen.gir.cuda.elements import element_of, whole_functions
 from gensor_gym.codegen.gir.cuda.inputs import TYPES, type_of
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace
 from gensor_gym.codegen.gir.cuda.prelude import functions_for
@@ -22,8 +23,9 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
     if other := [value for value in graph.inputs if value.dtype not in TYPES]:
         raise ValueError(f"{graph.name}: input {other[0].name} is {other[0].dtype}, expected one of {', '.join(TYPES)}")
     loads = (cell.made for cell in program.nest.cells if isinstance(cell.made, Access) and cell.made.chosen)
-    if table := next((access.tensor for access in loads if type_of(program.nest, access) != TYPES["float32"]), None):
-        raise ValueError(f"{graph.name}: ids select rows of {table}, a table of whole numbers; expected float32 on a GPU")
+    item = element_of(program.nest).c
+    if table := next((access.tensor for access in loads if type_of(program.nest, access) != item), None):
+        raise ValueError(f"{graph.name}: ids select rows of {table}, a table of another type: expected {item} on a GPU")
     kernels = tuple(KernelPlaces(program, number) for number in range(len(lowered.kernels)))
     workspace = Workspace(kernels)
     texts, launches = [], []
@@ -34,13 +36,14 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
         texts.append(_kernel(program, entry, shape.threads, _sizes(places) + printer.body(), places.shared_bytes))
         if places.finishes:
             threads = shape.finish_threads
-            nbytes = 4 * len(places.reductions) * (threads // WARP) if threads > WARP else 0
+            nbytes = program.nest.item_bytes * len(places.reductions) * (threads // WARP) if threads > WARP else 0
             launches.append(Launch(f"{entry}{FINISH}", (program.nest.rows, 1, 1), (threads, 1, 1), nbytes))
             texts.append(_kernel(program, f"{entry}{FINISH}", threads, BlockPrinter(places, workspace).finish(), nbytes))
     text = "\n".join(texts)
     shared = f"{CUDA.shared_memory}\n\n" if any(launch.shared_bytes for launch in launches) else ""
     title = f"// {program.nest.graph} on {program.hardware.name}: {program.schedule}\n\n"
-    source = f"{title}{functions_for(text)}{shared}{text}"
+    functions = whole_functions(text) if graph.whole else functions_for(text)
+    source = f"{title}{functions}{shared}{text}"
     return Kernel(program.nest.graph, "cuda", program.hardware.arch, source, tuple(launches), workspace.nbytes)
 
 
@@ -60,7 +63,8 @@ def _kernel(program: GirProgram, entry: str, threads: int, body: str, shared_byt
     """CUDA text of a `__global__` function with this body; its arguments are all inputs, all outputs and the workspace."""
     graph = program.nest.graph
     inputs = [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
-    outputs = [f"float *__restrict__ {c_name(name)}" for name in graph.returns]
+    item = element_of(program.nest).c
+    outputs = [f"{item} *__restrict__ {c_name(name)}" for name in graph.returns]
     arguments = ", ".join([*inputs, *outputs, "float *__restrict__ workspace"])
-    shared = "  float *const shared = reinterpret_cast<float *>(shared_memory);\n" if shared_bytes else ""
+    shared = f"  {item} *const shared = reinterpret_cast<{item} *>(shared_memory);\n" if shared_bytes else ""
     return f'extern "C" __global__ void __launch_bounds__({threads})\n{entry}({arguments}) {{\n{shared}{body}}}\n'

@@ -1,23 +1,36 @@
-"""CUDA text of special inputs of row nests: whole numbers, converted to float when loaded, and tables whose rows ids select."""
+"""CUDA text of special inputs of row nests: tensors of other types, converted when loaded, and tables whose rows ids select."""
 
 from __future__ import annotations
 
 from gensor_gym.codegen.cuda.text import Writer
+from gensor_gym.codegen.gir.cuda.elements import WHOLE, element_of
 from gensor_gym.gir.nest import Access, RowNest
 
 TYPES = {"float32": "float", "int32": "int", "int64": "long long", "bool": "unsigned char"}
 """Data type of a graph's input -> type of an element."""
-LOST = "__int_as_float(0x7fffffff)"
-"""NaN, which is read in place of a row of an id outside the table."""
+_LOST = "__int_as_float(0x7fffffff)"
 
 
 def type_of(nest: RowNest, access: Access) -> str:
-    """Type of the elements that an access reads or writes; float for outputs and buffers."""
+    """Type of the elements that an access reads or writes; that of the nest's numbers for buffers."""
     value = nest.graph.values.get(access.tensor)
-    return TYPES["float32" if value is None else value.dtype]
+    return element_of(nest).c if value is None else TYPES[value.dtype]
 
 
-def write_chosen(out: Writer, access: Access, name: str, of: str, pointer: str) -> None:
+def converted(nest: RowNest, access: Access | None, element: str) -> str:
+    """CUDA text of an element that is loaded, as one of the nest's numbers."""
+    own = element_of(nest).c
+    if access is None or (kind := type_of(nest, access)) == own:
+        return element
+    return f"from_float_1({element})" if kind == "float" else f"static_cast<{own}>({element})"
+
+
+def lost_number(nest: RowNest) -> str:
+    """CUDA text of what is read in place of a row of an id outside the table: NaN, or 0 of integers."""
+    return WHOLE.number(0) if nest.graph.whole else _LOST
+
+
+def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str, pointer: str) -> None:
     """Declare the id of a row, which `of` points to, whether it lies outside the table, and the pointer `name` to its row.
 
     An id outside the table selects row 0, whose values `Pointers.loaded` replaces by NaN.
@@ -25,7 +38,7 @@ def write_chosen(out: Writer, access: Access, name: str, of: str, pointer: str) 
     assert access.chosen is not None
     out.line(f"const long long {name}_id = *({of});")
     out.line(f"const bool {lost(name)} = {name}_id < 0 || {name}_id >= {access.chosen.count};")
-    out.line(f"const float *const {name} = {pointer} + ({lost(name)} ? 0 : {name}_id * {access.chosen.step}ll);")
+    out.line(f"const {type_of(nest, access)} *const {name} = {pointer} + ({lost(name)} ? 0 : {name}_id * {access.chosen.step}ll);")
 
 
 def lost(name: str) -> str:

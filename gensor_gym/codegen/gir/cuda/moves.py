@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gensor_gym.codegen.cuda.text import Loop, Writer
-from gensor_gym.codegen.gir.cuda.inputs import TYPES, type_of
+from gensor_gym.codegen.gir.cuda.elements import element_of
+from gensor_gym.codegen.gir.cuda.inputs import TYPES, converted, type_of
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces
 from gensor_gym.codegen.gir.cuda.where import Pointers
+from gensor_gym.codegen.gir.elements import Element
 from gensor_gym.gir.igraph import Slice
-from gensor_gym.gir.nest import Access
+from gensor_gym.gir.nest import Access, RowNest
 from gensor_gym.gir.placement import Level
 
 
@@ -21,6 +23,14 @@ class Tile:
 
     places: KernelPlaces
     pointers: Pointers
+
+    @property
+    def _nest(self) -> RowNest:
+        return self.places.program.nest
+
+    @property
+    def _element(self) -> Element:
+        return element_of(self._nest)
 
     @property
     def columns(self) -> int:
@@ -44,11 +54,11 @@ class Tile:
         return f"column + u * (LANES * VECTOR) + i < {self.columns}" if self.overhangs else ""
 
     def load(self, out: Writer, part: Slice, name: str, at: str) -> None:
-        """Write the declaration of `float name[TILE][VECTOR]` and its load from a slice whose row begins at `at`."""
+        """Write the declaration of `name[TILE][VECTOR]` and its load from a slice whose row begins at `at`."""
         if part.buffer.level is Level.REG:
-            out.line(f"float (&{name})[TILE][VECTOR] = {at}[step];")
+            out.line(f"{self._element.c} (&{name})[TILE][VECTOR] = {at}[step];")
             return
-        out.line(f"float {name}[TILE][VECTOR];")
+        out.line(f"{self._element.c} {name}[TILE][VECTOR];")
         if part.access in self.places.turned:
             with self.elements(out):
                 out.line(f"{name}[u][i] = {self._turned(part.access)}[u * (LANES * VECTOR) + lane * VECTOR + i];")
@@ -62,10 +72,9 @@ class Tile:
                 out.line(" ".join(f"{name}[u][{i}] = {value};" for i, value in fields))
         else:
             with self.elements(out):
-                element = f"{at}[{self._offset(part)}]"
-                element = element if self._is_float(part.access) else f"static_cast<float>({element})"
-                element = self.pointers.loaded(part.access, element)
-                out.line(f"{name}[u][i] = {f'{self.inside} ? {element} : 0.0f' if self.inside else element};")
+                element = converted(self._nest, part.access, f"{at}[{self._offset(part)}]")
+                element, zero = self.pointers.loaded(part.access, element), self._element.number(0.0)
+                out.line(f"{name}[u][i] = {f'{self.inside} ? {element} : {zero}' if self.inside else element};")
 
     def store(self, out: Writer, part: Slice, name: str, at: str, conditions: list[str]) -> None:
         """Write the store of a tile to a slice, guarded by `conditions`; a store to registers is not guarded."""
@@ -91,7 +100,8 @@ class Tile:
     def turn_in(self, out: Writer, access: Access, at: str) -> None:
         """Write the load of a step's tile (all rows) into shared memory; adjacent threads load adjacent rows."""
         with self._across(out, access, "side_here") as element:
-            out.line(f"{element} = {at}[static_cast<long long>(first_column + c) * {access.column}];")
+            loaded = converted(self._nest, access, f"{at}[static_cast<long long>(first_column + c) * {access.column}]")
+            out.line(f"{element} = {loaded};")
 
     def turn_out(self, out: Writer, access: Access, at: str, conditions: list[str]) -> None:
         """Write the store of a step's tile (all rows) from shared memory to its tensor, guarded by `conditions`."""
@@ -116,18 +126,14 @@ class Tile:
         return f"(shared + {self.places.shared[access]} + place * (WIDE + 1))"
 
     def _is_wide(self, part: Slice) -> bool:
-        """Whether every vector is 16 contiguous, aligned bytes inside the row or its padding."""
-        if self.places.shape.vector != 4 or (self.columns % 4 and not part.buffer.padded):
+        """Whether every vector is 16 contiguous, aligned bytes of float32 inside the row or its padding."""
+        if self._nest.graph.whole or self.places.shape.vector != 4 or (self.columns % 4 and not part.buffer.padded):
             return False
         access = part.access
         if access is None:
             return True
         steps = (access.offset, *access.rows, access.chosen.step if access.chosen else 0)
-        return self._is_float(access) and access.column == 1 and all(step % 4 == 0 for step in steps)
-
-    def _is_float(self, access: Access | None) -> bool:
-        """Whether elements are float32: those of buffers and outputs always are."""
-        return access is None or type_of(self.places.program.nest, access) == TYPES["float32"]
+        return type_of(self._nest, access) == TYPES["float32"] and access.column == 1 and all(step % 4 == 0 for step in steps)
 
     def _offset(self, part: Slice) -> str:
         stride = 1 if part.access is None else part.access.column

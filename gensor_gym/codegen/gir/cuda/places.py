@@ -14,7 +14,7 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS
 
 LINE = 32
-"""Number of float32 elements in a line of 128 bytes, the alignment of every tensor in the workspace."""
+"""Number of float32 elements in a line of 128 bytes; every tensor in the workspace begins at a multiple of it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class KernelPlaces:
     @property
     def shared_bytes(self) -> int:
         """Size of a block's shared memory in bytes."""
-        return 4 * self._shared[1]
+        return self.program.nest.item_bytes * self._shared[1]
 
     @cached_property
     def _shared(self) -> tuple[dict[str | Access, int], int]:
@@ -95,7 +95,7 @@ class Workspace:
     @property
     def nbytes(self) -> int:
         """Size of the workspace in bytes."""
-        return 4 * self._places[1]
+        return self.kernels[0].program.nest.item_bytes * self._places[1]
 
     @cached_property
     def _places(self) -> tuple[dict[str, int], int]:

@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gensor_gym.codegen.cuda.text import Writer
+from gensor_gym.codegen.gir.elements import Element
+from gensor_gym.dataflow.nodes import Reduction
 from gensor_gym.gir.gpu.teams import WARP
 from gensor_gym.gir.igraph import Instruction
-from gensor_gym.gir.nest import Online
-from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 ALL = "0xffffffffu"
 """Mask of all lanes of a warp: blocks consist of whole warps, and no lane returns early."""
-_JOINED = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
 
 
-def joining_of(one: Instruction) -> Reduction:
-    """The operation that combines two parts of a reduction; parts of an online sum must have the same scale."""
-    return _JOINED["sum" if isinstance(one.body, Online) else str(one.body)]
+def reduction_of(one: Instruction) -> Reduction:
+    """How two parts of a reduction are combined; parts of an online sum must have the same scale."""
+    return "max" if one.body == "max" else "sum"
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,7 @@ class Fold:
     """Prints the combination of the values of a team's lanes, after which each lane has the result."""
 
     lanes: int
+    element: Element
     names: Mapping[str, str]
     """Cell of a reduction -> its variable."""
     shared: Mapping[str, str]
@@ -53,4 +53,4 @@ class Fold:
         while lanes > 1:
             lanes //= 2
             other = f"__shfl_xor_sync({ALL}, {name}, {lanes})"
-            out.line(f"{name} = {joining_of(one).joined(name, other, 1)};")
+            out.line(f"{name} = {self.element.joined(reduction_of(one), name, other, 1)};")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gensor_gym.codegen.c.text import linear
 from gensor_gym.codegen.cuda.text import Writer
-from gensor_gym.codegen.gir.cuda.inputs import LOST, lost, type_of, write_chosen
+from gensor_gym.codegen.gir.cuda.inputs import lost, lost_number, type_of, write_chosen
 from gensor_gym.codegen.gir.rows import c_name
 from gensor_gym.gir.nest import Access, RowNest
 
@@ -42,7 +42,7 @@ class Pointers:
         for access in chosen:
             const, name = "" if access in written else "const ", f"{prefix}{self.names[access]}"
             if access.chosen is not None:
-                write_chosen(out, access, name, _row(access.chosen.ids, digits), _row(access, digits))
+                write_chosen(out, self.nest, access, name, _row(access.chosen.ids, digits), _row(access, digits))
             else:
                 out.line(f"{const}{type_of(self.nest, access)} *const {name} = {_row(access, digits)};")
 
@@ -61,10 +61,10 @@ class Pointers:
         return found
 
     def loaded(self, access: Access | None, value: str) -> str:
-        """CUDA text of an element that is loaded: `value`, or NaN in a row of a table whose id lies outside it."""
+        """CUDA text of an element that is loaded: `value`, or NaN (0 of integers) in a row of a table whose id lies outside it."""
         if access is None or access.chosen is None:
             return value
-        return f"({lost(self.names[access])} ? {LOST} : {value})"
+        return f"({lost(self.names[access])} ? {lost_number(self.nest)} : {value})"
 
     def once(self, access: Access, prefix: str = "") -> list[str]:
         """CUDA conditions under which a row stores a value that several rows share.

@@ -1,0 +1,44 @@
+"""The numbers that a row nest computes on a GPU: float32, or int64 where all nodes of its graph are integers."""
+
+from __future__ import annotations
+
+import re
+
+from gensor_gym.codegen.gir.elements import FLOAT, Element
+from gensor_gym.codegen.gir.whole import NUMBERS, Whole, needed_numbers
+from gensor_gym.dataflow.whole import LEAST, whole_number
+from gensor_gym.gir.nest import RowNest
+
+_LEAST = f"({LEAST + 1}ll - 1)"
+_NAMES = {"static inline": "__device__ __forceinline__", "uint64_t": "unsigned long long", "INT64_MIN": _LEAST, "int64_t": "long long"}
+"""Text of C -> text of CUDA, which has no headers; in order."""
+
+
+class CudaWhole(Whole):
+    """Numbers of int64 in CUDA."""
+
+    c = "long long"
+
+    def number(self, value: float) -> str:
+        """CUDA constant of a number; infinities are the ends of the range."""
+        made = whole_number(value)
+        return _LEAST if made == LEAST else f"({made}ll)" if made < 0 else f"{made}ll"
+
+
+WHOLE = CudaWhole()
+
+
+def element_of(nest: RowNest) -> Element:
+    """The numbers that a nest computes."""
+    return WHOLE if nest.graph.whole else FLOAT
+
+
+def whole_functions(text: str) -> str:
+    """Definitions of the functions of integers that a kernel's text uses, with include guards, since the emulator joins texts."""
+    found = ""
+    for name in needed_numbers(text):
+        body = NUMBERS[name]
+        for old, new in _NAMES.items():
+            body = re.sub(rf"\b{old}\b", new, body)
+        found += f"#ifndef HAS_WHOLE_{name}\n#define HAS_WHOLE_{name}\n{body}#endif\n"
+    return found + "\n"
