@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from gensor_gym.dataflow.expressions import operations
 from gensor_gym.dataflow.nodes import DTYPES, Broadcast, Contract, Gather, Map, Node, Reduce, Reshape, Slice, Transpose, Value
+from gensor_gym.dataflow.whole import is_computable
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
 """Limits: nodes of a graph, axes of a value, elements of a value."""
@@ -44,13 +45,11 @@ class Dataflow:
         made = {name for name, _ in self.nodes}
         if strangers := [name for name in self.returns if name not in made]:
             raise ValueError(f"{self.name}: output {strangers[0]} is made by no node")
+        if strangers := sorted(name for name in self.whole if name not in made or not is_computable(self.makers[name])):
+            raise ValueError(f"{self.name}: {strangers[0]} has no form in {self.whole_dtype}, expected {self.dtype}")
         views = [value for value in self.outputs if value.dtype != self.dtype and self.behind(value.name)[-1] not in self.whole]
         if views:
             raise ValueError(f"{self.name}: output {views[0].name} is of {views[0].dtype}, expected {self.dtype}")
-        if strangers := sorted(self.whole - {name for name, node in self.nodes if not isinstance(node, VIEWS)}):
-            raise ValueError(f"{self.name}: {strangers[0]} computes in {self.whole_dtype}: expected a node that is no view")
-        if products := [name for name, node in self.nodes if isinstance(node, Contract) and name in self.whole]:
-            raise ValueError(f"{self.name}: {products[0]}, a contract, computes in {self.whole_dtype}: expected {self.dtype}")
         for value in self.values.values():
             if len(value.shape) > MOST_AXES or not 0 < value.size <= MOST_ELEMENTS or min(value.shape, default=1) < 1:
                 raise ValueError(

@@ -24,8 +24,8 @@ def is_leading(shape: Sequence[int], axis: int) -> bool:
 def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
     """Name of every value that is made inside a `Concat` -> (name of the concat, offset in bytes).
 
-    All parts of the concat must qualify; integers are copied. A value is made at one address only: a part of a second concat, an input, a broadcast
-    and an output must be copied first (`with_parts_of_their_own`).
+    All parts of the concat must qualify. A value is made at one address only: a part of a second concat, an input, a broadcast,
+    an integer and an output must be copied first (`with_parts_of_their_own`).
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     returned = {_root(nodes, name) for name in graph.returns}

@@ -15,14 +15,15 @@ in int64 is written `n: int64 = a + b`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import Any
+import reprlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Expression, Operand, operands, renamed
-from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.keywords import check_options, is_number
+from gensor_gym.dataflow.graph import MOST_AXES, MOST_ELEMENTS, Dataflow
 from gensor_gym.dataflow.nodes import (
     DTYPES,
     Broadcast,
@@ -180,7 +181,7 @@ class _Reader:
         assert isinstance(call.func, ast.Name)
         options = {str(word.arg): self._literal(word.value) for word in call.keywords}
         try:
-            check_options(options)
+            _check_options(options)
             return _NODES[call.func.id](*map(self._name, call.args), **options)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.function.name}, line {call.lineno}: {call.func.id}: {error}") from error
@@ -231,7 +232,7 @@ class _Reader:
                 return Constant(float("inf"))
             case ast.Name(id=name):
                 return Operand(name)
-            case ast.Constant(value=number) if is_number(number):
+            case ast.Constant(value=number) if _is_number(number):
                 return Constant(number if isinstance(number, int) and abs(number) > MOST_IN_FLOAT64 else float(number))
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 part = self._expression(inner, depth + 1)
@@ -275,3 +276,38 @@ class _Reader:
         shown = ast.unparse(made)
         shown = shown if len(shown) < 60 else f"{shown[:57]}..."
         return ValueError(f"{self.function.name}, line {getattr(made, 'lineno', 1)}: `{shown}`: expected {expected}")
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a literal is a number in the range of a float."""
+    return isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    )
+
+
+def _is_whole(value: object) -> bool:
+    """Whether a literal is a whole number that may be an extent or an index."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST_ELEMENTS
+
+
+def _is_list(value: object) -> bool:
+    """Whether a literal is a list of such whole numbers, at most one for each axis of a value."""
+    return isinstance(value, list | tuple) and len(value) <= MOST_AXES and all(map(_is_whole, value))
+
+
+Kind = tuple[Callable[[object], bool], str]
+_WHOLE: Kind = _is_whole, f"a whole number up to {MOST_ELEMENTS}"
+_LIST: Kind = _is_list, f"a list of at most {MOST_AXES} whole numbers"
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("axis", "start", "stop", "before", "after"), _WHOLE), **dict.fromkeys(("axes", "to", "order"), _LIST),
+    "value": (_is_number, "a number"), "operator": (lambda value: isinstance(value, str), "the text of an operator"),
+}  # fmt: skip
+"""Keyword -> (check of its value, the expected value in words)."""
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Check that keywords accept their values; ValueError if not. Unknown keywords are left to the node."""
+    for word, value in options.items():
+        fits, expected = _KINDS.get(word, (lambda _: True, ""))
+        if not fits(value):
+            raise ValueError(f"{word}={reprlib.repr(value)}: expected {expected}")

@@ -29,7 +29,7 @@ def _left(a: Array, b: Array) -> Array:
     return np.fmod(a, np.where((b == 0) | (b == -1), 1, b))
 
 
-WHOLE: Mapping[str, Callable[..., Array]] = {
+WHOLE: Mapping[str, Callable[..., Any]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": _divided, "negative": np.negative,
     "absolute": np.abs, "maximum": np.maximum, "minimum": np.minimum, "round": lambda x: x, "fmod": _left,
     "less": lambda a, b: (a < b).astype(np.int64), "at_most": lambda a, b: (a <= b).astype(np.int64),
@@ -63,7 +63,7 @@ def whole_number(value: float) -> int:
 
 
 def converted(array: Array) -> Array:
-    """Elements of another type as int64: numbers are truncated towards 0, and NaN and numbers out of range are the least int64."""
+    """Elements of another type as int64: numbers are truncated towards 0; NaN and numbers out of range are the least int64."""
     if array.dtype.kind != "f":
         return array.astype(np.int64, copy=False)
     with np.errstate(invalid="ignore"):

@@ -11,8 +11,8 @@ from keyword import iskeyword
 
 import numpy as np
 
-from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.bounds import MOST_WHOLE
+from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Shape, Transpose, Value
 from gensor_gym.frontends.whole import computed_whole, intervals, is_int32, limits_of_whole
@@ -193,7 +193,8 @@ class Builder:
     def _typed(self, graph: Dataflow) -> Dataflow:
         """The graph with the nodes that compute in int64, without those that would keep 32 bits of what has no more."""
         wraps = {name: source for name, source in self._wraps.items() if name in graph.makers}
-        known, names, nodes = intervals(graph, self._constants, wraps), {name: name for name in graph.values}, list[tuple[str, Node]]()
+        known, nodes = intervals(graph, self._constants, wraps), list[tuple[str, Node]]()
+        names = {name: name for name in graph.values}
         returned = {self._root(name) for name in graph.returns}
         for name, node in graph.nodes:
             if name not in wraps or not is_int32(known[wraps[name]][0]):

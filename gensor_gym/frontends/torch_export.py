@@ -52,8 +52,8 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     """Network of a module in evaluation mode, for inputs with the shapes of `example_inputs`; `name` defaults to its class.
 
     Inputs are float32 tensors, and ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`).
-    Numbers, texts and None among them are the same at every call. Integer arithmetic at each call is exact up to 2**24;
-    assertions on numbers are not checked. Outputs have the same types, or are cast at the end to other types (`Network.types`).
+    Numbers, texts and None among them are the same at every call. Integers are exact, with wrap-around; assertions
+    on numbers are not checked. Outputs have the same types, or are cast at the end to other types (`Network.types`).
     They are in tuples, lists, dicts and objects of other classes (`Network.form`), with numbers and None among them. Dynamic
     extents of an exported program take the values of the examples.
 
@@ -293,8 +293,8 @@ class _Reader:
         types = {one.name: _tensors_of(one.meta.get("val")) for one in node.all_input_nodes}
         self.builder.reads = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
         makes = {name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))}
-        types = {*makes, *self.builder.reads.values()}
-        self.builder.is_whole = bool({"int32", "int64"} & types) and "float32" not in types
+        all_types = {*makes, *self.builder.reads.values()}
+        self.builder.is_whole = bool({"int32", "int64"} & all_types) and "float32" not in all_types
 
     def _named(self, name: str) -> Any:
         """Name of a node's value, or a number for a constant without axes."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-
 _TORCHS = ("bfloat16", "complex32")
 """Data types that NumPy does not have."""
 Form = Any

@@ -164,7 +164,7 @@ def test_numbers_are_torchs(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "inputs", "said"),
     [
-        (lambda ids: ids**ids, (PLACES.abs(),), "powers of int64 by int64"),
+        (lambda ids: torch.gcd(ids, ids), (PLACES.abs(),), "aten.gcd.default: has no kernels here"),
         (lambda x: x.sum(-1), (torch.zeros(2, 0),), "expected at most 8 axes of extent 1 or more"),
         (lambda x: x + 1, (torch.ones(2).double(),), "torch.float64 on cpu: expected a float32 tensor"),
         (lambda x: x.sum(), (torch.zeros(17_000_000),), "adds up 17000000 elements, expected at most 16777216"),
@@ -178,27 +178,3 @@ def test_refusals_are_named_and_fall_back(function: Callable[..., Any], inputs: 
     with pytest.warns(RuntimeWarning, match="is run by torch"):
         fallen = gensor_gym.compile(module, inputs, trials=1, fallback="torch")
     torch.testing.assert_close(fallen(*inputs), function(*inputs))
-
-
-LARGE = 1 << 40
-
-
-@pytest.mark.parametrize(
-    ("function", "inputs", "most"),
-    [
-        (lambda a, b: a == b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 24),
-        (lambda a, b: a - b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 23),
-        (lambda a, b: a & b, (torch.tensor([5, 6]), torch.tensor([5, 7])), (1 << 24) - 1),
-        (lambda a, b: a | b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 22),
-        (lambda a, b: a // b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 23),
-        (lambda a, b: a * b + 1, (torch.tensor([5, 6]), torch.tensor([5, 7])), 4095),
-        (lambda a, b: (a + b).float() / 2, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 23),
-    ],
-)
-def test_whole_numbers_are_exact_or_refused_at_the_call(function: Any, inputs: tuple[torch.Tensor, ...], most: int) -> None:
-    compiled = gensor_gym.compile(Of(function).eval(), inputs, trials=1)
-    at_most = torch.tensor([most, 1 - most])
-    assert torch.equal(compiled(at_most, at_most - 1), function(at_most, at_most - 1))
-    for wrong in (most + 1, -most - 1, LARGE):
-        with pytest.raises(ValueError, match=f"has {wrong}: expected whole numbers from -{most} to {most}"):
-            compiled(torch.tensor([wrong, 0]), inputs[1])

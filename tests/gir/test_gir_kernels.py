@@ -20,6 +20,7 @@ from tests.support.apart import in_a_process_of_its_own
 from tests.support.dataflows import random_dataflow
 from tests.support.gir_cases import SUITE, kernel_of, machine, of_suite
 from tests.support.row_dataflows import random_rows_dataflow
+from tests.support.row_integers import random_integers_dataflow
 from tests.support.thorough import thorough_but
 
 AT_ONCE = 50
@@ -62,12 +63,12 @@ def test_many_programs_of_the_suite_between_guard_pages(name: str) -> None:
     in_a_process_of_its_own(__name__, f"check(suite_kernels({name!r}, range(2, 202)))")
 
 
-GRAPHS = ((random_dataflow, 0.4), (random_rows_dataflow, 0.6))
+GRAPHS = ((random_dataflow, 0.4), (random_rows_dataflow, 0.6), (random_integers_dataflow, 0.6))
 """Makers of graphs from a seed, and the share of them that are nests."""
 
 
 @pytest.mark.parametrize("seeds", thorough_but([range(24), range(24, 200), range(200, 400)], range(24)), ids=str)
-@pytest.mark.parametrize("make, share", thorough_but(GRAPHS, GRAPHS[1]))
+@pytest.mark.parametrize("make, share", thorough_but(GRAPHS, *GRAPHS[1:]))
 def test_random_graphs_between_guard_pages(make: Callable[[int], Dataflow], share: float, seeds: range) -> None:
     assert len(graph_kernels(make, seeds)) >= share * len(seeds)
     in_a_process_of_its_own(__name__, f"check(graph_kernels({make.__name__}, {seeds!r}))")

@@ -116,22 +116,20 @@ def test_whole_numbers_and_bools_come_out_as_such() -> None:
         alone(Y, out=torch.empty(2, 4))
 
 
-def test_whole_numbers_that_kernels_cannot_count_are_refused() -> None:
-    ids = torch.arange(6)
-    squares = compile_module(Of(lambda ids: ids * ids).eval(), [ids], trials=1)
-    assert torch.equal(squares(ids + 4000), (ids + 4000) ** 2)
-    with pytest.raises(ValueError, match="has 5005: expected whole numbers from -4096 to 4096"):
-        squares(ids + 5000)
+def test_floats_that_no_integer_stands_for_are_refused() -> None:
     whole = compile_module(Of(lambda x: x.long()).eval(), [X], trials=1)
-    with pytest.raises(ValueError, match="output 0, of int64: expected whole numbers up to 16777216"):
-        whole(X + 1e9)
+    assert torch.equal(whole(X + 1e9), (X + 1e9).long())
+    for far in (1e20, float("nan")):
+        with pytest.raises(ValueError, match="output 0, of int64: expected whole numbers of int64"):
+            whole(X + far)
 
 
-def test_ids_that_are_handed_through_are_the_same_or_refused() -> None:
+def test_ids_that_are_handed_through_are_the_same() -> None:
     handed = compile_module(Of(lambda ids: ids.view(3, 1)).eval(), [torch.arange(3)], trials=1)
-    assert torch.equal(handed(torch.tensor([-5, 7, 1 << 24])), torch.tensor([[-5], [7], [1 << 24]]))
-    with pytest.raises(ValueError, match="has 16777217: expected whole numbers from -16777216 to 16777216"):
-        handed(torch.tensor([0, 1, (1 << 24) + 1]))
+    far = torch.tensor([-(1 << 63), 7, (1 << 24) + 1])
+    assert torch.equal(handed(far), far.view(3, 1)) and torch.equal(handed.as_torch()(far), far.view(3, 1))
+    out = torch.empty(3, 1, dtype=torch.int64)
+    assert handed(far, out=out) is out and torch.equal(out, far.view(3, 1))
 
 
 def test_one_tensor_given_twice_is_two_inputs() -> None:
@@ -152,7 +150,6 @@ def test_exported_programs_with_open_extents() -> None:
     [
         (lambda x: (2, None), "the module returns no tensor: expected one or more"),
         (lambda x: x.double() * 2, "makes a tensor of torch.float64"),
-        (lambda x: (x + 1, torch.tensor([2**24 + 1])), "output 1: a constant of torch.int64 with numbers above"),
         (lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), "true_graph_0"),
         (lambda x: x.to(torch.bfloat16).float() * 2, "reads what is cast to bfloat16, float32"),
     ],

@@ -15,8 +15,10 @@ import numpy as np
 
 from gensor_gym import hardware
 from gensor_gym.codegen.c.codegen import headers
-from gensor_gym.codegen.c.micro.vectors import prelude
+from gensor_gym.codegen.gir.elements import FLOAT
+from gensor_gym.codegen.gir.elements import WHOLE as WHOLE_NUMBERS
 from gensor_gym.codegen.gir.generate import GirProgram, generate_gir
+from gensor_gym.codegen.gir.inputs import conversions
 from gensor_gym.codegen.kernel import WHOLE, Kernel
 from gensor_gym.codegen.runtime import threads
 from gensor_gym.codegen.runtime.compile import compile_text
@@ -93,7 +95,9 @@ def together(kernels: Sequence[Kernel], entry: str = WHOLE) -> str:
             body = re.sub(rf"\b{name}\b", f"of{number}_{name}", body)
         bodies.append(re.sub(rf"\b{WHOLE}\b", f"{entry}_{number}", body))
     text = "\n".join(bodies)
-    helpers = prelude(text, "float", "float")
+    element = WHOLE_NUMBERS if getattr(kernels[0].operator, "whole", ()) else FLOAT
+    text = conversions(element.c, text) + text
+    helpers = element.prelude(text)
     head = (Path(threads.__file__).parent / "runtime.h").read_text(encoding="utf-8")
     return "\n".join([headers(helpers + text) + head, helpers, text])
 
@@ -118,7 +122,8 @@ def loaded(text: str, count: int, arch: str = "native") -> list[Any]:
 def called(kernel: Kernel, entry: Any, inputs: Sequence[np.ndarray], at_end: bool = True) -> list[np.ndarray]:
     """The outputs, of arrays that begin or end at pages that nobody may touch."""
     given = [guarded(array, at_end) for array in inputs]
-    outputs = [guarded(np.full(output.shape, np.nan, np.float32), at_end) for output in kernel.operator.outputs]
+    fills = {"float32": np.nan, "int64": -1}
+    outputs = [guarded(np.full(one.shape, fills[one.dtype], one.dtype), at_end) for one in kernel.operator.outputs]
     workspace = guarded(np.full(kernel.workspace_bytes, 0xFF, np.uint8), at_end)
     written = pointers(outputs) if len(outputs) > 1 else outputs[0].ctypes.data
     entry(pointers(given), written, workspace.ctypes.data, ctypes.byref(runtime(2)))

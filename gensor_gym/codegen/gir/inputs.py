@@ -34,17 +34,26 @@ def chosen_row(access: Access, pointer: str, ids: str) -> str:
     return f"{ids} >= 0 && {ids} < {access.chosen.count} ? {pointer} + (long){ids} * {access.chosen.step}L : {NO_ROW}"
 
 
-def helpers(nest: RowNest, body: str) -> str:
-    """C text of the conversions of inputs and the row of NaN that a kernel's text `body` uses."""
-    text, item = "", C_TYPES[item_of(nest)]
+def conversions(item: str, body: str) -> str:
+    """C functions by which a text loads vectors of other types as vectors of the C type `item`."""
+    text = ""
     for kind, width in dict.fromkeys(re.findall(r"from_(float|\w+_t)_(\d+)\(", body)):
         one = "from_float_1" if kind == "float" else f"({item})"
-        text += "" if width == "1" else f"""static inline vec{width} from_{kind}_{width}(const {kind} *at, long stride, int lanes) {{
+        if width == "1":
+            continue
+        text += f"""static inline vec{width} from_{kind}_{width}(const {kind} *at, long stride, int lanes) {{
     vec{width} x = {{0}};
     for (int i = 0; i < lanes; i++) x[i] = {one}(at[i * stride]);
     return x;
 }}
 """
+    return text
+
+
+def helpers(nest: RowNest, body: str) -> str:
+    """C text of the conversions of inputs and the row of NaN that a kernel's text `body` uses."""
+    item = C_TYPES[item_of(nest)]
+    text = conversions(item, body)
     found = [cell.made for cell in nest.cells if isinstance(cell.made, Access) and cell.made.chosen]
     if found:
         last = max((nest.columns - 1) * access.column for access in found)

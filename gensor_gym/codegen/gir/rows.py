@@ -161,7 +161,8 @@ class RowPrinter:
                     when = f"if ({self._first(one, r)}) " if one.once else ""
                     self.lines.add(f"{when}*{self._at(one.target, r)} = {self.names[one.cell]}_{r};")
                 else:
-                    self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self._number(one.sources[0][1], self._at(one.sources[0][1], r))};")
+                    part = one.sources[0][1]
+                    self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self._number(part, self._at(part, r))};")
 
     def _at(self, part: Slice, r: int) -> str:
         """C variable that points to row r of a slice."""
@@ -337,8 +338,8 @@ class RowPrinter:
 
     def _reduced(self, one: Instruction, r: int, u: int, step: Step, identity: float) -> str:
         """C text of a reduction's input vector, with the identity in lanes past the last column."""
-        value = f"{self.names[one.sources[0][0]]}_{r}_{u}"
-        return value if step.lanes is None else f"keep_{self.shape.vector}({value}, {step.lanes}, {self.element.number(identity)})"
+        value, width = f"{self.names[one.sources[0][0]]}_{r}_{u}", self.shape.vector
+        return value if step.lanes is None else f"keep_{width}({value}, {step.lanes}, {self.element.number(identity)})"
 
     def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:
         """C text that loads a slice's vector at the column `here`."""

@@ -79,7 +79,8 @@ static inline vec{w} keep_{w}(vec{w} x, long count, int64_t other) {
     return x;
 }
 """,
-    "gather_masked": """static inline vec{w} gather_masked_{w}(const int64_t *p, long stride, long index, long size, int64_t fill) {
+    "gather_masked": """static inline vec{w} gather_masked_{w}(const int64_t *p, long stride, long index, long size,
+    int64_t fill) {
     vec{w} x = {0};
     for (int lane = 0; lane < {w}; lane++) x[lane] = inside(index + lane * stride, size) ? p[lane * stride] : fill;
     return x;

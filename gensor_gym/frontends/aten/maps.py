@@ -120,13 +120,13 @@ def _far_power(b: Builder, x: str, count: int) -> str:
 
 @_covers("pow.Scalar")
 def _exponential(b: Builder, base: float, x: str) -> str:
-    """A constant base above 0 to the power x."""
+    """A constant base above 0, or any integer, to the power x."""
+    if b.is_whole:
+        return _whole_powers(b, b.constant("base", np.asarray(int(base))), x)
     if base == 1:
         return b.map(of("where", of("less", x, x), x, 1.0), "pow")
     if not 0 < base < math.inf:
         raise ValueError(f"powers of {base}: expected of a number above 0")
-    if b.reads[x] != "float32":
-        raise ValueError(f"powers of {base} by {b.reads[x]}: expected by float32")
     return b.map(of("exp", of("multiply", math.log(base), x)), "pow")
 
 
@@ -214,9 +214,8 @@ def _atan2(y: Any, x: Any) -> Any:
 def _powers(b: Builder, x: str | float, y: str | float) -> str:
     """Power of x with exponent y, by log |x|. For x below 0 only whole exponents do not give NaN; odd powers are negative."""
     x, y = (one if isinstance(one, str) else b.constant("number", np.asarray(one)) for one in (x, y))
-    kinds = [b.reads.get(one, "float32") for one in (x, y)]
-    if "float32" not in kinds:
-        raise ValueError(f"powers of {kinds[0]} by {kinds[1]}: expected one of float32")
+    if b.is_whole:
+        return _whole_powers(b, x, y)
     size = b.map(of("exp", of("multiply", y, of("log", of("absolute", x)))), "size")
     half = of("multiply", 0.5, y)
     odd = of("maximum", of("less", of("round", half), half), of("less", half, of("round", half)))
@@ -229,6 +228,17 @@ def _powers(b: Builder, x: str | float, y: str | float) -> str:
     far = of("at_most", math.inf, of("absolute", y))
     unit = of("multiply", of("at_most", of("absolute", x), 1.0), of("at_most", 1.0, of("where", far, of("absolute", x), x)))
     return b.map(of("where", of("maximum", unit, of("at_most", of("absolute", y), 0.0)), 1.0, made), "pow")
+
+
+def _whole_powers(b: Builder, x: str, y: str) -> str:
+    """Powers of integers by squaring, a factor for each bit of the exponent; by exponents below 0 only 1 and -1 are not 0."""
+    made, square = b.map(of("where", of("less", y, 0.0), 0.0, 1.0), "pow"), x
+    for bit in range(63):
+        made = b.map(of("where", of("bits_and", y, 1 << bit), of("multiply", made, square), made), "pow")
+        square = b.call("multiply", square, square)
+    unit = of("multiply", of("at_most", x, 1.0), of("at_most", -1.0, x))
+    sign = of("where", of("bits_and", y, 1.0), x, of("multiply", x, x))
+    return b.map(of("where", of("multiply", of("less", y, 0.0), unit), sign, made), "pow")
 
 
 _maps("signbit.default", _negative)

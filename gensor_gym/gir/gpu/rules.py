@@ -47,7 +47,7 @@ class GpuRules(GirRules):
 
     def registers_of(self, teams: Teams, header: dict[str, np.ndarray], whole: np.ndarray) -> np.ndarray:
         """Approximate number of registers of a thread with `whole` [B] rows kept in registers, int64 [B]."""
-        own = header["tile"] * header["vector"]
+        own = header["tile"] * header["vector"] * (self.nest.item_bytes // 4)
         return OWN_REGISTERS + own * (whole * teams.steps + self.live)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:

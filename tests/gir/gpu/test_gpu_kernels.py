@@ -19,6 +19,7 @@ from tests.support.dataflows import random_dataflow
 from tests.support.gir_cases import SUITE
 from tests.support.gir_gpu_cases import faults_of, gpu, graph_kernels, kernel_of, random_kernel, suite_kernels
 from tests.support.row_dataflows import random_rows_dataflow
+from tests.support.row_integers import random_integers_dataflow
 
 CHOSEN = {
     "one number a lane, all between kernels": ("softmax(m=7, n=77)", "place=dram,dram"),
@@ -67,8 +68,13 @@ def test_many_programs_of_the_suite(name: str) -> None:
     assert not faults, "\n".join(faults.values())
 
 
+def test_programs_of_random_integers() -> None:
+    kernels = graph_kernels(random_integers_dataflow, range(12))
+    assert len(kernels) >= 6 and faults_of(kernels) == {}
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("make_graph", [random_dataflow, random_rows_dataflow])
+@pytest.mark.parametrize("make_graph", [random_dataflow, random_rows_dataflow, random_integers_dataflow])
 def test_programs_of_random_graphs(make_graph: object) -> None:
     kernels = graph_kernels(make_graph, range(100))  # type: ignore[arg-type]
     faults = faults_of(kernels)

@@ -10,8 +10,10 @@ from gensor_gym.dataflow.whole import LEAST, whole_number
 from gensor_gym.gir.nest import RowNest
 
 _LEAST = f"({LEAST + 1}ll - 1)"
-_NAMES = {"static inline": "__device__ __forceinline__", "uint64_t": "unsigned long long", "INT64_MIN": _LEAST, "int64_t": "long long"}
-"""Text of C -> text of CUDA, which has no headers; in order."""
+_NAMES = {
+    "static inline": "__device__ __forceinline__", "uint64_t": "unsigned long long", "int64_t": "long long", "INT64_MIN": _LEAST,
+}  # fmt: skip
+"""Text of C -> text of CUDA, which includes no headers."""
 
 
 class CudaWhole(Whole):

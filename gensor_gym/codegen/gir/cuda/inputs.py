@@ -33,12 +33,13 @@ def lost_number(nest: RowNest) -> str:
 def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str, pointer: str) -> None:
     """Declare the id of a row, which `of` points to, whether it lies outside the table, and the pointer `name` to its row.
 
-    An id outside the table selects row 0, whose values `Pointers.loaded` replaces by NaN.
+    An id outside the table selects row 0, whose values `Pointers.loaded` replaces.
     """
     assert access.chosen is not None
     out.line(f"const long long {name}_id = *({of});")
     out.line(f"const bool {lost(name)} = {name}_id < 0 || {name}_id >= {access.chosen.count};")
-    out.line(f"const {type_of(nest, access)} *const {name} = {pointer} + ({lost(name)} ? 0 : {name}_id * {access.chosen.step}ll);")
+    row = f"{pointer} + ({lost(name)} ? 0 : {name}_id * {access.chosen.step}ll)"
+    out.line(f"const {type_of(nest, access)} *const {name} = {row};")
 
 
 def lost(name: str) -> str:

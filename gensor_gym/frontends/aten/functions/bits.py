@@ -68,7 +68,7 @@ def _right_shift(b: Builder, x: Given, by: Any) -> str:
 
 @_covers(*_shift("left"))
 def _left_shift(b: Builder, x: Given, by: Any) -> str:
-    """x times 2^by with wrap-around; 0 for a shift that is long or below 0, like torch's."""
+    """The product of x and 2^by with wrap-around; 0 for a shift that is long or below 0, like torch's."""
     _is_truth(b, x, by)
     if not isinstance(by, str):
         return b.call("multiply", x, 1 << by if 0 <= by < _BITS else 0.0)
