@@ -129,8 +129,9 @@ class CompiledNetwork:
         argument is that input.
 
         Raises:
-            TypeError: for inputs of other names or another form, and for `out` if not all outputs are float32.
-            ValueError: for whole numbers above 2**24, and if a value that is not a tensor differs from the example's.
+            TypeError: for inputs of other names or another form, and for `out` if an output is cast at the end.
+            ValueError: for integers of a limited input (`Network.limits`), and if a value that is not a tensor differs from the
+                example's.
         """
         network = self.plan.network
         if out is not None and "out" in network.takes:  # an input of that name

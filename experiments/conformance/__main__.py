@@ -14,10 +14,14 @@ from experiments.commands.parser import Parser
 from experiments.common.journal import Journal
 from experiments.common.results import write_text
 from experiments.conformance.apart import OUTPUT
-from experiments.conformance.cases import SPECIAL, STATUSES, Outcome, cases, tried
+from experiments.conformance.cases import FAR, SPECIAL, STATUSES, Outcome, cases, tried
 
 PAGE = "conformance.md"
-KINDS = {"plain": "as the database draws them", "special": f"with {', '.join(map(str, SPECIAL))} in every third place"}
+KINDS = {
+    "plain": "as the database draws them",
+    "special": f"float32 with {', '.join(map(str, SPECIAL))} in every third place",
+    "integers": f"int64 and int32 with {', '.join(map(str, FAR))} in every third place",
+}
 
 
 def page(found: dict[str, list[Outcome]]) -> str:
@@ -26,8 +30,8 @@ def page(found: dict[str, list[Outcome]]) -> str:
         "# torch's operator database", "",
         "Each operator is compiled with one trial and compared with torch on samples of its inputs (two of float32, one of "
         "int64, one of bool): `python -m experiments.conformance`. Random, complex and sparse operators and factorisations are "
-        "left out. *Refused*: the compiler names what it does not support, whole numbers of a call exceed exact arithmetic, or "
-        "torch itself raises.", "",
+        "left out. *Refused*: the compiler names what it does not support, a call names integers that float32 lacks for an "
+        "operation without an integer form, or torch itself raises.", "",
         f"| inputs | {' | '.join(STATUSES)} |", "|---|" + "---:|" * len(STATUSES),
     ]  # fmt: skip
     for kind, outcomes in found.items():
@@ -59,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console, found = Console(), dict[str, list[Outcome]]()
     for kind in KINDS:
         with Journal(args.output / f"{kind}.jsonl") as journal:
-            for case in track(list(cases(kind == "special")), kind, console=console):
+            for case in track(list(cases(kind)), kind, console=console):
                 if case.name not in journal.rows:
                     journal.add({"key": case.name, **asdict(tried(case))})
             found[kind] = [Outcome(row["name"], row["status"], row["said"]) for row in journal]

@@ -15,8 +15,11 @@ from torch import Tensor, nn
 import gensor_gym
 from gensor_gym.frontends.unsupported import Unsupported
 
-DTYPES = {torch.float32: 2, torch.int64: 1, torch.bool: 1}
-"""Data type of the inputs -> number of samples for each operator."""
+DTYPES = {
+    "plain": {torch.float32: 2, torch.int64: 1, torch.bool: 1}, "special": {torch.float32: 2},
+    "integers": {torch.int64: 1, torch.int32: 1},
+}  # fmt: skip
+"""Kind of inputs -> data type -> number of samples for each operator."""
 LEFT_OUT = (
     "linalg", "fft", "sparse", "masked", "special", "random", "bernoulli", "multinomial", "normal", "dropout", "empty", "_refs",
     "torch.ops", "segment", "ormqr", "cholesky", "svd", "lu", "eig", "complex", "signal", "uniform", "exponential", "cauchy",
@@ -27,7 +30,10 @@ LEFT_OUT = (
 )  # fmt: skip
 """Operators with one of these in their name are skipped: random, complex, sparse, factorisations, results without tensors."""
 SPECIAL = (0.0, -0.0, 1e-40, 1e-8, 16777217.0, float("inf"), float("-inf"), float("nan"))
-"""Special values that replace some numbers of a sample."""
+"""Special values that replace some numbers of a sample of kind `special`."""
+FAR = (0, 1, -1, (1 << 24) + 1, -(1 << 40) - 3, (1 << 63) - 1, 1 - (1 << 63))
+"""Values that replace some integers of kind `integers`; of int32 their lowest 32 bits. The least of a type, divided by -1, would
+end torch's process."""
 IN_ORDER = ("bucketize", "searchsorted")
 """Operators that need sorted numbers, which special values would break."""
 STATUSES = ("right", "refused", "wrong", "error")
@@ -65,24 +71,21 @@ class Called(nn.Module):
         return self.function(*_with(self.arguments, left), **_with(self.named, left))
 
 
-def cases(special: bool = False, step: int = 1, first: int = 0) -> Iterator[Case]:
-    """Cases of every `step`-th operator from `first` on, in a shuffled order.
-
-    With `special`, SPECIAL values replace some numbers of float32 inputs.
-    """
+def cases(kind: str = "plain", step: int = 1, first: int = 0) -> Iterator[Case]:
+    """Cases of every `step`-th operator from `first` on, in a shuffled order, with inputs of a kind (a key of DTYPES)."""
     from torch.testing._internal.common_methods_invocations import op_db  # takes seconds
 
     operators = [one for one in op_db if not any(part in one.name for part in LEFT_OUT)]
     random.Random(7).shuffle(operators)
     for operator in operators[first::step]:
-        for dtype, count in DTYPES.items():
-            if special and (dtype is not torch.float32 or operator.name in IN_ORDER):
+        for dtype, count in DTYPES[kind].items():
+            if kind != "plain" and operator.name in IN_ORDER:
                 continue
             if dtype in operator.supported_dtypes("cpu"):
                 for number, (arguments, named) in enumerate(_samples(operator, dtype)[:count]):
                     tensors = tensors_of([arguments, named])
                     if tensors and all(one.numel() for one in tensors):
-                        inputs = tuple(_with_special(one) if special else one.clone() for one in tensors)
+                        inputs = tuple(one.clone() if kind == "plain" else _with_special(one, kind) for one in tensors)
                         name = f"{operator.formatted_name} {str(dtype).removeprefix('torch.')} {number}"
                         yield Case(name, Called(operator.op, arguments, named).eval(), inputs)
 
@@ -120,12 +123,12 @@ def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
     return [one for part in parts for one in tensors_of(part, within)]
 
 
-def _with_special(tensor: Tensor) -> Tensor:
-    """A copy, with SPECIAL values at every third index if the data type is float32."""
+def _with_special(tensor: Tensor, kind: str) -> Tensor:
+    """A copy, with special values of the kind at every third index if the data type is one of the kind's."""
     made = tensor.clone(memory_format=torch.contiguous_format)
-    if made.dtype is torch.float32:
-        places = torch.arange(0, made.numel(), 3)
-        made.view(-1)[places] = torch.tensor(SPECIAL)[torch.arange(len(places)) % len(SPECIAL)]
+    if made.dtype in DTYPES[kind]:
+        places, values = torch.arange(0, made.numel(), 3), torch.tensor(SPECIAL if kind == "special" else FAR).to(made.dtype)
+        made.view(-1)[places] = values[torch.arange(len(places)) % len(values)]
     return made
 
 
@@ -170,11 +173,12 @@ def _are_as_near(case: Case, expected: Sequence[Tensor], found: Sequence[Tensor]
 
 
 def _difference(expected: Tensor, found: Tensor) -> str:
-    """Text about a result's difference from torch's; empty if they agree."""
+    """Text about a result's difference from torch's; empty if they agree, integers exactly."""
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         return f"{found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
     wide = torch.complex128 if expected.is_complex() else torch.float64
-    apart = ~torch.isclose(found.to(wide), expected.to(wide), rtol=1e-3, atol=1e-5, equal_nan=True)
+    is_exact = not (expected.is_complex() or expected.is_floating_point())
+    apart = found != expected if is_exact else ~torch.isclose(found.to(wide), expected.to(wide), rtol=1e-3, atol=1e-5, equal_nan=True)
     if not apart.any():
         return ""
     return f"{int(apart.sum())} of {apart.numel()}: {found[apart][:3].tolist()}, expected {expected[apart][:3].tolist()}"

@@ -17,7 +17,7 @@ MOST_ROWS = 1 << 24
 """Limit on the rows of a table, because computed ids are float32."""
 Reduction = Literal["sum", "max"]
 DTYPES = ("float32", "int32", "int64", "bool")
-"""Data types of inputs. Arithmetic converts integers to float32, which is exact up to 2**24, and bools to 0 or 1."""
+"""Data types of inputs. Nodes of float32 round integers, which is exact up to 2**24; bools are 0 or 1."""
 
 
 @dataclass(frozen=True)

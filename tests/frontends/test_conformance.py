@@ -22,20 +22,20 @@ KNOWN = (
 """What special numbers are still wrong of."""
 
 
-@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("kind", conformance.KINDS)
 @pytest.mark.parametrize("first", thorough_but(range(STEP), 5))
-def test_operators_are_right_or_refused(first: int, special: bool) -> None:
-    found = [tried(case) for case in cases(special, STEP, first)]
+def test_operators_are_right_or_refused(first: int, kind: str) -> None:
+    found = [tried(case) for case in cases(kind, STEP, first)]
     wrong = [one for one in found if one.status in ("wrong", "error")]
-    assert [one for one in wrong if not special or not one.name.startswith(KNOWN)] == []
-    shipped = read_rows(Path(conformance.OUTPUT) / f"{'special' if special else 'plain'}.jsonl")
+    assert [one for one in wrong if kind != "special" or not one.name.startswith(KNOWN)] == []
+    shipped = read_rows(Path(conformance.OUTPUT) / f"{kind}.jsonl")
     known = {row["name"] for row in shipped if row["status"] == "right"}
     assert [one for one in found if one.name in known and one.status != "right"] == []
     assert {one.name for one in found} <= {row["name"] for row in shipped}
 
 
 def test_a_difference_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = next(case for case in cases(False, STEP, 5) if tried(case).status == "right")
+    case = next(case for case in cases("plain", STEP, 5) if tried(case).status == "right")
     compiled = conformance.tried.__globals__["gensor_gym"].compile
 
     def worse(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], **options: int) -> object:
