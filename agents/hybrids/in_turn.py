@@ -14,22 +14,28 @@ import numpy as np
 
 from agents.core.feedback import measure_with_feedback
 from agents.core.ranking import Construction
+from agents.hybrids.adapted import Adapted
 from agents.hybrids.corrected import Corrected
+from agents.policies.learned import POLICIES
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 
+TIMED = POLICIES / "columns_timed_cpu"
+"""The policy of a CPU by default: seed 0 of the study `arms=wide`, trained on kernel times of one core of a Zen 4
+(results/cpu_study/README.md)."""
+
+
 @dataclass(frozen=True)
-class InTurn(Corrected):
+class InTurn(Adapted):
     """`corrected` with `columns` as proposer, in turn with `corrected` with walks and descents of the traverser.
 
-    `proposer` and its `checkpoint` are the policy's; `walkers`, `refined` and `descents` are settings of the traverser's part.
+    `proposer` and its `checkpoint` are the policy's; `walkers`, `refined` and `descents` are settings of the traverser's part. The
+    model of time is this machine's, like that of `adapted`; FileNotFoundError if `gensor adapt` has not measured the machine.
     """
 
     proposer: str = "columns"
-    walkers: int = 12
-    refined: int = 4
     turns: int = 4
     """Number of programs that are measured in turn, the traverser's first. Predictions and measurements then choose.
 
@@ -54,12 +60,22 @@ class InTurn(Corrected):
         """Both constructions as one, ranked by the corrected model."""
         return _merged(self._both(graph, rng))
 
+    def training_seconds(self, graph: ConstructionGraph) -> float | None:
+        """Training cost in seconds of the policy; None if the proposer has none."""
+        return self._of_policy(graph).training_seconds(graph)
+
     def _both(self, graph: ConstructionGraph, rng: np.random.Generator) -> list[Construction]:
         """The constructions of the traverser and of the policy."""
-        kept = {name: getattr(self, name) for name in ("space", "correction", "most")}
-        of_policy = Corrected(**kept, proposer=self.proposer, checkpoint=self.checkpoint, trust=self.trust)
-        settings = {name: getattr(self, name) for name in ("refined", "descents", "walkers", "steps")}
-        return [Corrected(**kept, **settings).construct(graph, rng), of_policy.construct(graph, rng)]
+        settings = {name: getattr(self, name) for name in ("space", "most", "refined", "descents", "walkers", "steps")}
+        of_walks = Corrected(**settings, correction=self.folder())
+        return [of_walks.construct(graph, rng), self._of_policy(graph).construct(graph, rng)]
+
+    def _of_policy(self, graph: ConstructionGraph) -> Corrected:
+        """The policy's part, with the default policy of a CPU if none is named."""
+        is_default = not self.checkpoint and self.proposer == "columns" and graph.hardware.kind == "cpu"
+        checkpoint = str(TIMED) if is_default else self.checkpoint
+        kept = {"space": self.space, "most": self.most, "correction": self.folder()}
+        return Corrected(**kept, proposer=self.proposer, checkpoint=checkpoint, trust=self.trust)
 
 
 def _in_turn(found: list[Construction]) -> Iterator[Schedule]:

@@ -24,7 +24,6 @@ SMALLER = {
         "walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1, "chains": 2, "chain_steps": 3,
     },  # fmt: skip
     "corrected": {"proposer": "greedy"},
-    "in_turn": {"proposer": "greedy", "walkers": 0, "refined": 0},
 }
 """So that Python gets through them."""
 
@@ -88,7 +87,7 @@ print(json.dumps(found))
 
 LEARNED = {
     "ppo", "a2c", "dqn", "qrdqn", "policy_beam", "policy_mcts", "policy_annealing", "columns", "columns_annealing",
-    "columns_descents", "columns_unranked", "adapted",
+    "columns_descents", "columns_unranked", "adapted", "in_turn",
 }  # fmt: skip
 """A policy's observer runs the model as compiled code; test_agents_policies.py and test_agents_columns.py count what they ask."""
 

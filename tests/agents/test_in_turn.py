@@ -11,6 +11,7 @@ from agents import get_strategy
 from agents.core.ranking import Construction
 from agents.hybrids import in_turn
 from agents.hybrids.corrected import Corrected
+from agents.policies.card import checked_card
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
@@ -36,6 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return proposals(6, 1 if self.proposer == "columns" else 2)
 
     monkeypatch.setattr(Corrected, "construct", construct)
+    monkeypatch.setattr(Corrected, "predict", lambda self, graph, rows: graph.latencies(rows))
     return found
 
 
@@ -56,10 +58,19 @@ def test_the_first_programs_are_measured_in_turn_the_traversers_first(asked: lis
     session = Session(Task.of(OP, MACHINE, AnalyticBackend(), "extended"), Budget(trials=9), on_trial=trace.append)
     session.start()
     with pytest.raises(BudgetSpent):
-        get_strategy("in_turn").search(session, np.random.default_rng(0))
+        get_strategy("in_turn", correction="a model").search(session, np.random.default_rng(0))
     one, other = (list(map(str, proposals(6, seed).schedules)) for seed in (1, 2))
     assert [row.schedule for row in trace][:4] == [other[0], one[0], other[1], one[1]]
     assert len({row.schedule for row in trace}) == 9 and len(asked) == 2, "the rest is chosen among what is there"
+
+
+def test_the_default_is_the_shipped_policy_of_times_and_this_machines_model(asked: list[dict[str, Any]]) -> None:
+    graph = ConstructionGraph(OP, MACHINE, "extended")
+    get_strategy("in_turn", correction="a model").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+    assert asked[1]["checkpoint"] == str(in_turn.TIMED) and checked_card(in_turn.TIMED)["config"]["agent"]["measured"] == "zen4_1c"
+    assert get_strategy("in_turn", correction="a model").training_seconds(graph) > 600  # type: ignore[attr-defined]
+    with pytest.raises(FileNotFoundError, match="gensor adapt"):
+        get_strategy("in_turn").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
 
 
 def test_a_program_of_both_takes_one_turn() -> None:

@@ -26,8 +26,8 @@ SMALLER: dict[str, dict[str, Any]] = {
 }
 """Arguments that keep a search short."""
 OF_SPACES: dict[str, dict[str, Any]] = {"elsewhere": {"spaces": (str(CACHE),)}}
-NEEDS_A_POLICY = ("a2c", "dqn", "qrdqn", "policy", "adapted")
-"""Strategies that no policy ships for, and one for machines that `gensor adapt` measured (`tests/experiments/test_adapt.py`).
+NEEDS_A_POLICY = ("a2c", "dqn", "qrdqn", "policy", "adapted", "in_turn")
+"""Strategies that no policy ships for, and those for machines that `gensor adapt` measured (`tests/experiments/test_adapt.py`).
 
 `tests/agents/test_agents_learners.py` and `tests/spaces/test_recorded_policies.py` train some."""
 CERTIFIED = (("gemm(m=64, n=48, k=40)", "h200", "gensor"), ("gemv(m=100, k=333)", "h200", "gensor"),
