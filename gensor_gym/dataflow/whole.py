@@ -1,6 +1,6 @@
 """Integer arithmetic of nodes that compute in int64: exact, with wrap-around at 64 bits, in two's complement.
 
-Operands of other types are converted: float32 is truncated towards 0, bool is 0 or 1. Quotients are rounded down; a quotient or
+Operands of other types are converted: float32 is truncated towards 0 and limited to the range of int64, bool is 0 or 1. Quotients are rounded down; a quotient or
 remainder of a division by 0 is 0. An index outside a table selects zeros.
 """
 
@@ -63,12 +63,12 @@ def whole_number(value: float) -> int:
 
 
 def converted(array: Array) -> Array:
-    """Elements of another type as int64: numbers are truncated towards 0; NaN and numbers out of range are the least int64."""
+    """Elements of another type as int64: numbers are truncated towards 0, those out of range are its ends; NaN is the least."""
     if array.dtype.kind != "f":
         return array.astype(np.int64, copy=False)
     with np.errstate(invalid="ignore"):
         inside = (array >= float(LEAST)) & (array < -float(LEAST))
-        return np.where(inside, array, float(LEAST)).astype(np.int64)
+        return np.where(inside, np.where(inside, array, 0.0).astype(np.int64), np.where(array > 0, MOST, LEAST))
 
 
 def computed(expression: Expression, given: Mapping[str, Array]) -> Array:

@@ -142,12 +142,19 @@ class Builder:
         return self.call("subtract", -1.0, name) if self.is_whole else self.call("negative", name)
 
     def mean(self, name: str, axes: Sequence[int]) -> str:
-        """Means along axes, which stay with extent 1."""
+        """Means along axes, which stay with extent 1; ValueError for integers."""
+        if self.is_whole:
+            raise ValueError("means of integers: expected float32")
         count = math.prod(self.shapes[name][axis] for axis in axes if self.shapes[name])
         return self.call("multiply", self.reduce(name, "sum", axes), 1.0 / count)
 
     def contract(self, operator: Operator, *sources: str) -> str:
-        """Add an operator, such as a product, of values in memory; a product of integers is a sum of what is multiplied."""
+        """Add an operator, such as a product, of values in memory; a product of integers is a sum of what is multiplied.
+
+        ValueError for means of integers.
+        """
+        if self.is_whole and operator.name.startswith("avg_pool"):
+            raise ValueError("means of integers: expected float32")
         if self.is_whole and operator.name in _PRODUCTS and operator.points <= MOST_MULTIPLIED:
             return _PRODUCTS[operator.name](self, *sources)
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)

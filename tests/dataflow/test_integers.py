@@ -56,11 +56,11 @@ def test_text_is_read_back() -> None:
 
 def test_moves_keep_every_bit() -> None:
     far = np.array([[LEAST, MOST, 5], [2**53 + 1, -7, 0]])
-    known = {"x": far, "ids": np.array([1, 0, 2]), "half": np.array([[0.5, -1.5, np.nan]], np.float32)}
+    known = {"x": far, "ids": np.array([1, 0, 2]), "half": np.array([[0.5, -1.5, np.nan], [np.inf, -np.inf, 1e30]], np.float32)}
     assert computed_node(Transpose("x", (1, 0)), known).tolist() == far.T.tolist()
     assert computed_node(Slice("x", 1, 0, 2), known).tolist() == far[:, :2].tolist()
     assert computed_node(Gather("x", "ids"), known).tolist() == [*far[[1, 0]].tolist(), [0, 0, 0]]
-    assert computed_node(Concat(("x", "half"), 0), known).tolist() == [*far.tolist(), [0, -1, LEAST]]
+    assert computed_node(Concat(("x", "half"), 0), known).tolist() == [*far.tolist(), [0, -1, LEAST], [MOST, LEAST, MOST]]
     assert computed_node(Pad("x", 1, 1, 0, 9.0), known).tolist() == [[9, *row] for row in far.tolist()]
 
 

@@ -42,6 +42,7 @@ OF_FAR: dict[str, Callable[[Tensor], Any]] = {
     "floats": lambda x: ((x + 1).float() * 0.5, x / 3, (x % 1000).float().mean(), x + HALF, x < HALF),
     "other types": lambda x: ((x + 5).to(torch.int32) * 2, (x + 1).bool(), (x + 1).to(torch.int16), (x + 1).int().float()),
     "means": lambda x: (x % 100).scatter_reduce(1, torch.zeros(2, 5, dtype=torch.long), -(x % 100), "mean"),
+    "least of bools": lambda x: (x > 0).scatter_reduce(1, torch.zeros(2, 5, dtype=torch.long), x < 0, "amin"),
     "one value twice": lambda x: (x + 1, (x + 1).view(-1)),
 }  # fmt: skip
 OF_NEAR: dict[str, Callable[[Tensor], Any]] = {

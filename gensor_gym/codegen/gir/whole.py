@@ -34,8 +34,10 @@ static inline int64_t divide_1(int64_t a, int64_t b) {
 }
 """,
     "fmod": "static inline int64_t fmod_1(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }\n",
-    "from_float": """/* Cut towards 0; what int64 lacks is its least number. */
-static inline int64_t from_float_1(float x) { return x >= -0x1p63f && x < 0x1p63f ? (int64_t)x : INT64_MIN; }
+    "from_float": """/* Cut towards 0, between the least and the largest number. */
+static inline int64_t from_float_1(float x) {
+    return x >= -0x1p63f && x < 0x1p63f ? (int64_t)x : x > 0.0f ? -(INT64_MIN + 1) : INT64_MIN;
+}
 """,
 }
 """Function -> C of one number; each may call those before it."""
