@@ -160,7 +160,9 @@ class Builder:
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
 
     def wrapped(self, name: str) -> str:
-        """Integers with their lowest 32 bits alone, as torch's int32 wraps around."""
+        """Computed integers with their lowest 32 bits alone, as torch's int32 wraps around; what is only moved is as it was."""
+        if not isinstance(self._made.get(self._root(name)), Map | Reduce):
+            return name
         above = of("divide", of("add", name, 2.0**31), 2.0**32)
         made = self.map(of("subtract", name, of("multiply", 2.0**32, above)), "wrapped")
         self._wraps[made] = name
