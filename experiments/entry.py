@@ -57,6 +57,12 @@ COMMANDS = {
         "record the times of programs of many operators on this machine: Measured v1",
         ("output=outputs/measured cpu=1", "operators=20"),
     ),
+    "minari": Command(
+        "experiments.measured.minari_episodes:main",
+        "programs of Measured v1 as a Minari data set: episodes with the reward of real times",
+        ("operators=100", "machine=zen4_avx2_1c part=validation operators=null"),
+        goes_on=False,
+    ),
     "adapt": Command(
         "experiments.measured.adapt:main",
         "measure this machine for some minutes, so that strategy adapted knows its times",

@@ -39,7 +39,10 @@ WHOLE: Mapping[str, Callable[..., Any]] = {
 
 
 def is_computable(node: Node) -> bool:
-    """Whether a node can compute in int64: not a product, and no expression with other functions or fractions."""
+    """Whether a node can compute in int64: not a product, and no expression with other functions or fractions.
+
+    Infinities are the ends of int64 where they are chosen or summed up, but no integer compares like an infinity.
+    """
     if isinstance(node, Map):
         return all(_is_whole(part) for part in walk(node.expression))
     return isinstance(node, Reduce | Slice | Transpose | Concat | Gather) or (isinstance(node, Pad) and _is_number(node.value))
@@ -47,7 +50,8 @@ def is_computable(node: Node) -> bool:
 
 def _is_whole(part: Expression) -> bool:
     if isinstance(part, Call):
-        return part.function in WHOLE
+        compared = part.arguments if part.function in ("less", "at_most") else ()
+        return part.function in WHOLE and not any(isinstance(one, Constant) and math.isinf(one.value) for one in compared)
     return isinstance(part, Operand) or _is_number(part.value)
 
 

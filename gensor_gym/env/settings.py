@@ -108,7 +108,7 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
         if isinstance(value, Dataflow):
             return value.label or text_of(value)
         if isinstance(value, Hardware):
-            known = (*machines.names(), *machines.recorded_names())
+            known = (*machines.names(), *machines.recorded_names(), *machines.measured_names())
             return value.name if value.name in known and machines.get(value.name) == value else value
         if isinstance(value, os.PathLike):
             return os.fspath(value)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from gensor_gym.dataflow.bounds import MOST_WHOLE
-from gensor_gym.dataflow.expressions import Constant, Expression, Operand
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Concat, Contract, Gather, Map, Node, Pad, Reduce
 
@@ -59,7 +59,14 @@ def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tup
 def _are_apart(arguments: tuple[Expression, ...], parts: list[tuple[Interval, float]]) -> bool:
     """Whether a comparison is exact although one argument is rounded, since the other is below all numbers that are rounded."""
     (_, small), (other, large) = sorted(zip(arguments, (size for _, size in parts), strict=True), key=lambda part: part[1])
-    return small < MOST_WHOLE and (isinstance(other, Operand) or large <= MOST_WHOLE)
+    return small < MOST_WHOLE and (_is_read(other) or large <= MOST_WHOLE)
+
+
+def _is_read(expression: Expression) -> bool:
+    """Whether an expression is a value with another sign at most, which is rounded once, when it is read."""
+    if isinstance(expression, Call) and expression.function in ("absolute", "negative"):
+        return _is_read(expression.arguments[0])
+    return isinstance(expression, Operand)
 
 
 def _most(interval: Interval) -> float:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from gensor_gym.hardware import amd
 from gensor_gym.hardware.cpu import CPUS
-from gensor_gym.hardware.described import from_json, recorded_machine, recorded_names, to_json
+from gensor_gym.hardware.described import from_json, measured_names, recorded_machine, recorded_names, to_json
 from gensor_gym.hardware.host import detect
 from gensor_gym.hardware.nvidia import GPUS
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 from gensor_gym.plugins import load_named
 from gensor_gym.registry import near, register
 
-__all__ = ["Hardware", "MemoryLevel", "from_json", "get", "names", "recorded_names", "register_machine", "to_json"]
+__all__ = ["Hardware", "MemoryLevel", "from_json", "get", "measured_names", "names", "recorded_names", "register_machine", "to_json"]
 
 _KNOWN = {hardware.name: hardware for hardware in (*GPUS, *amd.GPUS, *CPUS)}
 
@@ -24,7 +24,7 @@ def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
     ValueError for a name with capitals, and for the name of another module's machine, of the host or of a recorded machine.
     """
     machine = make()
-    if machine.name != machine.name.lower() or machine.name in ("host", *recorded_names()):
+    if machine.name != machine.name.lower() or machine.name in ("host", *recorded_names(), *measured_names()):
         raise ValueError(f"machine {machine.name!r} of {make.__module__}: expected a name of its own in small letters")
     register("machine", _KNOWN, machine.name, machine, make.__module__)
     return make
@@ -39,7 +39,7 @@ def get(name: str | Hardware) -> Hardware:
     """The hardware of that name, in upper or lower case; a `Hardware` is returned as it is. `host` is the CPU of this machine.
 
     Raises:
-        ValueError: for a name that is in neither `names()` nor `recorded_names()`.
+        ValueError: for a name that is in none of `names()`, `recorded_names()` and `measured_names()`.
     """
     if isinstance(name, Hardware):
         return name
@@ -50,7 +50,7 @@ def get(name: str | Hardware) -> Hardware:
         load_named()
     if key in _KNOWN:
         return _KNOWN[key]
-    if key in recorded_names():
+    if key in (*recorded_names(), *measured_names()):
         return recorded_machine(key)
-    known = dict.fromkeys((*names(), *recorded_names()))
+    known = dict.fromkeys((*names(), *recorded_names(), *measured_names()))
     raise ValueError(f"unknown hardware {name!r}; accepted: {', '.join(known)}{near(name, known)}")

@@ -16,6 +16,7 @@ from gensor_gym.foreign import parse_object, read_text
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
+MEASURED = Path(__file__).resolve().parents[1] / "data" / "measured"
 FILE = "hardware.json"
 RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", "mma_share")
 """Fields that only the model reads, like bandwidths, latencies and transactions of memory levels."""
@@ -80,9 +81,14 @@ def recorded_names() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in RECORDINGS.glob(f"*/{FILE}")))
 
 
+def measured_names() -> tuple[str, ...]:
+    """Names of the machines of Measured v1 (`measure.records.measured`)."""
+    return tuple(sorted(path.stem for path in MEASURED.glob("*.json")))
+
+
 def recorded_machine(name: str) -> Hardware:
-    """The machine of one of `recorded_names()`."""
-    return _read(RECORDINGS / name / FILE)
+    """The machine of one of `recorded_names()` or `measured_names()`."""
+    return _read(MEASURED / f"{name}.json" if name in measured_names() else RECORDINGS / name / FILE)
 
 
 @cache

@@ -99,11 +99,17 @@ def _emulated() -> Backend:
     return EmulatedBackend()
 
 
+def _measured() -> Backend:
+    from gensor_gym.measure.records.measured_backend import MeasuredBackend
+
+    return MeasuredBackend()
+
+
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "analytic": _analytic,
     **{runner.name: runner.start for runner in RUNNERS.values()},
-    "emulated": _emulated,
-}
+    "emulated": _emulated, "measured": _measured,
+}  # fmt: skip
 """Name of a backend -> function that makes it. `recorded` is missing, because it needs a table."""
 
 
@@ -132,7 +138,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     """The backend of this name for the hardware; a Backend object is returned as it is. Each is made once per process.
 
     `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. The name `cuda` accepts any CUDA
-    device. `recorded` uses the shipped tables of the hardware; see `records.backend.open_recorded` for other tables and for
+    device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware; see `records.backend.open_recorded` for other tables and for
     noise. It is new at each call, with its own count of requests for each program.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ OF_FAR: dict[str, Callable[[Tensor], Any]] = {
     "shifts": lambda x: (x << SHIFTS, x >> SHIFTS),
     "quotients": lambda x: (x // BY, x % BY, torch.fmod(x, BY), torch.div(x, BY, rounding_mode="trunc")),
     "powers": lambda x: (x**3, x**0, x ** (BY + 7), 3 ** (BY + 7)),
-    "comparisons": lambda x: (x < 2**40, x == x.flip(1), x >= 5, x != 2**24 + 1, x > 0.5),
+    "comparisons": lambda x: (x < 2**40, x == x.flip(1), x >= 5, x != 2**24 + 1, x > 0.5, x.isinf(), x < math.inf),
     "extremes": lambda x: (x.min(), x.amin(1), x.max(1), x.argmin(1), x.argmax(), x.clamp(-5, 2**40), x.cummax(1)),
     "sums along axes": lambda x: (x.sum(1), x.sum(), x.cumsum(1), x.prod(1), (x > 0).sum(), torch.count_nonzero(x)),
     "order": lambda x: (x.sort(1), x.topk(2, 1), x.median(1), torch.isin(x, torch.tensor([1, 2**40 + 3]))),

@@ -26,10 +26,11 @@ from typing import Any
 
 from gensor_gym import hardware
 from gensor_gym.foreign import read_text
+from gensor_gym.hardware.described import MEASURED
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.registry import check_known
 
-FOLDER = Path(__file__).resolve().parents[2] / "data" / "measured"
+FOLDER = MEASURED
 PARTS = ("train", "validation", "test", "unseen")
 
 

@@ -1,0 +1,63 @@
+"""The `measured` backend: kernel times of Measured v1, for the machines that `measured.names` lists. No kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.analytic import program_digest, program_key
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records import measured
+from gensor_gym.operators.types import Operator
+from gensor_gym.registry import check_known
+
+
+class MeasuredBackend:
+    """Answers with the recorded `quiet` seconds of a program, or its failure. Other programs are NOT_RECORDED."""
+
+    name = "measured"
+    stored = False
+
+    def device(self, hw: Hardware) -> str:
+        """Name of the recorded machine."""
+        return hw.name
+
+    def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
+        """Digest of the program; see `program_digest`."""
+        return program_digest(op, schedule, hw)
+
+    def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
+        """The table's measurement of each schedule; ValueError for a machine without a table."""
+        return list(self.stream(op, schedules, hw))
+
+    def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
+        """Yield the measurements of `measure` one at a time."""
+        check_known("machine of Measured v1", hw.name, measured.names())
+        known = _programs(hw.name, str(op))
+        for schedule in schedules:
+            digest = self.digest(op, schedule, hw)
+            status, seconds = known.get(program_key(schedule), (Status.NOT_RECORDED, 0.0))
+            error = f"not in Measured v1: {op} {schedule}" if status is Status.NOT_RECORDED else ""
+            yield Measurement(status, (seconds,) if status is Status.OK else (), error=error, digest=digest)
+
+    def close(self) -> None:
+        """Do nothing: there are no processes to end."""
+
+
+@lru_cache(maxsize=2)
+def _rows(machine: str) -> Mapping[str, Any]:
+    """Operator -> its rows of a machine's table."""
+    return {str(text): rows for text, rows in measured.load(machine).groupby("operator", observed=True)}
+
+
+@lru_cache(maxsize=4096)
+def _programs(machine: str, operator: str) -> Mapping[bytes, tuple[Status, float]]:
+    """Key of a program -> (status, `quiet` seconds) of an operator's rows; empty for an operator that is not in the table."""
+    rows = _rows(machine).get(operator)
+    if rows is None:
+        return {}
+    told = zip(rows.schedule, rows.status, rows.quiet, strict=True)
+    return {program_key(Schedule.parse(text)): (Status(status), float(seconds)) for text, status, seconds in told}
