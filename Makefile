@@ -88,5 +88,5 @@ $(STAMP): pyproject.toml constraints.txt
 		|| { echo "$(PYTHON) is older than Python 3.11; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[lab,dev,nvrtc,docs,explore]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[lab,dev,nvrtc,docs,explore,minari]'
 	touch $@

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
-
 TIMED = POLICIES / "columns_timed_cpu"
 """The policy of a CPU by default: seed 0 of the study `arms=wide`, trained on kernel times of one core of a Zen 4
 (results/cpu_study/README.md)."""
@@ -31,8 +31,8 @@ TIMED = POLICIES / "columns_timed_cpu"
 class InTurn(Adapted):
     """`corrected` with `columns` as proposer, in turn with `corrected` with walks and descents of the traverser.
 
-    `proposer` and its `checkpoint` are the policy's; `walkers`, `refined` and `descents` are settings of the traverser's part. The
-    model of time is this machine's, like that of `adapted`; FileNotFoundError if `gensor adapt` has not measured the machine.
+    `proposer` and its `checkpoint` are the policy's; `walkers`, `refined` and `descents` are settings of the traverser's part.
+    The model of time is this machine's, like that of `adapted`; FileNotFoundError if `gensor adapt` has not measured the machine.
     """
 
     proposer: str = "columns"
@@ -74,7 +74,7 @@ class InTurn(Adapted):
         """The policy's part, with the default policy of a CPU if none is named."""
         is_default = not self.checkpoint and self.proposer == "columns" and graph.hardware.kind == "cpu"
         checkpoint = str(TIMED) if is_default else self.checkpoint
-        kept = {"space": self.space, "most": self.most, "correction": self.folder()}
+        kept: dict[str, Any] = {"space": self.space, "most": self.most, "correction": self.folder()}
         return Corrected(**kept, proposer=self.proposer, checkpoint=checkpoint, trust=self.trust)
 
 

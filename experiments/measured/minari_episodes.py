@@ -35,9 +35,11 @@ AT_ONCE = 500
 """Episodes that are kept in memory and written together."""
 
 
-@command("minari", ImportError)
-def run(config: DictConfig, console: Console) -> Path:
-    """Write the data set; return the folder that $MINARI_DATASETS_PATH has to name. ValueError if it exists already."""
+def write(config: DictConfig, console: Console) -> Path:
+    """Write the data set; return the folder that $MINARI_DATASETS_PATH has to name.
+
+    ValueError if the data set exists already. ImportError without minari and h5py (extra `minari`).
+    """
     check_whole(config, 1, "operators", null=("operators",))
     check_known("part", config.part, measured.PARTS)
     minari = _minari()
@@ -107,8 +109,8 @@ def episode(env: gymnasium.Env[Any, Any], operator: str, schedule: str) -> dict[
     task = own.tasks.add(operator)
     graph = own.tasks.graphs[task]
     row = opened(graph.stack([Schedule.parse(schedule)]), graph.tables.ints)[0]
-    observations, masks, rewards, actions = [observation], [info["action_mask"].copy()], [], actions_of(own.tasks.decisions[task], row)
-    ended = False
+    actions, ended = actions_of(own.tasks.decisions[task], row), False
+    observations, masks, rewards = [observation], [info["action_mask"].copy()], list[float]()
     for action in actions:
         assert not ended
         observation, reward, ended, _, info = env.step(action)
@@ -135,4 +137,4 @@ def _mean_return(rows: Any, env: gymnasium.Env[Any, Any]) -> float:
     return float(np.mean([sum(episode(env, str(row.operator), str(row.schedule))["rewards"]) for row in rows.itertuples()]))
 
 
-main = run
+main = command("minari", ImportError)(write)

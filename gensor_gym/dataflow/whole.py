@@ -1,7 +1,7 @@
 """Integer arithmetic of nodes that compute in int64: exact, with wrap-around at 64 bits, in two's complement.
 
-Operands of other types are converted: float32 is truncated towards 0 and limited to the range of int64, bool is 0 or 1. Quotients are rounded down; a quotient or
-remainder of a division by 0 is 0. An index outside a table selects zeros.
+Operands of other types are converted: float32 is truncated towards 0 and limited to the range of int64, bool is 0 or 1. Quotients
+are rounded down; a quotient or remainder of a division by 0 is 0. An index outside a table selects zeros.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from gensor_gym.hardware.types import Hardware, MemoryLevel
 from gensor_gym.plugins import load_named
 from gensor_gym.registry import near, register
 
-__all__ = ["Hardware", "MemoryLevel", "from_json", "get", "measured_names", "names", "recorded_names", "register_machine", "to_json"]
+__all__ = [
+    "Hardware", "MemoryLevel", "from_json", "get", "measured_names", "names", "recorded_names", "register_machine", "to_json",
+]  # fmt: skip
 
 _KNOWN = {hardware.name: hardware for hardware in (*GPUS, *amd.GPUS, *CPUS)}
 

@@ -138,8 +138,9 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     """The backend of this name for the hardware; a Backend object is returned as it is. Each is made once per process.
 
     `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. The name `cuda` accepts any CUDA
-    device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware; see `records.backend.open_recorded` for other tables and for
-    noise. It is new at each call, with its own count of requests for each program.
+    device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware; see
+    `records.backend.open_recorded` for other tables and for noise. It is new at each call, with its own count of requests for
+    each program.
 
     Raises:
         ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` or `cuda` without the device.

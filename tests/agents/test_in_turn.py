@@ -67,7 +67,8 @@ def test_the_first_programs_are_measured_in_turn_the_traversers_first(asked: lis
 def test_the_default_is_the_shipped_policy_of_times_and_this_machines_model(asked: list[dict[str, Any]]) -> None:
     graph = ConstructionGraph(OP, MACHINE, "extended")
     get_strategy("in_turn", correction="a model").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
-    assert asked[1]["checkpoint"] == str(in_turn.TIMED) and checked_card(in_turn.TIMED)["config"]["agent"]["measured"] == "zen4_1c"
+    assert asked[1]["checkpoint"] == str(in_turn.TIMED)
+    assert checked_card(in_turn.TIMED)["config"]["agent"]["measured"] == "zen4_1c"
     assert get_strategy("in_turn", correction="a model").training_seconds(graph) > 600  # type: ignore[attr-defined]
     with pytest.raises(FileNotFoundError, match="gensor adapt"):
         get_strategy("in_turn").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
