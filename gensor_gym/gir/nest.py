@@ -108,6 +108,8 @@ class RowNest:
     """Number of neighbours along the last axis of rows that are parts of one row; their reductions are combined (`gir.parts`)."""
     last: int = 0
     """Number of columns of the last part of every row if it is shorter than `columns`, else 0."""
+    together: int = 1
+    """Number of canonical rows that are one row, because they are contiguous in all tensors (`gir.parts`)."""
 
     @property
     def item_bytes(self) -> int:

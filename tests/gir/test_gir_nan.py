@@ -72,6 +72,6 @@ def test_a_constant_costs_no_comparison() -> None:
 
 def test_stores_of_a_row_are_in_order() -> None:
     """Between two stores of one row's tile none is moved, so that those of one line of the cache join."""
-    graph = GirGraph(parse("def f(x: float32[8, 58]):\n    y = exp(x)\n    return y\n"), machine())
+    graph = GirGraph(parse("def f(x: float32[8, 58], b: float32[8, 1]):\n    y = exp(x * b)\n    return y\n"), machine())
     source = generate_gir(GirProgram(graph.nest, graph.parse("vector=16 tile=2 rows=1 loop=1 streaming=0"), machine())).source
-    assert "store_16(t_y_1_at0 + 0, v_y_0_0);\n        in_order();\n        store_16(t_y_1_at0 + 16, v_y_0_1);\n" in source
+    assert "store_16(t_y_2_at0 + 0, v_y_0_0);\n        in_order();\n        store_16(t_y_2_at0 + 16, v_y_0_1);\n" in source

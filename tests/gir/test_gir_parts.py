@@ -23,10 +23,12 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.lowering import lower
 from gensor_gym.gir.model import GirModel
 from gensor_gym.gir.nest import Access, RowNest, row_nest
-from gensor_gym.gir.parts import in_parts, nest_on, parts_of
+from gensor_gym.gir.parts import in_parts, nest_on, parts_of, with_long_rows
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import HEADER, GirSchedule
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
+from gensor_gym.networks.loops import rows_of
+from gensor_gym.networks.steps import Step
 from tests.gir.test_gir_igraph import check, placements
 from tests.gir.test_gir_kernels import sanitizers
 from tests.gir.test_gir_online import TWO_SUMS, hard_rows
@@ -103,6 +105,32 @@ def test_few_long_rows_are_cut_on_cpus_alone() -> None:
     assert in_parts(cut, 4) is cut
     turned = "def turned(x: float32[495, 3]):\n    y = reduce_sum(x, axes=[0])\n    return y\n"
     assert in_parts(row_nest(parse(turned)), 4).parts == 1
+
+
+SHORT_ROWS = {
+    "def f(x: float32[2, 5, 7, 7], y: float32[2, 5, 7, 7]):\n    z = x + y\n    return z\n": ((1,), 490),
+    "def f(x: float32[4, 9, 8, 8]):\n    z = exp(x)\n    return z\n": ((18,), 128),
+    "def f(x: float32[1, 6, 14, 14], s: float32[1, 6, 1, 1]):\n    z = x * s\n    return z\n": ((6,), 196),
+    "def f(x: float32[6, 14], s: float32[14]):\n    z = x * s\n    return z\n": ((6,), 14),
+    "def f(x: float32[14, 6]):\n    z = transpose(x, order=[1, 0])\n    w = exp(z)\n    return w\n": ((6,), 14),
+    "def f(x: float32[30, 20]):\n    z = reduce_sum(x, axes=[1])\n    return z\n": ((30,), 20),
+    "def f(x: float32[3, 200]):\n    z = exp(x)\n    return z\n": ((3,), 200),
+}
+"""Text of a graph -> (extents of rows, columns) on a CPU."""
+
+
+@pytest.mark.parametrize("text", SHORT_ROWS, ids=range(len(SHORT_ROWS)))
+def test_short_rows_are_joined_where_all_tensors_have_them_contiguously(text: str) -> None:
+    whole = row_nest(parse(text))
+    long = with_long_rows(whole)
+    assert (long.row_extents, long.columns) == SHORT_ROWS[text]
+    assert long.elements == whole.elements and long.rows * long.together == whole.rows
+    for one, other in zip(accesses(whole), accesses(long), strict=True):
+        assert np.array_equal(places(whole, one).ravel(), places(long, other).ravel())
+    step = Step(parse(text), ("x",), ("z",))
+    if long.together > 1:
+        with pytest.raises(ValueError, match="columns are computed together, expected longer rows in a loop"):
+            rows_of(step)
 
 
 def test_parts_are_whole_lines_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:

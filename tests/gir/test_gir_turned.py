@@ -110,7 +110,7 @@ def test_passes_fetch_what_comes_next() -> None:
     assert f"(const void *)((uintptr_t)(t_x_0_at1 + c + 16) + {4 * 2 * 77})" in ahead
     past = kernel_at(graph, "vector=16 tile=2 rows=2 loop=1 streaming=1 place=dram,sram").source
     assert ", 1);" not in "".join(re.findall(r"__builtin_prefetch\(.*\);", past))
-    assert "prefetch" not in kernel_at(make("gelu", m=9, n=77), "vector=16 tile=2 rows=2 loop=1").source
+    assert "prefetch" not in kernel_at(make("gelu", m=9, n=177), "vector=16 tile=2 rows=2 loop=1").source
     assert faults_of([kernel]) == []
 
 

@@ -77,7 +77,8 @@ def generate_gir(program: GirProgram) -> Kernel:
     text = program.element.prelude(body) + "\n" + body
     title = f"/* {program.nest.graph} on {program.hardware.name}: {program.schedule}. */\n"
     source = "\n".join([title + headers(text) + head, text])
-    alone = len(lowered.kernels) == 1 and program.nest.parts == 1  # several parts of a row are joined in one more loop
+    canonical = program.nest.parts == program.nest.together == 1  # several parts of a row are joined in one more loop
+    alone = len(lowered.kernels) == 1 and canonical
     rows = program.rows_of_task if alone else 0
     return Kernel(program.nest.graph, "c", program.hardware.arch, source, (Launch(WHOLE),), layout.nbytes, task_rows=rows)
 
