@@ -216,7 +216,7 @@ class GirModel:
 
         Machines that are known by name keep the model with which policies were trained and certificates were made.
         """
-        return any(level.copied for level in self.hardware.memory)
+        return self.hardware.has_measured_stores
 
     def _partial(self, kernel: KernelProfile, header: Header) -> np.ndarray:
         """Seconds per row for cache lines that are evicted half written, if a step writes more lines than there are buffers."""

@@ -79,6 +79,11 @@ class Hardware:
         figures = {name: value for name, value in asdict(self).items() if name != "source"}
         return hashlib.sha256(repr(figures).encode()).hexdigest()[:16]
 
+    @property
+    def has_measured_stores(self) -> bool:
+        """Whether rates of stores were measured, as on the host; machines that are known by name have none."""
+        return any(level.copied for level in self.memory)
+
     def level(self, name: str) -> MemoryLevel:
         """The memory level of that name; KeyError names the existing levels."""
         for level in self.memory:
