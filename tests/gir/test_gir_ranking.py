@@ -36,10 +36,12 @@ def timed_on() -> Hardware:
 def scores(timed: dict[str, Any], machine: Hardware) -> tuple[float, float, float]:
     """(rank correlation of the random programs, regret of the model's first three of all, of the three that are tried first)."""
     graph = GirGraph(fused_operator(timed["operator"]), machine)
-    rows = graph.stack([graph.parse(text) for text, _ in timed["programs"]])
+    programs = [(graph.parse(text), seconds) for text, seconds in timed["programs"]]
+    legal = [graph.is_legal(schedule) for schedule, _ in programs]  # small outputs were stored past the caches then
+    rows = graph.stack([schedule for (schedule, _), is_legal in zip(programs, legal, strict=True) if is_legal])
     predicted = graph.latencies(rows)
-    seconds = np.array([measured for _, measured in timed["programs"]])
-    drawn, tried = timed["drawn"], seconds[tried_first(graph, rows, predicted)[:3]]
+    seconds = np.array([measured for (_, measured), is_legal in zip(programs, legal, strict=True) if is_legal])
+    drawn, tried = sum(legal[: timed["drawn"]]), seconds[tried_first(graph, rows, predicted)[:3]]
     correlation = spearman(predicted[:drawn], seconds[:drawn])
     return correlation, top_k_regret(predicted, seconds, 3), float(np.log(tried.min() / seconds.min()))
 

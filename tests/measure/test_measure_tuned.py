@@ -84,7 +84,9 @@ def test_records_of_something_else_are_passed_over(cache: Path, monkeypatch: pyt
     assert search().seconds == found.seconds
     put("below the floor", device, 1e-9)
     assert search().seconds == found.seconds
-    put("faster", device, 0.9 * found.seconds)
+    put("the kernel of an earlier version", device, 0.8 * found.seconds)
+    assert search().seconds == found.seconds
+    put(found.measurement.digest, device, 0.9 * found.seconds)
     assert search().seconds == 0.9 * found.seconds
 
 
@@ -95,7 +97,8 @@ def test_a_trial_that_outdated_figures_doubted_is_found_again(cache: Path, monke
     device = get_backend("cpu", hw).device(hw)
     seconds = 0.7 * floor.MARGIN * floor.warm_floor(OP, hw)
     conditions = {**found.measurement.conditions, FINAL: True}
-    store.put(device, str(OP), str(found.schedule), Measurement(Status.OK, (seconds,), conditions, "", "fast"))
+    other = ConstructionGraph(OP, hw, "extended").random_schedule(np.random.default_rng(0))
+    store.put(device, str(OP), str(other), Measurement(Status.OK, (seconds,), conditions, "", generate(OP, other, hw).digest))
     monkeypatch.setattr(floor, "doubted", lambda: hw)
     assert search().seconds == found.seconds
     better = replace(hw, peak=tuple((dtype, 2 * rate) for dtype, rate in hw.peak))

@@ -44,8 +44,9 @@ def programs(
     They were measured here, or elsewhere if `imported`. Results of searches come first: near-ties were timed again in alternation
     with them.
 
-    Timings of another compiler, protocol or machine are skipped. So are impossible times, programs that are no longer legal or
-    whose kernel is wrong, and kernels that read packed weights unless the computation's weights are constant.
+    Timings of another compiler, protocol or machine are skipped, and timings of this machine if its kernel would be another now,
+    because an earlier version of this package generated it. So are impossible times, programs that are no longer legal or whose
+    kernel is wrong, and kernels that read packed weights unless the computation's weights are constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
@@ -63,7 +64,8 @@ def programs(
         if bool(conditions.get(IMPORTED)) != imported or fault(record, False, op):
             continue
         schedule = graph_of(op, hw).parse(record.schedule)
-        if graph_of(op, hw).is_legal_once(schedule) and verified(op, schedule, hw):
+        timed_kernel = "" if imported else record.measurement.digest
+        if graph_of(op, hw).is_legal_once(schedule) and verified(op, schedule, hw, timed_kernel):
             yield schedule, record.measurement
 
 

@@ -32,15 +32,18 @@ SEED = 0
 _NAN_BYTE = 0xFF
 
 
-def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> bool:
+def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, digest: str = "") -> bool:
     """Whether the kernel of a legal program gives the reference's answer: noted earlier, or built and called now.
 
-    If not, or if it cannot be built, a RuntimeWarning says so.
+    If not, or if it cannot be built, a RuntimeWarning says so. A kernel with another digest than `digest`, unless that is empty,
+    is none that was timed.
     """
     try:
         kernel = remembered(op, schedule, hw)
     except (CompileError, ValueError) as error:
         return _left_out(op, schedule, f"not built: {error}")
+    if digest not in ("", kernel.digest):
+        return False
     path, key = _notes(), f"{kernel.digest} {target_of(hw).compiler()}"
     if key in (_noted(path) or {}):
         return True
