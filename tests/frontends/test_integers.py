@@ -126,3 +126,11 @@ def test_integers_without_an_integer_form_are_checked_at_the_call() -> None:
     assert torch.equal(compiled(small - 2**24 + 1), pooled(small - 2**24 + 1))
     with pytest.raises(ValueError, match="has 16777217: expected whole numbers from -16777216 to 16777216"):
         compiled(small + (1 << 24) - 14)
+
+
+def test_an_input_may_be_ids_and_a_table() -> None:
+    """Rows of it that lie outside are nowhere, not in the memory behind a shorter row."""
+    table = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    module = Of(lambda ids, places: (functional.embedding(ids, table * 1.0), ids[places % 3].float())).eval()
+    given = torch.tensor([3, 1, 2, 0]), torch.tensor([1, 0, 5])
+    assert_same(gensor_gym.compile(module, given, trials=1)(*given), module(*given))

@@ -28,10 +28,11 @@ def is_other(nest: RowNest, access: Access | None) -> bool:
     return access is not None and c_type(nest, access) != C_TYPES[item_of(nest)]
 
 
-def chosen_row(access: Access, pointer: str, ids: str) -> str:
+def chosen_row(nest: RowNest, access: Access, pointer: str, ids: str) -> str:
     """C pointer to the row that an id selects; `ids` is the id's variable, `pointer` points to row 0."""
     assert access.chosen is not None
-    return f"{ids} >= 0 && {ids} < {access.chosen.count} ? {pointer} + (long){ids} * {access.chosen.step}L : {NO_ROW}"
+    lost = f"(const {c_type(nest, access)} *){NO_ROW}" if is_other(nest, access) else NO_ROW
+    return f"{ids} >= 0 && {ids} < {access.chosen.count} ? {pointer} + (long){ids} * {access.chosen.step}L : {lost}"
 
 
 def conversions(item: str, body: str) -> str:
@@ -56,7 +57,8 @@ def helpers(nest: RowNest, body: str) -> str:
     text = conversions(item, body)
     found = [cell.made for cell in nest.cells if isinstance(cell.made, Access) and cell.made.chosen]
     if found:
-        last = max((nest.columns - 1) * access.column for access in found)
+        wide = 2 if item == "float" and any(c_type(nest, access) == "int64_t" for access in found) else 1
+        last = wide * max((nest.columns - 1) * access.column + 1 for access in found) - 1
         lost = '__builtin_nanf("")' if item == "float" else "0"
         text += f"static const {item} {NO_ROW}[{last + 1}] = {{[0 ... {last}] = {lost}}};\n"
     return text

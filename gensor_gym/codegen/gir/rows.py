@@ -103,7 +103,7 @@ class RowPrinter:
                 if access.chosen is not None:
                     ids, kind = f"{name}_id{r}", c_type(self.nest, access.chosen.ids)
                     self.lines.add(f"const {kind} {ids} = *({self._row(access.chosen.ids, digits)});")
-                    at = chosen_row(access, at, ids)
+                    at = chosen_row(self.nest, access, at, ids)
                 self.lines.add(f"{const}{c_type(self.nest, access)} *const {name}_at{r} = {at};")
 
     def _row(self, access: Access, digits: list[str]) -> str:
