@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from experiments.common.journal import read_rows
 from experiments.conformance import __main__ as conformance
-from experiments.conformance import kernelbench
+from experiments.conformance import kernelbench, models
 from experiments.conformance.cases import Case, Outcome, cases, tried
 from tests.support.thorough import thorough_but
 
@@ -73,7 +74,9 @@ def test_the_page_that_ships_is_that_of_its_lines() -> None:
     assert all(found.values()) and conformance.page(found) == (folder / conformance.PAGE).read_text()
 
 
-def test_the_page_of_kernelbench_is_that_of_its_lines() -> None:
-    rows = read_rows(kernelbench.ROWS)
+@pytest.mark.parametrize(("suite", "count"), [(kernelbench, 250), (models, 190)], ids=["kernelbench", "models"])
+def test_the_page_of_modules_is_that_of_its_lines(suite: Any, count: int) -> None:
+    rows = read_rows(suite.ROWS)
     found = [Outcome(row["name"], row["status"], row["said"]) for row in rows]
-    assert len(found) == 250 and kernelbench.page(found) == kernelbench.ROWS.with_suffix(".md").read_text()
+    assert len(found) == count and suite.page(found) == suite.ROWS.with_suffix(".md").read_text()
+    assert not any(one.status in ("wrong", "error") for one in found)

@@ -12,8 +12,10 @@ import pytest
 from agents.baselines.exhaustive import tried_first
 from experiments.benches.fitting.ranks import spearman, top_k_regret
 from experiments.common.journal import read_rows
+from gensor_gym.dataflow.suite import make
 from gensor_gym.dataflow.table import fused_operator
 from gensor_gym.gir.graph import GirGraph
+from gensor_gym.hardware import get
 from gensor_gym.hardware.cpuinfo import CpuInfo
 from gensor_gym.hardware.host import build
 from gensor_gym.hardware.types import Hardware
@@ -56,3 +58,11 @@ def test_without_what_was_measured_of_stores_the_ranking_is_worse() -> None:
     machine = timed_on()
     bare = replace(machine, memory=tuple(replace(level, copied=0.0, streamed=0.0) for level in machine.memory))
     assert min(scores(timed, bare)[0] for timed in TIMED[1:]) < LEAST
+
+
+def test_small_outputs_stay_in_the_caches_where_stores_were_measured() -> None:
+    measured, named = timed_on(), get("cascade_lake")
+    for rows, expected in ((1024, False), (2048, True)):  # 4 and 8 MB; this machine's second-level cache has 2 MB
+        graphs = [GirGraph(make("gelu", rows, 1024), machine) for machine in (measured, named)]
+        streaming = graphs[0].parse("vector=16 tile=4 streaming=1")
+        assert [graph.is_legal(streaming) for graph in graphs] == [expected, True]
