@@ -202,7 +202,7 @@ class Builder:
     def _typed(self, graph: Dataflow) -> Dataflow:
         """The graph with the nodes that compute in int64, without those that would keep 32 bits of what has no more."""
         wraps = {name: source for name, source in self._wraps.items() if name in graph.makers}
-        known, nodes = intervals(graph, self._constants, wraps), list[tuple[str, Node]]()
+        known, nodes = intervals(graph, self._constants, self.whole, wraps), list[tuple[str, Node]]()
         names = {name: name for name in graph.values}
         returned = {self._root(name) for name in graph.returns}
         for name, node in graph.nodes:

@@ -23,15 +23,19 @@ _RANGES: Mapping[str, Interval] = {
 
 
 def intervals(
-    graph: Dataflow, constants: Mapping[str, np.ndarray], wraps: Mapping[str, str]
+    graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str], wraps: Mapping[str, str]
 ) -> dict[str, tuple[Interval, float]]:
-    """Name -> (interval, largest magnitude that float32 would round) of every value, for all inputs of their types.
+    """Name -> (interval, largest magnitude that float32 would round) of the nodes `whole` and of all that they are computed from.
 
-    `wraps` has the values of int32 that keep the lowest bits of another value.
+    The intervals are for all inputs of their types. `wraps` has the values of int32 that keep the lowest bits of another value.
     """
-    found = {value.name: (_of_input(graph, value.name, value.dtype, constants), 0.0) for value in graph.inputs}
+    behind = _behind(graph, whole & graph.makers.keys())
+    given = [value for value in graph.inputs if value.name in behind]
+    found = {value.name: (_of_input(graph, value.name, value.dtype, constants), 0.0) for value in given}
     known = {name: interval for name, (interval, _) in found.items()}
     for name, node in graph.nodes:
+        if name not in behind:
+            continue
         found[name] = of_node(graph, node, known)
         known[name] = _wrapped(found[name][0])
         if name in wraps and wraps[name] in known:
@@ -42,7 +46,8 @@ def intervals(
 def _of_input(graph: Dataflow, name: str, dtype: str, constants: Mapping[str, np.ndarray]) -> Interval:
     array, rows = constants.get(name), graph.id_limits.get(name)
     if array is not None:
-        return float(np.nanmin(array)), float(np.nanmax(array))
+        numbers = array[~np.isnan(array)]
+        return (float(numbers.min()), float(numbers.max())) if numbers.size else ANY
     return _RANGES[dtype] if rows is None else (0.0, rows - 1.0)  # calls check ids
 
 
@@ -62,7 +67,7 @@ def computed_whole(
     graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str], wraps: Mapping[str, str]
 ) -> frozenset[str]:
     """The nodes of `whole`, those of integers from integers, that have to compute in int64 and can."""
-    sizes = intervals(graph, constants, wraps)
+    sizes = intervals(graph, constants, whole, wraps)
     return frozenset(
         name for name, node in graph.nodes
         if name in whole and not isinstance(node, VIEWS) and not sizes[name][1] <= MOST_WHOLE and is_computable(node)
@@ -75,7 +80,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
     ValueError names a node that may be inexact for any inputs.
     """
     whole = {name for name in whole if name not in graph.whole and not isinstance(graph.makers[name], VIEWS)}
-    sizes = intervals(graph, constants, {})
+    sizes = intervals(graph, constants, whole, {})
     if all(sizes[name][1] <= MOST_WHOLE for name in whole):
         return {}
     behind = _behind(graph, whole)
