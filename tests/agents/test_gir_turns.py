@@ -38,7 +38,7 @@ def test_the_other_way_to_store_is_tried_however_far_it_is() -> None:
     """A copy that the model would store past the caches took a third longer so on an EPYC (Zen 5)."""
     machine = hardware.get("cascade_lake")
     memory = tuple(dataclasses.replace(level, copied=level.bandwidth / 9, streamed=level.bandwidth) for level in machine.memory)
-    graph = GirGraph(fused_operator("kv_concat(h=32, t=127, d=128)"), dataclasses.replace(machine, memory=memory))
+    graph = GirGraph(fused_operator("kv_concat(h=32, t=255, d=128)"), dataclasses.replace(machine, memory=memory))
     rows = np.concatenate(list(graph.enumerate()))
     seconds = graph.latencies(rows)
     streams = GirSchedule.columns(rows)["streaming"] == 1
