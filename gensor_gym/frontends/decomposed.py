@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from operator import and_, mul
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey
 
 _CUBIC = -0.75
 """Parameter a of cubic convolution (Keys 1981), the same as torch's."""
@@ -96,9 +98,36 @@ def multilabel_margin_loss_forward(given: Tensor, target: Tensor, reduction: int
     return loss, named.to(given.dtype).reshape(target.shape)
 
 
+def multi_margin_loss(
+    given: Tensor, target: Tensor, p: float = 1, margin: float = 1, weight: Tensor | None = None, reduction: int = _MEAN
+) -> Tensor:
+    """Multi-class margin loss of rows [n, classes], or of one row, and target classes [n]."""
+    rows, labels = torch.atleast_2d(given), torch.atleast_1d(target).unsqueeze(1)
+    apart = margin - rows.gather(1, labels) + rows
+    apart = torch.where((apart > 0) & (torch.arange(rows.shape[1]) != labels), apart, 0.0)  # 0 for NaN, too
+    loss = apart if p == 1 else apart * apart
+    loss = (loss if weight is None else loss * torch.where(loss > 0, weight[labels], 0.0)).sum(dim=1) / rows.shape[1]
+    return loss.mean() if reduction == _MEAN else loss.sum() if reduction == _SUM else loss.reshape(target.shape)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.grid_sampler_2d.default: grid_sampler,
     torch.ops.aten.grid_sampler_3d.default: grid_sampler,
     torch.ops.aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
+    torch.ops.aten.multi_margin_loss.default: multi_margin_loss,
 }
 """Operation of ATen -> function of its arguments, which torch decomposes further."""
+
+
+@contextlib.contextmanager
+def in_place_of_torchs() -> Iterator[None]:
+    """Within the `with` block torch's own Python decompositions of these operations, which come before any table, are hidden."""
+    hidden = {one: one.py_kernels.pop(DispatchKey.Autograd) for one in DECOMPOSITIONS if DispatchKey.Autograd in one.py_kernels}
+    try:
+        for one in hidden:
+            one._dispatch_cache.clear()
+        yield
+    finally:
+        for one, kernel in hidden.items():
+            one.py_kernels[DispatchKey.Autograd] = kernel
+            one._dispatch_cache.clear()

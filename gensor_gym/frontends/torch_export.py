@@ -22,7 +22,7 @@ from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.casts import CAST, casts_of, name_of
 from gensor_gym.frontends.covered import TABLE
-from gensor_gym.frontends.decomposed import DECOMPOSITIONS
+from gensor_gym.frontends.decomposed import DECOMPOSITIONS, in_place_of_torchs
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.objects import maker_of, with_opened_results
 from gensor_gym.frontends.quick import quick
@@ -111,7 +111,8 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
             table.update(get_decompositions(_MORE) | DECOMPOSITIONS)  # type: ignore[attr-defined]
             for target in [target for target in table if str(target) in TABLE]:
                 del table[target]
-            return program.run_decompositions(table)
+            with in_place_of_torchs():
+                return program.run_decompositions(table)
     except Exception as error:  # of many classes, which torch does not document
         said = next(iter(str(error).strip().splitlines()), "")
         raise Unsupported(f"{type(module).__name__}: torch.export: {type(error).__name__}: {said}") from error

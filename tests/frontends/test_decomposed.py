@@ -56,3 +56,14 @@ def test_compiled_ones_are_torchs(rank: int) -> None:
     module = Of(lambda image, grid: functional.grid_sample(image, grid, "nearest" if rank == 2 else "bilinear", "border", False))
     found = gensor_gym.compile(module.eval(), given, trials=1)(*given)
     torch.testing.assert_close(torch.as_tensor(found), module(*given), rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("square, reduction", [(False, "none"), *thorough_but([(True, "mean"), (True, "sum")])])
+def test_compiled_margins_leave_nan_out_and_keep_the_axes(square: bool, reduction: str) -> None:
+    """Torch's own decomposition returns NaN and, of one row, a vector; its kernel does neither."""
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    options = {"p": 2 if square else 1, "margin": 0.5, "reduction": reduction, "weight": torch.tensor([0.5, 1.0, 2.0, 0.25, 1.0])}
+    module = Of(lambda rows, classes: functional.multi_margin_loss(rows, classes, **options)).eval()
+    for given in ((with_special(x, 3), torch.tensor([1, 4, 0, 2])), (x[0], torch.tensor(2))):
+        found = gensor_gym.compile(module, given, trials=1)(*given)
+        torch.testing.assert_close(torch.as_tensor(found), module(*given), equal_nan=True)
