@@ -1,4 +1,8 @@
-"""The strategy of a machine that `gensor adapt` has measured: programs by the model of time that it learned there."""
+"""The strategy of a machine with measured times: programs by the model of time that was learned from them.
+
+A CPU's model is that of `gensor adapt`. That of an H100 or H200 ships: `gensor learn_correction measured=h200` learned it from the
+trials of Measured v1 whose operators are in the train part.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +14,36 @@ from agents.hybrids.corrected import Corrected
 from agents.hybrids.correction import FILE
 from gensor_gym.cache.folders import cache_dir
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.hardware.cpuinfo import cpu_info
+from gensor_gym.locate import ROOT
+
+SHIPPED = {"sm_90": ROOT / "agents" / "data" / "corrections" / "h200"}
+"""Architecture of a GPU -> folder of a correction that was learned from trials on a card of it."""
 
 
 @dataclass(frozen=True)
 class Adapted(Corrected):
-    """`corrected` with this machine's correction, with the walks and descents of the study of learned models of time.
+    """`corrected` with the machine's correction, with the walks and descents of the study of learned models of time.
 
-    FileNotFoundError on a machine that `gensor adapt` has not measured.
+    FileNotFoundError for a CPU that `gensor adapt` has not measured, and for a GPU of which no correction ships.
     """
 
     walkers: int = 12
     refined: int = 4
 
-    def folder(self) -> str:
-        """Folder of the correction named `correction`, by default this machine's."""
+    def folder(self, graph: ConstructionGraph) -> str:
+        """Folder of the correction named `correction`, by default the machine's."""
         if self.correction:
             return self.correction
+        hw = graph.hardware
+        if hw.kind == "gpu":
+            if hw.arch not in SHIPPED:
+                raise FileNotFoundError(
+                    f"no correction of {hw.name} ({hw.arch}) ships, only of {', '.join(SHIPPED)}; learn one from its times: "
+                    "gensor learn_correction"
+                )
+            return str(SHIPPED[hw.arch])
         if not ((folder := adapted_folder()) / FILE).is_file():
             raise FileNotFoundError(f"no correction of this machine in {folder}; measure it for ten minutes: gensor adapt")
         return str(folder)

@@ -50,14 +50,14 @@ class Corrected(Constructing):
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, correct and measure, again and again, until the budget is spent or nothing new comes."""
-        predict = partial(self.predict, session.graph) if self.folder() else None
+        predict = partial(self.predict, session.graph) if self.folder(session.graph) else None
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The proposer's construction, with corrected latencies and ranked by them."""
         begin, before = time.perf_counter(), graph.evaluations
         found: Construction = self._inner().construct(graph, rng)
-        if not self.folder() or not found.schedules:
+        if not self.folder(graph) or not found.schedules:
             return found
         rows = graph.stack(list(found.schedules[: self.most]))
         known = {row.tobytes(): float(value) for row, value in zip(rows, self.predict(graph, rows), strict=True)}
@@ -97,10 +97,10 @@ class Corrected(Constructing):
 
     def predict(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
         """Seconds float64 [B] of rows by the corrected model, up to a factor that all programs of the operator share."""
-        return load_correction(self.folder()).seconds(graph, rows)
+        return load_correction(self.folder(graph)).seconds(graph, rows)
 
-    def folder(self) -> str:
-        """Folder of the correction; empty without one."""
+    def folder(self, graph: ConstructionGraph) -> str:
+        """Folder of the correction for the task; empty without one."""
         return self.correction
 
     def _inner(self) -> Any:

@@ -22,9 +22,9 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
-TIMED = POLICIES / "columns_timed_cpu"
-"""The policy of a CPU by default: seed 0 of the study `arms=wide`, trained on kernel times of one core of a Zen 4
-(results/cpu_study/README.md)."""
+DEFAULT = {"cpu": POLICIES / "columns_timed_cpu", "gpu": POLICIES / "columns_extended_gpu"}
+"""Kind of machine -> policy by default. That of a CPU is seed 0 of the study `arms=wide`, trained on kernel times of one core of a
+Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class InTurn(Adapted):
     """`corrected` with `columns` as proposer, in turn with `corrected` with walks and descents of the traverser.
 
     `proposer` and its `checkpoint` are the policy's; `walkers`, `refined` and `descents` are settings of the traverser's part.
-    The model of time is this machine's, like that of `adapted`; FileNotFoundError if `gensor adapt` has not measured the machine.
+    The model of time is the machine's, like that of `adapted`; FileNotFoundError if there is none.
     """
 
     proposer: str = "columns"
@@ -53,7 +53,7 @@ class InTurn(Adapted):
         def construct(graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
             return waiting.pop() if waiting else self.construct(graph, rng)
 
-        predict = partial(self.predict, session.graph) if self.folder() else None
+        predict = partial(self.predict, session.graph) if self.folder(session.graph) else None
         measure_with_feedback(construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
@@ -67,14 +67,14 @@ class InTurn(Adapted):
     def _both(self, graph: ConstructionGraph, rng: np.random.Generator) -> list[Construction]:
         """The constructions of the traverser and of the policy."""
         settings = {name: getattr(self, name) for name in ("space", "most", "refined", "descents", "walkers", "steps")}
-        of_walks = Corrected(**settings, correction=self.folder())
+        of_walks = Corrected(**settings, correction=self.folder(graph))
         return [of_walks.construct(graph, rng), self._of_policy(graph).construct(graph, rng)]
 
     def _of_policy(self, graph: ConstructionGraph) -> Corrected:
-        """The policy's part, with the default policy of a CPU if none is named."""
-        is_default = not self.checkpoint and self.proposer == "columns" and graph.hardware.kind == "cpu"
-        checkpoint = str(TIMED) if is_default else self.checkpoint
-        kept: dict[str, Any] = {"space": self.space, "most": self.most, "correction": self.folder()}
+        """The policy's part, with the default policy of the kind of machine if none is named."""
+        is_default = not self.checkpoint and self.proposer == "columns"
+        checkpoint = str(DEFAULT[graph.hardware.kind]) if is_default else self.checkpoint
+        kept: dict[str, Any] = {"space": self.space, "most": self.most, "correction": self.folder(graph)}
         return Corrected(**kept, proposer=self.proposer, checkpoint=checkpoint, trust=self.trust)
 
 

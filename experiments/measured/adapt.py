@@ -60,7 +60,7 @@ def operators_to_learn_from() -> list[Chosen]:
 
 def learned(rows: Sequence[Row], hw: Hardware, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     """(correction, card) learned from the rows of a journal of `hw` and from the machines of Measured v1."""
-    others = [observations(name, hw, SPACE) for name in measured.names()]
+    others = [observations(name, hw, SPACE) for name in measured.names("cpu")]
     here = Observed.of_table(pack.packed(rows), hw, SPACE)
     return learn([*others, here], SPACE, seed, last=HERE)
 

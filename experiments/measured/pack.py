@@ -64,15 +64,26 @@ def _spread(row: Row) -> float:
     return float(f"{half_width(row['samples']):.2g}") if len(row["samples"]) >= 3 else math.nan
 
 
-def write(rows: Collection[Row], folder: Path, name: str) -> pandas.DataFrame:
-    """Write NAME.parquet, NAME.json and NAME.md into the folder, whose hardware.json describes the machine; return the table."""
+def write(rows: Collection[Row], folder: Path, name: str, how: str = "") -> pandas.DataFrame:
+    """Write NAME.parquet, NAME.json and NAME.md into the folder, whose hardware.json describes the machine; return the table.
+
+    `how` says on the card how the programs were timed, if `gensor collect` did not.
+    """
     found = packed(rows)
     small = found.astype(dict.fromkeys(("seconds", "quiet", "spread", "again", "others", "compile_s"), "float32"))
     small = small.astype({"rank": "int16", "samples": "int16"} | dict.fromkeys(("operator", "origin", "status"), "category"))
     whole(folder / f"{name}.parquet", lambda path: small.to_parquet(path, compression="zstd", compression_level=19), 0o644)
     shutil.copyfile(folder / FILE, folder / f"{name}.json")
-    write_text(folder / f"{name}.md", card(found, name, minutes(rows)))
+    write_text(folder / f"{name}.md", card(found, name, how or _collected(rows)))
     return found
+
+
+def _collected(rows: Collection[Row]) -> str:
+    """Words of the card about a recording of `gensor collect`."""
+    return (
+        f"one thread, packed {datetime.date.today()} by `gensor collect`, recorded in {minutes(rows):.0f} minutes. Every program "
+        "was verified against float64 on three draws of its inputs before and after timing"
+    )
 
 
 def minutes(rows: Collection[Row]) -> float:
@@ -81,22 +92,20 @@ def minutes(rows: Collection[Row]) -> float:
     return float(gaps[gaps <= PAUSE].sum()) / 60
 
 
-def card(found: pandas.DataFrame, name: str, took: float) -> str:
-    """Markdown text of the data card."""
+def card(found: pandas.DataFrame, name: str, how: str) -> str:
+    """Markdown text of the data card; `how` says how the programs were timed."""
     good = found[found.status == Status.OK.value]
     apart = np.abs(np.log(good.again / good.quiet)).dropna()
     statuses = ", ".join(f"{status} {count}" for status, count in Counter(found.status).most_common())
     floor = [f"{math.exp(value) - 1:.1%}" for value in np.percentile(apart, [50, 90, 97])] if len(apart) else ["-"] * 3
     lines = [
         f"# Measured v1 on {name}", "",
-        f"{len(found):,} programs of {found.operator.nunique():,} operators, one thread, packed {datetime.date.today()} by "
-        f"`gensor collect`, recorded in {took:.0f} minutes. Every program was verified against float64 on three draws of its "
-        f"inputs before and after timing. Statuses: {statuses}.", "",
+        f"{len(found):,} programs of {found.operator.nunique():,} operators, {how}. Statuses: {statuses}.", "",
         f"A second timing of one program of each operator, some seconds later, differs from the first by {floor[0]} in the "
         f"median, {floor[1]} in nine of ten operators, {floor[2]} in 97 of 100 (quiet seconds).", "",
         *table(HEAD, _classes(good)),
         "", "Columns: `gensor_gym/measure/records/measured.py`. Rules by which operators and programs were chosen: "
-        "`experiments/measured/`. Licence: Apache-2.0.", "",
+        "`experiments/measured/`, in a lease `results/gpu_study/README.md`. Licence: Apache-2.0.", "",
     ]  # fmt: skip
     return "\n".join(lines)
 

@@ -10,7 +10,9 @@ import pytest
 from agents import get_strategy
 from agents.core.ranking import Construction
 from agents.hybrids import in_turn
+from agents.hybrids.adapted import SHIPPED
 from agents.hybrids.corrected import Corrected
+from agents.hybrids.correction import load_correction
 from agents.policies.card import checked_card
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.analytic import AnalyticBackend
@@ -67,11 +69,24 @@ def test_the_first_programs_are_measured_in_turn_the_traversers_first(asked: lis
 def test_the_default_is_the_shipped_policy_of_times_and_this_machines_model(asked: list[dict[str, Any]]) -> None:
     graph = ConstructionGraph(OP, MACHINE, "extended")
     get_strategy("in_turn", correction="a model").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
-    assert asked[1]["checkpoint"] == str(in_turn.TIMED)
-    assert checked_card(in_turn.TIMED)["config"]["agent"]["measured"] == "zen4_1c"
+    assert asked[1]["checkpoint"] == str(in_turn.DEFAULT["cpu"])
+    assert checked_card(in_turn.DEFAULT["cpu"])["config"]["agent"]["measured"] == "zen4_1c"
     assert get_strategy("in_turn", correction="a model").training_seconds(graph) > 600  # type: ignore[attr-defined]
     with pytest.raises(FileNotFoundError, match="gensor adapt"):
         get_strategy("in_turn").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+
+
+def test_a_gpus_model_of_time_and_policy_ship() -> None:
+    graph = ConstructionGraph("gemm(m=256, n=256, k=256)", "h200", "extended")
+    strategy = get_strategy("in_turn", refined=1, walkers=2)
+    made = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+    ranked = load_correction(str(SHIPPED["sm_90"])).seconds(graph, graph.stack(list(made.schedules)))
+    assert np.allclose(ranked, made.latencies) and list(ranked) == sorted(ranked)
+    by_model = [graph.latency(one) for one in made.schedules]
+    assert by_model != sorted(by_model), "the correction changes the model's order"
+    older = ConstructionGraph("gemm(m=256, n=256, k=256)", "a100", "extended")
+    with pytest.raises(FileNotFoundError, match=r"no correction of a100 \(sm_80\) ships, only of sm_90"):
+        strategy.construct(older, np.random.default_rng(0))  # type: ignore[attr-defined]
 
 
 def test_a_program_of_both_takes_one_turn() -> None:

@@ -34,7 +34,7 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     machine = Machine()
     machine.close = lambda: None  # type: ignore[attr-defined]
     monkeypatch.setattr(adapt, "cpu_backend", lambda rules: machine)
-    monkeypatch.setattr(measured, "names", lambda: [])
+    monkeypatch.setattr(measured, "names", lambda _: [])
     return machine.timed
 
 

@@ -14,7 +14,7 @@ import pytest
 from agents import get_strategy
 from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
-from experiments.device.archive.arms import Arm, KernelsByModel, proposed, read_study, study_of
+from experiments.device.archive.arms import Arm, KernelsByModel, learned_from, proposed, read_study, study_of
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
 from experiments.evidence.pack import write_rows
@@ -47,6 +47,26 @@ def test_no_operator_is_near_one_that_was_trained_on() -> None:
 def test_operators_near_variants_of_training_are_known() -> None:
     assert chosen.read_near_variants() == chosen.near_variants()
     assert set(chosen.read_near_variants()) < set(read_study().operators)
+
+
+def test_operators_near_those_whose_times_were_learned_from_are_known() -> None:
+    learned = learned_from(chosen.CORRECTION)
+    assert chosen.read_near_timed() == chosen.near_timed()
+    assert learned < set(read_study().operators) and not learned & set(chosen.read_near_timed())
+    assert len(read_study().operators) - len(learned) == 111 and len(chosen.read_near_timed()) == 44
+
+
+def test_an_operator_whose_times_were_learned_from_does_not_count() -> None:
+    learned = min(learned_from(chosen.CORRECTION), key=len)
+    arms = [Arm("markov_ext", "random_walk"), Arm("in_turn", "random_walk")]
+    trained = Arm("in_turn", "corrected", 0, {"proposer": "greedy", "correction": chosen.CORRECTION})
+    seen = [row for row, _ in proposed(learned, trained, "h100", 1)]
+    fresh = [row for op in OPS[:2] for arm in arms for row, _ in proposed(op, arm, "h100", 1)]
+    begun = [row for row, _ in proposed(learned, arms[0], "h100", 1)]
+    assert [row.get("seen") for row in [*seen, *begun]] == [True, None]
+    rows = [*begun, *seen, *fresh]
+    trials = {(row["operator"], row["digest"]): {"status": "OK", "samples": [1e-6]} for row in rows}
+    assert Timed(rows, trials, {}).whole == [str(operators.parse(op)) for op in OPS[:2]]
 
 
 def test_twins_are_within_a_factor_on_every_axis() -> None:
@@ -250,6 +270,7 @@ def test_winners_are_the_fastest_of_the_first_programs_each_once() -> None:
 def test_a_learned_arm_proposes_by_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The analytic model would bring back its own order, since every proposal counts as measured by the model that judges."""
     strategy = get_strategy("corrected", proposer="greedy", correction="made up")
+    monkeypatch.setattr("experiments.device.archive.arms.learned_from", lambda _: frozenset[str]())
     monkeypatch.setattr(type(strategy), "predict", lambda _, graph, rows: 1.0 / graph.latencies(rows))
     arm = Arm("learned", "corrected", hyperparameters={"proposer": "greedy", "correction": "made up"})
     graph = ConstructionGraph(OPS[0], "cascade_lake", "extended")

@@ -17,17 +17,22 @@ import yaml
 
 from agents import get_strategy
 from agents.optimize import run as search
+from agents.policies.card import CARD
 from experiments.device.table import CONF
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.locate import located
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import make_kernel
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 FILE = CONF / "lease.yaml"
+SEEN = "seen"
+"""Field of proposals for an operator from whose times the arm's correction was learned; such operators do not count."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,12 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
         yield Arm(name, of, seed, {**given, **own})
 
 
+@cache
+def learned_from(correction: str) -> frozenset[str]:
+    """Operators from whose times a correction was learned; none without a correction."""
+    return frozenset(read_json(located(correction) / CARD)["operators"] if correction else ())
+
+
 class KernelsByModel(AnalyticBackend):
     """Backend of the model's seconds that identifies programs by their kernels, so that a search makes the trials of a device."""
 
@@ -120,7 +131,9 @@ def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[di
     search(strategy, session, arm.seed)
     seconds = time.perf_counter() - begin - session.measuring
     tried = {str(schedule): made for schedule, made in backend.made.values()}
-    about = {"group": "study", "operator": str(task.operator), "arm": arm.name, "seed": arm.seed}
+    about: dict[str, Any] = {"group": "study", "operator": str(task.operator), "arm": arm.name, "seed": arm.seed}
+    if str(task.operator) in learned_from(str(arm.hyperparameters.get("correction", ""))):
+        about[SEEN] = True
     cost = {"construct_s": seconds, "evaluations": session.evaluations}
     found: list[tuple[dict[str, Any], Kernel | None]] = []
     for rank, trial in enumerate(trace, 1):

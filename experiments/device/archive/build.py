@@ -20,7 +20,7 @@ from experiments.common.folders import make_folder
 from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
 from experiments.device.archive import networks
-from experiments.device.archive.arms import Arm, Study, proposed, read_study
+from experiments.device.archive.arms import SEEN, Arm, Study, proposed, read_study
 from experiments.device.archive.known import fastest, operators_timed
 from experiments.device.archive.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
 from experiments.device.stages import families
@@ -123,9 +123,10 @@ class Building:
         (carry / TEXTS).unlink(missing_ok=True)
         if missing:
             write_part(carry / TEXTS, missing)
-        timed = operators_timed()
+        timed, seen = operators_timed(), {row["operator"] for row in self.proposals if row.get(SEEN)}
         lines = [_with_status(row, self.kernels.rows) for row in self.proposals if row.get("arm")]
-        lines.sort(key=lambda row: row["operator"] in timed)  # a lease continues where the previous lease ended
+        # A lease continues where the previous lease ended. Operators that do not count come last.
+        lines.sort(key=lambda row: (row["operator"] in seen, row["operator"] in timed))
         write_whole(carry / PROPOSALS, gzip.compress("".join(json.dumps(row) + "\n" for row in lines).encode(), mtime=0))
         about = {
             "revision": _revision(), "compiler": f"nvrtc {nvrtc.version()}", "date": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 
 from experiments.common.settings import ROOT
+from experiments.device.archive.arms import learned_from
 from experiments.training.operators.variants import with_variants
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
@@ -38,6 +39,8 @@ SECONDS = (0.2e-6, 250e-6)
 """Range of the roofline's floor on an H100, in seconds."""
 SEED = 11
 NEAR_VARIANTS = ROOT / "results" / "gpu_study" / "near_variants.txt"
+NEAR_TIMED = ROOT / "results" / "gpu_study" / "near_timed.txt"
+CORRECTION = "agents/data/corrections/h200"
 POLICIES = range(5)
 """Training seeds of the study's policies (conf/train_columns_extended.yaml)."""
 FLOATS = ("float32", "float16", "float32", "bfloat16")
@@ -111,6 +114,18 @@ def read_near_variants() -> list[str]:
     return NEAR_VARIANTS.read_text(encoding="utf-8").splitlines()
 
 
+def near_timed() -> list[str]:
+    """Operators of the study within TWIN of one, of any data type, from whose times the correction was learned."""
+    learned = learned_from(CORRECTION)
+    known = list(map(operators.parse, sorted(learned)))
+    return [str(op) for _, op in chosen() if str(op) not in learned and _near(op, known, TWIN)]
+
+
+def read_near_timed() -> list[str]:
+    """The list of `near_timed` that was written before the second study."""
+    return NEAR_TIMED.read_text(encoding="utf-8").splitlines()
+
+
 def _near(op: Operator, others: Sequence[Operator], factor: float) -> bool:
     """Whether an operator is within `factor` of any of `others`."""
     return any(within(op, other, factor) for other in others)
@@ -130,4 +145,5 @@ def text(found: Sequence[Named]) -> str:
 if __name__ == "__main__":
     FILE.write_text(text(chosen()), encoding="utf-8")
     NEAR_VARIANTS.write_text("".join(f"{op}\n" for op in near_variants()), encoding="utf-8")
+    NEAR_TIMED.write_text("".join(f"{op}\n" for op in near_timed()), encoding="utf-8")
     print(f"{len(chosen())} operators in {FILE}, {len(near_variants())} of them near a variant of training")

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.common.texts import table
 from experiments.statistics.statistics import bootstrap, geometric_mean, holm, sign_flip
-from experiments.studies.headline.chosen import read_near_variants
+from experiments.studies.headline.chosen import read_near_timed, read_near_variants
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
 from experiments.training.operators.chosen import UNSEEN
 from gensor_gym import operators
@@ -126,6 +126,9 @@ def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -
         others.append(
             compared("without operators near a variant of training", timed, [op for op in whole if op not in near], FIRST)
         )
+    if timed.learned == "in_turn" and set(read_near_timed()) & set(whole):
+        apart = [op for op in whole if op not in read_near_timed()]
+        others.append(compared("without operators near one whose times were learned from", timed, apart, FIRST))
     return [
         "## Do learned policies beat the traverser?", "", answer(first, subject), "",
         f"The plan was written before: [plan]({plan}). Of {len(timed.operators)} operators {len(timed.tried)} "

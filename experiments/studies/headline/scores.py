@@ -73,8 +73,12 @@ class Timed:
 
     @cached_property
     def tried(self) -> list[str]:
-        """Operators for which every arm and seed made proposals, and whose proposals up to rank FIRST were all tried."""
-        left = {row["operator"] for row in self.proposals if row["rank"] <= FIRST and not self._answered(row)}
+        """Operators for which every arm and seed made proposals, and whose proposals up to rank FIRST were all tried.
+
+        Operators from whose times an arm learned are left out.
+        """
+        left = {row["operator"] for row in self.proposals if row.get("seen")}
+        left |= {row["operator"] for row in self.proposals if row["rank"] <= FIRST and not self._answered(row)}
         return [op for op in self.operators if op not in left and all((op, *one) in self._cells for one in self._asked)]
 
     @cached_property

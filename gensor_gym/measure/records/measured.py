@@ -1,4 +1,5 @@
-"""Measured v1: times of some twenty programs of each of 1,728 operators on real machines (`gensor collect`).
+"""Measured v1: times of programs on real machines: some twenty of each of 1,728 operators on CPUs (`gensor collect`), some sixty
+of each of 123 operators on a GPU (`experiments.evidence.measured`).
 
 A machine has a Parquet file and a description in `gensor_gym/data/measured`. Columns of the table, one row for each
 program:
@@ -34,9 +35,10 @@ FOLDER = MEASURED
 PARTS = ("train", "validation", "test", "unseen")
 
 
-def names() -> list[str]:
-    """Names of the machines whose tables ship with the package."""
-    return sorted(path.stem for path in FOLDER.glob("*.parquet"))
+def names(kind: str | None = None) -> list[str]:
+    """Names of the machines whose tables ship with the package, of one kind (`cpu` or `gpu`) or all."""
+    every = sorted(path.stem for path in FOLDER.glob("*.parquet"))
+    return every if kind is None else [name for name in every if machine_of(name).kind == kind]
 
 
 def load(machine: str | Path, part: str | None = None) -> Any:
@@ -58,8 +60,9 @@ def machine_of(machine: str | Path) -> Hardware:
 
 
 def here(machine: str | Path) -> Hardware:
-    """The hardware of `machine_of` under the name `host`, for which C kernels of this processor are made."""
-    return dataclasses.replace(machine_of(machine), name="host")
+    """The hardware of `machine_of`; that of a CPU has the name `host`, for which C kernels of this processor are made."""
+    described = machine_of(machine)
+    return dataclasses.replace(described, name="host") if described.kind == "cpu" else described
 
 
 def _path(machine: str | Path) -> Path:
