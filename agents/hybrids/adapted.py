@@ -1,7 +1,7 @@
 """The strategy of a machine with measured times: programs by the model of time that was learned from them.
 
-A CPU's model is that of `gensor adapt`. That of an H100 or H200 ships: `gensor learn_correction measured=h200` learned it from the
-trials of Measured v1 whose operators are in the train part.
+A CPU's model is that of `gensor adapt`. That of an H100 or H200 ships: `gensor learn_correction measured=h200` learned it from
+the train part of Measured v1.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from agents.hybrids.corrected import Corrected
 from agents.hybrids.correction import FILE
 from gensor_gym.cache.folders import cache_dir
-from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.locate import ROOT
 

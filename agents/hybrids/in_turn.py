@@ -23,8 +23,8 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 DEFAULT = {"cpu": POLICIES / "columns_timed_cpu", "gpu": POLICIES / "columns_extended_gpu"}
-"""Kind of machine -> policy by default. That of a CPU is seed 0 of the study `arms=wide`, trained on kernel times of one core of a
-Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model."""
+"""Kind of machine -> policy by default. That of a CPU is seed 0 of the study `arms=wide`, trained on kernel times of one core of
+a Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model."""
 
 
 @dataclass(frozen=True)

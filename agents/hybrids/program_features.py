@@ -17,6 +17,7 @@ from gensor_gym.graph.compiled import compiled, plain
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.resources import accumulators_of, tile_bytes, vectors_along
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, slot_of
+from gensor_gym.graph.tables.tables import IS_CPU
 
 LEAST = 1e-4
 """Smallest share of the latency: smaller shares of terms are raised to it before the logarithm."""
@@ -62,9 +63,13 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 @compiled
 def fill_held(rows, ints, out):  # noqa: ANN001, ANN201
-    """Fill out float64 [B, 7] for rows int32 [B, ROW]: accumulators, vectors in a register tile's row, bytes of HELD's tiles."""
+    """Fill out float64 [B, 7] for rows int32 [B, ROW]: accumulators, vectors in a register tile's row, bytes of HELD's tiles.
+
+    A GPU's programs have no vectors to count.
+    """
     for b in range(rows.shape[0]):
         row = rows[b]
-        out[b, 0], out[b, 1] = accumulators_of(row, ints), vectors_along(row, ints)
+        out[b, 0] = accumulators_of(row, ints) if ints[IS_CPU] == 1 else 0
+        out[b, 1] = vectors_along(row, ints) if ints[IS_CPU] == 1 else 0
         inner, middle, outer = tile_bytes(row, 0, ints), tile_bytes(row, 1, ints), tile_bytes(row, 2, ints)
         out[b, 2], out[b, 3], out[b, 4], out[b, 5], out[b, 6] = inner, middle, middle, outer, outer

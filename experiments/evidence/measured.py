@@ -1,4 +1,7 @@
-"""Make a table of Measured v1 from a lease's trials: `python -m experiments.evidence.measured results/h200/raw/2026-11-27 h200`."""
+"""Make a table of Measured v1 from the trials of a lease.
+
+The shipped table: python -m experiments.evidence.measured results/h200/raw/2026-11-27 h200
+"""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.files import whole
 from gensor_gym.hardware.drawn import drawn as drawn_machine
+from gensor_gym.measure.records import measured
 from gensor_gym.operators.types import Operator
 
 
@@ -73,12 +74,16 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
 def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
     """Graphs of the training tasks: the operators', or those of the machine `agent.measured` of Measured v1.
 
-    With `agent.machines` every operator has its own machine, drawn near these machines.
+    `agent.unrecorded` operators are added to those: of a CPU's unrecorded classes, or for a GPU of the given operators. With
+    `agent.machines` every operator has its own machine, drawn near these machines.
     """
     if config["agent"].get("measured"):
         agent = {"unrecorded": 0, **config["agent"]}
         check_whole(agent, 0, "unrecorded", of="agent.")
-        more = [one.operator for one in added() if one.part == "unrecorded"] if agent["unrecorded"] else []
+        is_gpu = agent["measured"] in measured.names("gpu")
+        more = list(rng.permutation(np.array(ops, dtype=object))) if is_gpu else []
+        if agent["unrecorded"] and not is_gpu:
+            more = [one.operator for one in added() if one.part == "unrecorded"]
         return tasks(agent["measured"], config["env"]["space"], more[: agent["unrecorded"]])
     names = config["agent"].get("machines")
     if not names:

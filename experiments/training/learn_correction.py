@@ -2,7 +2,8 @@
 
 WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`, with programs of the train
 part on one machine, or a list of these. The card compares the correction's ranking of programs with the model's on held-out
-operators of the last one (groups of operators are held out in turn, on all machines together).
+operators of the last one (groups of operators are held out in turn, on all machines together) and, of a machine of Measured v1,
+on the operators of its other parts.
 """
 
 from __future__ import annotations
@@ -52,14 +53,16 @@ class Observed:
     """Index of each program's operator, int64 [B]."""
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], hardware: Hardware | str, space: str) -> Observed:
+    def of(cls, rows: Sequence[Mapping[str, Any]], hardware: Hardware | str, space: str, to_learn: bool = True) -> Observed:
         """Read rows with operator, schedule and seconds (null for programs that failed).
 
-        ValueError for operators outside the train part, too few measurements, or programs that do not fit the machine.
+        ValueError for operators outside the train part if they are `to_learn` from, too few measurements, or programs that do not
+        fit the machine.
         """
         ran, hw = [row for row in rows if row["seconds"] is not None], machines.get(hardware)
         texts = sorted({row["operator"] for row in ran})
-        if others := sorted({operators.part_of(operators.parse(text)) for text in texts} - {"train"}):
+        others = sorted({operators.part_of(operators.parse(text)) for text in texts} - {"train"})
+        if to_learn and others:
             raise ValueError(f"measurements of the parts {others}: a correction is learned on train alone")
         if len(texts) < FOLDS:
             raise ValueError(f"{len(ran)} kernels of {len(texts)} operators ran: expected at least {FOLDS} operators")
@@ -72,11 +75,11 @@ class Observed:
         return cls(hw, texts, features, times, model, groups)
 
     @classmethod
-    def of_table(cls, table: Any, hardware: Hardware, space: str) -> Observed:
+    def of_table(cls, table: Any, hardware: Hardware, space: str, to_learn: bool = True) -> Observed:
         """Read the successful programs of a table of Measured v1 (`gensor_gym.measure.records.measured`)."""
         ran = table[table.status == Status.OK.value][["operator", "schedule", "quiet"]]
         rows = ran.rename(columns={"quiet": "seconds"}).astype({"operator": str})
-        return cls.of(rows.to_dict("records"), hardware, space)
+        return cls.of(rows.to_dict("records"), hardware, space, to_learn)
 
 
 def _observed(
@@ -133,6 +136,15 @@ def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) ->
     return {f"{key}_{name}": value for name, of in scores.items() for key, value in ranking(of, here.times, here.groups).items()}
 
 
+def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, float]:
+    """`ranking` of the programs of Measured v1 on a machine whose operators are in no train part, by the model and corrected."""
+    table = measured.load(machine)
+    here = Observed.of_table(table[table.part != "train"], measured.here(machine), space, to_learn=False)
+    scores = {"model": here.model, "corrected": here.model + correction.log_ratio(here.features)}
+    found = {f"{key}_{name}": value for name, of in scores.items() for key, value in ranking(of, here.times, here.groups).items()}
+    return {"operators": len(here.operators), **found}
+
+
 def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[str, float]:
     """How well `scores` rank the programs of each operator, lowest first; means over operators with at least LEAST programs.
 
@@ -172,11 +184,11 @@ def observations(what: str, hw: Hardware, space: str) -> Observed:
     return Observed.of_table(measured.load(what, "train"), measured.here(what), space)
 
 
-def regrets(card: Mapping[str, Any]) -> list[str]:
-    """Sentences about held-out operators from a card, none if it has no `validated`."""
+def regrets(card: Mapping[str, Any], of: str = "operators left out") -> list[str]:
+    """Sentences about operators `of` some kind from the numbers of a card, none if it has none."""
     names = {"first": "the first choice", "first4": "the best of the first four"}
     return [
-        f"On operators left out, {name} takes {math.expm1(card[f'{key}_model']):.1%} longer than the best program by the model, "
+        f"On {of}, {name} takes {math.expm1(card[f'{key}_model']):.1%} longer than the best program by the model, "
         f"{math.expm1(card[f'{key}_corrected']):.1%} by the corrected model."
         for key, name in names.items() if f"{key}_model" in card
     ]  # fmt: skip
@@ -195,6 +207,11 @@ def main(config: DictConfig, console: Console) -> None:
     with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
         observed = [observations(str(one), hw, space) for one in files]
         correction, card = learn(observed, space, config.seed, config.validate, config.last)
-    correction.save(Path(config.output), {**card, "measured": [str(one) for one in files]})
-    console.print("\n".join(regrets(card)), highlight=False, markup=False)
+    last = str(files[-1])
+    others = elsewhere(correction, last, space) if config.validate and last in measured.names() else {}
+    more = {"elsewhere": others} if others else {}
+    correction.save(Path(config.output), {**card, **more, "measured": [str(one) for one in files]})
+    said = regrets(card)
+    said += regrets(others, f"the {others['operators']} of other parts") if others else []
+    console.print("\n".join(said), highlight=False, markup=False)
     console.print(f"correction and card in {config.output}", highlight=False, markup=False)

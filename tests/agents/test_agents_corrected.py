@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 from agents import get_strategy
+from agents.hybrids.adapted import SHIPPED
 from agents.hybrids.correction import Correction, centred, load_correction
 from agents.hybrids.program_features import features_of
 from experiments.common.jobs import _training_seconds as training_seconds
-from experiments.training.learn_correction import Observed, fitted, learn, observations, rank_correlation, regrets
+from experiments.training.learn_correction import Observed, elsewhere, fitted, learn, observations, rank_correlation, regrets
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.foreign import read_json
 from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE
+from gensor_gym.measure.records import measured
 
 UNROLL = KNOB + KNOB_INDEX["unroll"]
 MACHINE = "zen5_1c"
@@ -62,6 +65,33 @@ def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
     assert training_seconds(strategy, graph) is None  # of a proposer that learned nothing
     first = [np.mean([s.row[UNROLL] for s in of.schedules[:20]]) for of in (found, plain)]
     assert first[0] <= first[1]
+
+
+@pytest.mark.parametrize("machine", ["h200", "zen4_1c"])
+def test_features_of_a_program_are_always_the_same(machine: str) -> None:
+    """Those of a GPU's convolutions read memory behind the program's row once."""
+    table, hw = measured.load(machine, "test"), measured.here(machine)
+    of = table[(table.status == "OK") & table.operator.astype(str).str.startswith("conv2d(")]
+    for text, rows in list(of.groupby("operator", observed=True))[:3]:
+        graph = ConstructionGraph(str(text), hw, "extended")
+        programs = graph.stack([Schedule.parse(one) for one in rows.schedule])
+        garbage = np.full((2 * len(programs), ROW), 1 << 30, dtype=np.int32)
+        garbage[::2] = programs
+        found, strided = features_of(graph, programs), features_of(graph, garbage[::2])
+        assert np.array_equal(found, strided) and np.isfinite(found).all() and np.abs(found).max() < 1e6
+
+
+@pytest.mark.thorough
+def test_the_shipped_correction_is_learned_from_the_shipped_table() -> None:
+    observed = observations("h200", measured.here("h200"), "extended")
+    correction, card = learn([observed], "extended", validate=False)
+    shipped = read_json(SHIPPED["sm_90"] / "card.json")
+    assert card.items() <= shipped.items() and shipped["measured"] == ["h200"]
+    again, known = observed.features[::97], load_correction(str(SHIPPED["sm_90"]))
+    assert np.allclose(correction.log_ratio(again), known.log_ratio(again), atol=1e-4)
+    assert elsewhere(known, "h200", "extended") == pytest.approx(shipped["elsewhere"], abs=1e-3)
+    assert shipped["elsewhere"]["first_corrected"] < shipped["elsewhere"]["first_model"]
+    assert not {text for text in shipped["operators"] if operators.part_of(operators.parse(text)) != "train"}
 
 
 def test_what_no_correction_comes_of(tmp_path: Path) -> None:
