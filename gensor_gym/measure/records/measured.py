@@ -1,8 +1,8 @@
 """Measured v1: times of programs on real machines.
 
-There are some twenty programs of each of 1,728 operators on CPUs (`gensor collect`), and some sixty of each of 123 operators on a
-GPU (`experiments.evidence.measured`). A machine has a Parquet file and a description in `gensor_gym/data/measured`. Columns of the table, one row for each
-program:
+There are some twenty programs of each of 1,728 operators on CPUs (`gensor collect`), and some sixty of each of 123 operators on
+a GPU (`experiments.evidence.measured`). A machine has a Parquet file and a description in `gensor_gym/data/measured`. Columns of
+the table, one row for each program:
 
 | column | meaning |
 |---|---|
