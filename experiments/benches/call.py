@@ -17,7 +17,8 @@ from omegaconf import DictConfig
 from agents import optimize
 from agents.optimize import Result
 from experiments.benches.kernel_sets.called import placed
-from experiments.benches.lines import Lines, Steal, machine, spread
+from experiments.benches.lines import Lines, Steal, machine, resolved
+from experiments.comparison.summary import interval
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
@@ -35,7 +36,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     """Emit a line for the machine and one for each operator."""
     settings, hw = config.call, hardware.get("host")
     emit(kind="machine", threads=hw.units, **machine())
-    for op in dict.fromkeys(operators.resolve(list(settings.operators))):
+    for op in resolved(settings.operators):
         found = optimize(op, hw, settings.strategy, settings.trials, config.seed)
         emit(kind="call", operator=str(op), schedule=str(found.schedule), **_compared(found, settings, config.seed, hw))
 
@@ -57,8 +58,8 @@ def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> d
     finally:
         backend.close()
     ours = [name for name in ways if name != "torch"]
-    added = {f"{name}_adds": spread([one[name] - one["measured"] for one in rounds]) for name in ours}
-    return {name: spread([one[name] for one in rounds]) for name in rounds[0]} | added | {"stolen": steal.share()}
+    added = {f"{name}_adds": interval([one[name] - one["measured"] for one in rounds]) for name in ours}
+    return {name: interval([one[name] for one in rounds]) for name in rounds[0]} | added | {"stolen": steal.share()}
 
 
 def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:

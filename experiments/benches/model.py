@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -15,7 +14,7 @@ from experiments.benches.fitting import ranking
 from experiments.benches.fitting.fit import COEFFICIENTS, CONSTANTS, Parameters, Sample, fit, loss
 from experiments.benches.fitting.ranks import spearman, top_k_regret
 from experiments.benches.fitting.timings import Plan, Timings
-from experiments.benches.lines import Lines, machine
+from experiments.benches.lines import Lines, machine, resolved
 from gensor_gym import hardware, operators
 from gensor_gym.cache.jsons import write_json
 from gensor_gym.cost.terms import TERMS
@@ -32,14 +31,14 @@ FASTEST = 5
 def run(config: DictConfig, emit: Lines) -> None:
     """Emit one line for each operator, one over all, and one for a fit if requested; or run the ranking benchmark."""
     if config.ranking:
-        ranking.run(config, emit)
+        ranking.rank(config, emit)
         return
     settings = config.model
     if config.fit not in (None, *FITS):
         raise ValueError(f"fit {config.fit!r}: expected one of {', '.join(FITS)}, or null")
     hw = hardware.get("host")
     emit(kind="machine", **machine())
-    train, held_out = _resolve(settings.operators), _resolve(settings.held_out)
+    train, held_out = resolved(settings.operators), resolved(settings.held_out)
     if config.fit:
         _check(train)
     path = Path(settings.timings or Path(config.output) / "model_timings.jsonl")
@@ -73,11 +72,6 @@ def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, na
         write_json(path, {name: {"coefficients": rounded, "terms": list(TERMS), **entry}})
     else:
         write_json(path, {"values": dict(zip(parameters.names, rounded, strict=True)), **entry})
-
-
-def _resolve(shapes: Any) -> list[Operator]:
-    """Operators of a configuration entry, which is text, a list, or empty."""
-    return operators.resolve(shapes if isinstance(shapes, str) else list(shapes)) if shapes else []
 
 
 def _check(ops: list[Operator]) -> None:

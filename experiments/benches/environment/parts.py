@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from experiments.benches.lines import Lines, calibration, spread
+from experiments.benches.lines import Lines, calibration
+from experiments.comparison.summary import interval
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.model import latency, room
 from gensor_gym.cost.terms import NUM_TERMS
@@ -45,8 +46,8 @@ def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: in
             begin = time.process_time()
             work()
             found[name].append((time.process_time() - begin) / count * 1e6)
-    times = {name: spread(samples) for name, samples in found.items()}
-    emit(kind="parts", num_envs=count, **arguments, **times, calibration_loop_per_second=spread(loops))
+    times = {name: interval(samples) for name, samples in found.items()}
+    emit(kind="parts", num_envs=count, **arguments, **times, calibration_loop_per_second=interval(loops))
 
 
 @compiled

@@ -18,8 +18,8 @@ from omegaconf import DictConfig
 from agents.gensor.markov import MarkovExtended
 from experiments.benches.fitting.ranks import spearman
 from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed
-from experiments.benches.lines import Lines, machine
-from experiments.benches.searches.searched import searched
+from experiments.benches.lines import Lines, machine, resolved
+from experiments.benches.searched import searched
 from experiments.common.journal import Journal
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
@@ -33,14 +33,14 @@ TRIES = 20
 TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
 
 
-def run(config: DictConfig, emit: Lines) -> None:
+def rank(config: DictConfig, emit: Lines) -> None:
     """Emit a line for each operator and one over all, and draw the figure."""
     settings, hw, folder = config.model.ranking, hardware.get("host"), Path(config.output)
     backend = get_backend("cpu", hw)
     journal = Journal(Path(settings.timings or folder / "ranking_timings.jsonl"), ())
     emit(kind="machine", **machine())
     lines, panels = [], []
-    for op in operators.resolve(settings.operators if isinstance(settings.operators, str) else list(settings.operators)):
+    for op in resolved(settings.operators):
         record = Record(journal, op, hw, backend)
         graph = ConstructionGraph(op, hw, SPACE)
         drawn = fill(record, graph, settings, config.seed)

@@ -10,7 +10,7 @@ from typing import Any
 from experiments.benches.fused.process import OURS
 from experiments.benches.fused.race import CALLED, Lost, raced
 from experiments.benches.fused.suite import PACKAGES, version_of
-from experiments.benches.lines import Steal
+from experiments.benches.lines import Steal, once
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
 from experiments.comparison.summary import interval, ratio
@@ -64,13 +64,7 @@ def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[R
     with Journal(folder / "networks" / "done.jsonl", ("key",), finite=True) as done:
         for case in cases:
             key = short_hash([PROTOCOL, asdict(case), str(same), versions_of(case.sides), code_digest()])
-            if key not in done.rows:
-                row = _timed(case, settings, folder / "networks" / "inductor")
-                if "error" in row:
-                    yield row
-                    continue
-                done.add({"key": key, **row})
-            yield {name: value for name, value in done.rows[key].items() if name != "key"}
+            yield once(done, key, _timed, case, settings, folder / "networks" / "inductor")
 
 
 def _timed(case: Case, settings: Settings, cache: Path) -> Row:
