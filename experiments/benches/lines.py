@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from gensor_gym import operators
 from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.measure.devices.cpu import processor_name
 from gensor_gym.operators.types import Operator
+from gensor_gym.registry import near
 
 LOOP = 200_000
 
@@ -80,6 +81,13 @@ class Steal:
 def resolved(given: Any) -> list[Operator]:
     """The distinct operators of an entry of a configuration, which is text or a list; none for an empty list or null."""
     return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given)))) if given else []
+
+
+def check_each(settings: Mapping[str, Any], name: str, known: Iterable[str], of: str) -> None:
+    """Check that all entries of the list `name` of a suite `of` are known; ValueError names the first that is not."""
+    for entry in settings[name]:
+        if entry not in (names := list(known)):
+            raise ValueError(f"{of}.{name}: {entry!r}: expected some of {', '.join(names)}{near(entry, names)}")
 
 
 def once(done: Journal, key: str, make: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.progress import track
 from experiments.benches.fitting import ranking
 from experiments.benches.fitting.fit import COEFFICIENTS, CONSTANTS, Parameters, Sample, fit, loss
 from experiments.benches.fitting.ranks import spearman, top_k_regret
-from experiments.benches.fitting.timings import Plan, Timings
+from experiments.benches.fitting.timings import Timings
 from experiments.benches.lines import Lines, machine, resolved
 from gensor_gym import hardware, operators
 from gensor_gym.cache.jsons import write_json
@@ -21,7 +21,6 @@ from gensor_gym.cost.terms import TERMS
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.tables.layout import KNOB
 from gensor_gym.measure.backend import get_backend
-from gensor_gym.operators.types import Operator
 
 FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
 FASTEST = 5
@@ -39,11 +38,10 @@ def run(config: DictConfig, emit: Lines) -> None:
     hw = hardware.get("host")
     emit(kind="machine", **machine())
     train, held_out = resolved(settings.operators), resolved(settings.held_out)
-    if config.fit:
-        _check(train)
+    if config.fit and (unseen := [op for op in train if operators.part_of(op) == "test"]):
+        raise ValueError(f"a fit sees the train and validation parts only; {unseen[0]} is of the test part")
     path = Path(settings.timings or Path(config.output) / "model_timings.jsonl")
-    plan = Plan(settings.schedules, settings.constructed, settings.slowest_s)
-    timings = Timings(path, get_backend("cpu", hw), hw, plan, config.seed)
+    timings = Timings(path, get_backend("cpu", hw), hw, settings, config.seed)
     ops = track([*train, *held_out], "timing programs", console=Console(stderr=True))
     samples = [timings.sample(op) for op in ops]
     fitted_on, others = samples[: len(train)], samples[len(train) :]
@@ -72,13 +70,6 @@ def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, na
         write_json(path, {name: {"coefficients": rounded, "terms": list(TERMS), **entry}})
     else:
         write_json(path, {"values": dict(zip(parameters.names, rounded, strict=True)), **entry})
-
-
-def _check(ops: list[Operator]) -> None:
-    """Check that no operator of a fit is in the test part; ValueError if one is."""
-    for op in ops:
-        if operators.part_of(op) == "test":
-            raise ValueError(f"a fit sees the train and validation parts only; {op} is of the test part")
 
 
 def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Lines) -> None:

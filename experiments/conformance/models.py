@@ -7,10 +7,10 @@ model has its own process.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from experiments.commands.parser import Parser
+from experiments.common.texts import table
 from experiments.conformance import drawn_models
 from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
 from experiments.conformance.cases import STATUSES, Outcome
@@ -23,17 +23,17 @@ SECONDS = 900.0
 
 def page(found: Sequence[Outcome]) -> str:
     """A Markdown page: counts by library, and each model that is not right with the reason."""
+    rows = []
+    for library in ("torchvision", "timm", "transformers"):
+        own = [one for one in found if one.name.startswith(library)]
+        rows.append((*counted(library, (one for one in own if not is_left_out(one))), str(sum(map(is_left_out, own)))))
     lines = [
         "# Models by name", "",
         "Variants of every family of torchvision and timm, and architectures of transformers made small, with random weights;",
         "one trial, compared with torch: `python -m experiments.conformance.models`. Where numbers differ, they may be as far",
         f"from float64 as {MARGIN:g} times torch's. *Not tried* are those that torch does not run so.",
-        "", f"| library | {' | '.join(STATUSES)} | not tried |", "|---|" + "---:|" * (len(STATUSES) + 1),
+        "", *table(("library", *STATUSES, "not tried"), rows),
     ]  # fmt: skip
-    for library in ("torchvision", "timm", "transformers"):
-        own = [one for one in found if one.name.startswith(library)]
-        tried = Counter(one.status for one in own if not is_left_out(one))
-        lines.append(f"{counted(library, tried)} {sum(map(is_left_out, own))} |")
     return "\n".join([*lines, *not_right(found)]) + "\n"
 
 

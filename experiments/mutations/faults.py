@@ -19,22 +19,6 @@ KINDS = ("rules", "model", "generators", "worker", "statistics", "fused", "netwo
 
 
 @dataclass(frozen=True)
-class Change:
-    """A named change of sources; `edits` are (file, old text, new text)."""
-
-    name: str
-    edits: tuple[tuple[str, str, str], ...]
-
-    def plant(self, root: Path) -> None:
-        """Apply the edits to the copy at `root`; ValueError if a text does not occur exactly once in its file."""
-        for file, old, new in self.edits:
-            text = (root / file).read_text(encoding="utf-8")
-            if (count := text.count(old)) != 1:
-                raise ValueError(f"change {self.name!r}: {old!r} stands {count} times in {file}, expected once")
-            (root / file).write_text(text.replace(old, new), encoding="utf-8")
-
-
-@dataclass(frozen=True)
 class Mutation:
     """A fault: the text `old`, which occurs once in the sources, is replaced by `new`."""
 
@@ -55,10 +39,6 @@ class Mutation:
             where = ", ".join(str(path.relative_to(root)) for path in found) or "nowhere"
             raise ValueError(f"mutation {self.name!r}: {self.old!r} stands {len(found)} times ({where}), expected once")
         return found[0].relative_to(root)
-
-    def change(self, root: Path) -> Change:
-        """The mutation as a change of the tree at `root`."""
-        return Change(self.name, ((str(self.place(root)), self.old, self.new),))
 
     def files(self, root: Path) -> list[str]:
         """Arguments of pytest that select the mutation's tests, relative to `root`; ValueError for a missing or ambiguous one."""

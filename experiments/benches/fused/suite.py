@@ -16,9 +16,9 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.fused import ratios
-from experiments.benches.fused.process import OURS, SIDES
+from experiments.benches.fused.process import OURS
 from experiments.benches.fused.race import CALLED, Lost, raced
-from experiments.benches.lines import Lines, Steal, machine, once
+from experiments.benches.lines import Lines, Steal, check_each, machine, once
 from experiments.commands.checks import check_whole
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
@@ -28,7 +28,6 @@ from gensor_gym.dataflow.table import fused_operator, stand_in
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.measure.stats.intervals import LEVEL
-from gensor_gym.registry import near
 
 PROTOCOL = 1
 """Version of the timing; raised with each change, so that operators are timed again."""
@@ -39,8 +38,9 @@ PACKAGES = {"eager": "torch", "inductor": "torch", "onnxruntime": "onnxruntime"}
 def run(config: DictConfig, emit: Lines) -> None:
     """Emit one line for each operator and one over all, show a table and draw a figure."""
     settings, folder = config.fused, Path(config.output)
-    threads = settings.threads or usable_cores()
-    peers = _checked(settings)
+    check_each(settings, "peers", PACKAGES, "fused")
+    check_whole(settings, 1, "trials", "rounds", "threads", of="fused.", null=("threads",))
+    threads, peers = settings.threads or usable_cores(), list(settings.peers)
     versions = {package: version_of(package) for package in dict.fromkeys(map(PACKAGES.__getitem__, peers))}
     emit(kind="machine", threads=threads, versions=versions, rounds=settings.rounds, **machine())
     same = {name: settings[name] for name in ("strategy", "trials", "rounds")}
@@ -57,16 +57,6 @@ def run(config: DictConfig, emit: Lines) -> None:
         sheet(timed_rows, threads, emit.rows[-1]).show(Console())
         if config.figures:
             _draw(timed_rows, threads, folder / "fused.png")
-
-
-def _checked(settings: DictConfig) -> list[str]:
-    """Check the settings and return the peers; ValueError for an unknown peer or an invalid number."""
-    known = [name for name in SIDES if name != OURS]
-    for name in settings.peers:
-        if name not in known:
-            raise ValueError(f"fused.peers: {name!r}: expected some of {', '.join(known)}{near(name, known)}")
-    check_whole(settings, 1, "trials", "rounds", "threads", of="fused.", null=("threads",))
-    return list(settings.peers)
 
 
 def version_of(package: str) -> str | None:
