@@ -12,7 +12,7 @@ from rich.progress import track
 
 from experiments.benches.fitting import ranking
 from experiments.benches.fitting.fit import COEFFICIENTS, CONSTANTS, Parameters, Sample, fit, loss
-from experiments.benches.fitting.ranks import spearman, top_k_regret
+from experiments.benches.fitting.ranks import fastest, spearman, top_k_regret
 from experiments.benches.fitting.timings import Timings
 from experiments.benches.lines import Lines, machine, resolved
 from gensor_gym import hardware, operators
@@ -23,8 +23,6 @@ from gensor_gym.graph.tables.layout import KNOB
 from gensor_gym.measure.backend import get_backend
 
 FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
-FASTEST = 5
-"""The ranking of the fastest 1/FASTEST of the programs is also reported separately."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -82,7 +80,7 @@ def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Li
             emit(kind="operator", **about, error="fewer than three ran well")
             continue
         predicted = sample.predicted()
-        fast = np.argsort(sample.seconds)[: max(3, len(sample.seconds) // FASTEST)]
+        fast = fastest(sample.seconds)
         lines.append(
             {
                 "spearman": spearman(predicted, sample.seconds),

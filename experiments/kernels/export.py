@@ -7,7 +7,6 @@ Operators that differ only in sizes can also be called through one function that
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from rich.console import Console
 
 from agents.optimize import Result, export_all
 from experiments.commands.command import command
-from experiments.commands.refusal import first_line
 from experiments.common.folders import make_folder
 from experiments.kernels.search import Search
 from experiments.sheets.cells import seconds
@@ -77,11 +75,7 @@ def main(config: DictConfig, console: Console) -> None:
     ops, search = operators_of(config.operators), Search.of(config)
     check_known(ops, search)
     make_folder(folder)
-    try:
-        results = [search.run(op, True, console) for op in ops]
-    except RuntimeError as error:
-        console.print(first_line(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(1)
+    results = [search.run(op, True, console) for op in ops]
     made = export_all(results, config.folder, config.library)
     show(results, console)
     binaries = ", ".join(path.name for path in made.binaries)

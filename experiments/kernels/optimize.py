@@ -6,7 +6,6 @@ runs only if the store has no program yet.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from agents.optimize import Result
 from experiments.benches.kernel_sets.called import placed, seconds
 from experiments.commands.checks import check_truths
 from experiments.commands.command import command
-from experiments.commands.refusal import first_line
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.texts import seconds_text
@@ -154,11 +152,7 @@ def main(config: DictConfig, console: Console) -> None:
         _check_file(Path(config.source))
     if config.export is not None:
         make_folder(check_folder(config.export))
-    try:
-        result = search.run(op, bool(config.reuse), console)
-    except RuntimeError as error:
-        console.print(first_line(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(1)
+    result = search.run(op, bool(config.reuse), console)
     with console.status("calling the kernel"):
         lines = [*said(result, search), *taken(result, config)]
     if search.backend.stored:

@@ -16,7 +16,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.gensor.markov import MarkovExtended
-from experiments.benches.fitting.ranks import spearman
+from experiments.benches.fitting.ranks import fastest, spearman
 from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed
 from experiments.benches.lines import Lines, machine, resolved
 from experiments.benches.searched import searched
@@ -27,7 +27,6 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend
 
 SPACE = "extended"
-FASTEST = 5
 TRIES = 20
 """Largest number of random draws per wanted schedule; then the space counts as exhausted."""
 TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
@@ -124,13 +123,13 @@ def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
     """Rank correlations of random programs with the model and with second timings; the model's first programs over the best."""
     rows, everything = (_well(rows, graph) for rows in (record.of(RANDOM), record.first()))
     seconds, predicted = _pair(rows, graph)
-    fast = np.argsort(seconds)[: max(3, len(seconds) // FASTEST)]
+    fast = fastest(seconds)
     before = {row.schedule: row.seconds for row in rows}
     pairs = np.array([(before[row.schedule], row.seconds) for row in record.of(AGAIN) if row.schedule in before])
     times, ranks = _pair(everything, graph)
     first = np.argsort(ranks, kind="stable")[:top]
     best = everything[int(np.argmin(times))]
-    quick = np.sort(seconds)[max(3, len(seconds) // FASTEST) - 1] if len(seconds) else 0.0
+    quick = seconds[fast].max(initial=0.0)
     again = pairs[pairs[:, 0] <= quick] if len(pairs) else pairs
     line: dict[str, Any] = {
         "random": len(rows), "programs": len(everything), "failed": len(record.first()) - len(everything),

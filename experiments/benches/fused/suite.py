@@ -7,8 +7,9 @@ rounds. Every output is verified by the float64 evaluator's bounds. A second sta
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     check_each(settings, "peers", PACKAGES, "fused")
     check_whole(settings, 1, "trials", "rounds", "threads", of="fused.", null=("threads",))
     threads, peers = settings.threads or usable_cores(), list(settings.peers)
-    versions = {package: version_of(package) for package in dict.fromkeys(map(PACKAGES.__getitem__, peers))}
+    versions = versions_of(peers)
     emit(kind="machine", threads=threads, versions=versions, rounds=settings.rounds, **machine())
     same = {name: settings[name] for name in ("strategy", "trials", "rounds")}
     same |= {"threads": threads, "peers": peers, "versions": versions, "code": code_digest(), "seed": config.seed}
@@ -59,12 +60,13 @@ def run(config: DictConfig, emit: Lines) -> None:
             _draw(timed_rows, threads, folder / "fused.png")
 
 
-def version_of(package: str) -> str | None:
-    """Version of an installed package; None if it is missing."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
+    """Package -> version, None if it is not installed, for sides that are libraries."""
+    versions: dict[str, str | None] = {PACKAGES[name]: None for name in sides if name in PACKAGES}
+    for package in versions:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:

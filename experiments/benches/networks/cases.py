@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.benches.fused.process import OURS
 from experiments.benches.fused.race import CALLED, Lost, raced
-from experiments.benches.fused.suite import PACKAGES, version_of
+from experiments.benches.fused.suite import versions_of
 from experiments.benches.lines import Steal, once
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
@@ -51,11 +51,6 @@ class Settings:
     """Seconds of rounds after which no round begins, except the first few."""
     most_bytes: float = float("inf")
     """Most memory that all processes of a case may need at once; larger cases fail with an error in their row."""
-
-
-def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
-    """Package -> installed version, for sides that are libraries."""
-    return {package: version_of(package) for package in dict.fromkeys(PACKAGES[name] for name in sides if name in PACKAGES)}
 
 
 def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[Row]:

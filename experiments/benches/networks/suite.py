@@ -15,9 +15,9 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.fused.process import OURS
-from experiments.benches.fused.suite import PACKAGES
+from experiments.benches.fused.suite import PACKAGES, versions_of
 from experiments.benches.lines import Lines, check_each, machine
-from experiments.benches.networks.cases import Case, Settings, timed, versions_of
+from experiments.benches.networks.cases import Case, Settings, timed
 from experiments.commands.checks import check_some, check_whole
 from experiments.sheets.cells import NOTHING, Cell, factor, spread
 from experiments.sheets.sheet import Sheet
