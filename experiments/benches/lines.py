@@ -79,8 +79,8 @@ class Steal:
 
 
 def resolved(given: Any) -> list[Operator]:
-    """The distinct operators of an entry of a configuration, which is text or a list; none for an empty list or null."""
-    return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given)))) if given else []
+    """The distinct operators of an entry of a configuration, which is text or a list; ValueError if it names none."""
+    return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given))))
 
 
 def check_each(settings: Mapping[str, Any], name: str, known: Iterable[str], of: str) -> None:

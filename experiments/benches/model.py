@@ -35,7 +35,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         raise ValueError(f"fit {config.fit!r}: expected one of {', '.join(FITS)}, or null")
     hw = hardware.get("host")
     emit(kind="machine", **machine())
-    train, held_out = resolved(settings.operators), resolved(settings.held_out)
+    train, held_out = (resolved(given) if given else [] for given in (settings.operators, settings.held_out))
     if config.fit and (unseen := [op for op in train if operators.part_of(op) == "test"]):
         raise ValueError(f"a fit sees the train and validation parts only; {unseen[0]} is of the test part")
     path = Path(settings.timings or Path(config.output) / "model_timings.jsonl")

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, ListConfig
 from rich.console import Console
 
 from agents.optimize import Result, export_all
+from experiments.benches.lines import resolved
 from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.kernels.search import Search
@@ -33,7 +34,7 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
     if not isinstance(given, str) or not Path(given).is_file():
         if isinstance(given, str) and "(" not in given and (Path(given).suffix or Path(given).exists()):
             raise ValueError(f"{given} is a folder: expected a file" if Path(given).is_dir() else f"no file {given}")
-        return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given))))
+        return resolved(given)
     found: dict[Operator, None] = {}
     for number, line in read_lines(given):
         if text := line.partition("#")[0].strip():
