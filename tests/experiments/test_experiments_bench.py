@@ -32,7 +32,7 @@ TINY = {
     ],  # fmt: skip
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
-    "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3", "call.calls=5"],
+    "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3"],
     "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
     "fused_model": ["fused_model.operators=[softmax(m=4, n=16)]", "fused_model.programs=4", "fused_model.first=2"],
     "networks": [
