@@ -8,7 +8,6 @@ rank correlation of both timings is the ceiling for any model. Every measurement
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +61,12 @@ def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> 
     record.measure(RANDOM, chosen)
     for name in settings.strategies:
         _search(record, name, settings.trials, seed)
-    found = _distinct(record, MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules, set())
-    record.measure(TOP, found[: int(settings.top)])
+    ranked: dict[str, Schedule] = {}
+    for schedule in MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules:
+        ranked.setdefault(record.digest(schedule), schedule)
+    record.measure(TOP, list(ranked.values())[: int(settings.top)])
     have = {row.digest for row in record.first()}
-    rest = _distinct(record, found, have)
+    rest = [schedule for digest, schedule in ranked.items() if digest not in have]
     missing = max(0, settings.programs - len(have) + len(record.of(SPREAD)))
     if rest and not record.of(SPREAD):
         places = np.unique((np.linspace(0.0, 1.0, min(missing, len(rest))) ** 2 * (len(rest) - 1)).astype(int))
@@ -88,7 +89,7 @@ def _random(record: Record, graph: ConstructionGraph, settings: Any, rng: np.ran
         if graph.latency(schedule) > settings.slowest_s:
             slow += 1
         else:
-            chosen.setdefault(record.backend.digest(graph.operator, schedule, graph.hardware), schedule)
+            chosen.setdefault(record.digest(schedule), schedule)
     return list(chosen.values()), drawn, slow
 
 
@@ -99,16 +100,7 @@ def _search(record: Record, name: str, trials: int, seed: int) -> None:
     known = {row.schedule for row in record.of(name)}
     for trial in searched(record.op, record.hardware, record.backend, name, trials, seed).trace:
         if trial.schedule not in known:
-            digest = record.backend.digest(record.op, Schedule.parse(trial.schedule), record.hardware)
-            record.add(Timed(name, trial.schedule, digest, trial.seconds))
-
-
-def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) -> list[Schedule]:
-    """Schedules with different kernels whose digests are not in `known`."""
-    found: dict[str, Schedule] = {}
-    for schedule in schedules:
-        found.setdefault(record.backend.digest(record.op, schedule, record.hardware), schedule)
-    return [schedule for digest, schedule in found.items() if digest not in known]
+            record.add(Timed(name, trial.schedule, record.digest(Schedule.parse(trial.schedule)), trial.seconds))
 
 
 def _again(rows: list[Timed], count: int) -> list[Timed]:
