@@ -36,11 +36,10 @@ Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Wa
 def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     """(ways to call a network in a library, fault of the outputs by way)."""
     torch.set_num_threads(asked["threads"])
-    module, inputs = module_of(asked["network"], asked["seed"]), inputs_of(asked["network"], asked["batch"], asked["seed"])
     side, _, way = name.partition("/")
     plan, arena = way.split("/") if way else (asked["plan"], asked["arena"])
-    ways = SIDES[side](copy.deepcopy(module), inputs, {**asked, "plan": plan, "arena": arena})
-    expected = expected_of(module.double(), inputs)
+    module, inputs, expected = drawn(asked["network"], asked["batch"], asked["seed"])
+    ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
     return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected))}
 
 
