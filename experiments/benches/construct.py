@@ -108,10 +108,11 @@ def _overall(rows: list[dict[str, Any]], settings: DictConfig, strategies: dict[
     }
     for name in strategies:
         seconds = [row[name]["seconds"]["median"] for row in rows]
+        regrets = np.log([row[name]["over_best_known"] for row in rows if row["certified"]])  # log(T / T*)
         line[name] = {
             "over_best_known": geometric_mean(row[name]["over_best_known"] for row in rows),
             "worst_over_best_known": max(row[name]["over_best_known"] for row in rows),
-            "iqm_regret": _iqm_regret([row[name]["over_best_known"] for row in rows if row["certified"]]),
+            "iqm_regret": float(interquartile_mean(regrets, axis=0)) if len(regrets) else None,
             "median_evaluations": float(np.median([row[name]["evaluations"] for row in rows])),
             "median_seconds": float(np.median(seconds)),
             "largest_seconds": max(seconds),
@@ -119,9 +120,3 @@ def _overall(rows: list[dict[str, Any]], settings: DictConfig, strategies: dict[
             "median_visited_per_walk": float(np.median([row[name]["visited_per_walk"] for row in rows])),
         }
     return line
-
-
-def _iqm_regret(ratios: list[float]) -> float | None:
-    """Interquartile mean of log(T / T*); None if no operator has a certified optimum."""
-    return float(interquartile_mean(np.log(ratios), axis=0)) if ratios else None
-

@@ -19,7 +19,7 @@ from experiments.benches.fused.suite import PACKAGES, versions_of
 from experiments.benches.lines import Lines, check_each, machine
 from experiments.benches.networks.cases import Case, Settings, timed
 from experiments.commands.checks import check_some, check_whole
-from experiments.sheets.cells import NOTHING, Cell, factor, spread
+from experiments.sheets.cells import NOTHING, factor, spread
 from experiments.sheets.sheet import Sheet
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.registry import check_known
@@ -56,12 +56,9 @@ def sheet(rows: Sequence[dict[str, Any]], threads: int) -> Sheet:
     """Table of times, and of our speed-up over each peer."""
     head = ("network", "kernels", "ours", *PACKAGES, *(f"over {name}" for name in PACKAGES))
     lines = [
-        (row["network"], f"{row['kernels']} ({row['distinct']})", *(_time(row, name) for name in (OURS, *PACKAGES)),
+        (row["network"], f"{row['kernels']} ({row['distinct']})",
+         *(spread(row["times"][name]) if name in row["times"] else NOTHING for name in (OURS, *PACKAGES)),
          *(factor(row["over"][name]) if name in row["over"] else NOTHING for name in PACKAGES))
         for row in rows
     ]  # fmt: skip
     return Sheet.of(f"networks, batch {rows[0]['batch']}, {threads} thread{'s' * (threads > 1)}", head, lines)
-
-
-def _time(row: dict[str, Any], name: str) -> Cell:
-    return spread(row["times"][name]) if name in row["times"] else NOTHING
