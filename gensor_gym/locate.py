@@ -12,7 +12,6 @@ _MOVED = {
     "results/certificates": "gensor_gym/data/certificates",
     "results/spaces": "gensor_gym/data/spaces",
     "results/tune": "experiments/data/tuned",
-    "results/best_known.json": "experiments/data/best_known.json",
 }
 """Published path -> present location of data that moved."""
 

@@ -72,7 +72,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "torch": (
         "experiments/conformance/cases.py",
-        "experiments/conformance/drawn_models.py",
+        "experiments/conformance/models.py",
         "experiments/conformance/kernelbench.py",
         "experiments/measured/extract.py",
         "agents/learners/cloning.py",

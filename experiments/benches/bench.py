@@ -1,19 +1,19 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-A suite is a module or a package of this folder that defines or imports `run(config, emit)`, with settings of its name in
-conf/bench.yaml. No registration is needed. `suite=all` runs them all.
+A suite is a module of this package that defines `run(config, emit)`, with settings of its name in conf/bench.yaml; a module
+`suite` has the name of its folder. No registration is needed. `suite=all` runs them all.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 
 from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.lines import Lines
 from experiments.commands.command import command_line, configured
+from experiments.commands.found import modules_with
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.sheets.records import of_records
@@ -25,23 +25,16 @@ TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_a
 """Keys of the suites' lines whose values are seconds although their names do not say so."""
 
 
-def suites() -> tuple[str, ...]:
-    """Sorted names of the suites."""
-    files = {(file.parent if file.stem == "__init__" else file).stem: file for file in _files()}
-    marks = "\ndef run(config: DictConfig, ", " import run\n"
-    return tuple(sorted(name for name, file in files.items() if any(mark in file.read_text(encoding="utf-8") for mark in marks)))
-
-
-def _files() -> list[Path]:
-    here = Path(__file__).parent
-    return [*here.glob("*.py"), *here.glob("*/__init__.py")]
+def suites() -> dict[str, str]:
+    """Sorted names of the suites -> their modules."""
+    return dict(sorted(modules_with("def run(config: DictConfig, ", "experiments.benches").items()))
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
     """Run one suite or all and return the lines by suite. ValueError for an unknown suite or a bad folder."""
     known = suites()
     check_known("suite", config.suite, (*known, "all"))
-    chosen = known if config.suite == "all" else (config.suite,)
+    chosen = tuple(known) if config.suite == "all" else (config.suite,)
     for suite in chosen:
         if not isinstance(config[suite], DictConfig):
             raise ValueError(f"{suite} is {config[suite]!r}; expected settings, {suite}.NAME=VALUE")
@@ -49,7 +42,7 @@ def bench(config: DictConfig) -> dict[str, Lines]:
     for suite in chosen:
         lines[suite] = Lines(folder / f"{suite}.jsonl", suite)
         with lines[suite].journal:
-            import_module(f"experiments.benches.{suite}").run(config, lines[suite])
+            import_module(known[suite]).run(config, lines[suite])
         for kind, sheet in of_records(suite, lines[suite].rows, TIMES).items():
             sheet.write(folder / suite / kind.replace(" ", "_"))
     return lines

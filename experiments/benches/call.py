@@ -7,7 +7,6 @@ like in measurements and like NumPy's larger arrays; for `bound_at_lines` they b
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,9 @@ from omegaconf import DictConfig
 
 from agents import optimize
 from agents.optimize import Result
-from experiments.benches.kernel_sets.called import placed
-from experiments.benches.lines import Lines, Steal, machine, spread
+from experiments.benches.kernel_sets.called import placed, seconds
+from experiments.benches.lines import Lines, Steal, machine, resolved
+from experiments.comparison.summary import interval
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
@@ -25,17 +25,12 @@ from gensor_gym.measure.baselines.torch import torch_function
 from gensor_gym.measure.measurement import Status
 from gensor_gym.operators.inputs import ARRAY_OFFSET
 
-SAMPLES = 10
-"""Timed samples of each way to call in a round."""
-LONGEST = 10e-3
-"""Largest duration of a sample in seconds, unless a single call takes longer."""
-
 
 def run(config: DictConfig, emit: Lines) -> None:
     """Emit a line for the machine and one for each operator."""
     settings, hw = config.call, hardware.get("host")
     emit(kind="machine", threads=hw.units, **machine())
-    for op in dict.fromkeys(operators.resolve(list(settings.operators))):
+    for op in resolved(settings.operators):
         found = optimize(op, hw, settings.strategy, settings.trials, config.seed)
         emit(kind="call", operator=str(op), schedule=str(found.schedule), **_compared(found, settings, config.seed, hw))
 
@@ -53,12 +48,12 @@ def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> d
             (again,) = backend.measure(op, [found.schedule], hw)
             if again.status is not Status.OK:
                 raise RuntimeError(f"{op}: measured again the kernel is {again.status.value}: {again.error}")
-            rounds.append({"measured": again.seconds} | {name: _seconds(call, settings.calls) for name, call in ways.items()})
+            rounds.append({"measured": again.seconds} | {name: seconds(call) for name, call in ways.items()})
     finally:
         backend.close()
     ours = [name for name in ways if name != "torch"]
-    added = {f"{name}_adds": spread([one[name] - one["measured"] for one in rounds]) for name in ours}
-    return {name: spread([one[name] for one in rounds]) for name in rounds[0]} | added | {"stolen": steal.share()}
+    added = {f"{name}_adds": interval([one[name] - one["measured"] for one in rounds]) for name in ours}
+    return {name: interval([one[name] for one in rounds]) for name in rounds[0]} | added | {"stolen": steal.share()}
 
 
 def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:
@@ -74,18 +69,3 @@ def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[]
         "bound_at_lines": kernel.bind(*at_lines, own), "called_with_tensors": lambda: kernel(*tensors),
         "torch": torch_function(operators.resolve_one(str(found.task.operator)), tensors),
     }  # fmt: skip
-
-
-def _seconds(call: Callable[[], object], calls: int) -> float:
-    """Seconds of a call: the median over `SAMPLES` samples of `calls` calls each, after one uncounted sample.
-
-    Samples of slow calls contain fewer calls, so that a sample takes at most LONGEST.
-    """
-    samples = []
-    for _ in range(1 + SAMPLES):
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        samples.append((time.perf_counter() - begin) / calls)
-        calls = min(calls, max(1, int(LONGEST / samples[-1])))
-    return float(np.median(samples[1:]))

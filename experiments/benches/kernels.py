@@ -3,7 +3,6 @@
 Every kernel has two times. The isolated time comes from a C loop in a worker, with an existing output; torch keeps its freed
 memory. The called time comes from Python in this process, and both sides make a new output (`kernel_sets.called`).
 
-The strategy and, optionally, reference searches with more trials find a kernel each; all of them and torch are timed together.
 Torch runs on one thread and on our number of threads, and the faster counts. The register-resident multiply-add loop of
 `hardware/probe.c` runs just before and after each operator, so that shares refer to the same minute. GENSOR_GYM_THREADS=1 runs
 everything on one thread. An int8 operator is also compared with its float32 twin. A second start with the same settings resumes.
@@ -22,13 +21,13 @@ from experiments.benches.kernel_sets import called, prepacked
 from experiments.benches.kernel_sets.called import KERNEL
 from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
-from experiments.benches.lines import Lines, Steal, machine
-from experiments.benches.searches.searched import searched
+from experiments.benches.lines import Lines, Steal, machine, once, resolved
+from experiments.benches.searched import searched
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
-from gensor_gym import hardware, operators
+from gensor_gym import hardware
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware import probe
@@ -38,12 +37,13 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.devices.cpu import processor_name
 from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import verdict
 from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
-Winners = dict[str, tuple[Schedule, float]]
-"""Label -> (schedule, seconds that its search measured)."""
+Winner = tuple[Schedule, float]
+"""(schedule, seconds that its search measured)."""
 QUIET = 0.1
 """Quantile of a kernel's samples that is compared with the multiply-add loop's best rate."""
 
@@ -60,107 +60,89 @@ def run(config: DictConfig, emit: Lines) -> None:
         threads: Retimer(backend, hw, settings.rounds, folder / "comparisons", threads)
         for threads in sorted({hw.units, 1}, reverse=True)
     }
-    shapes = settings.shapes if isinstance(settings.shapes, str) else list(settings.shapes)
-    ops = list(dict.fromkeys(operators.resolve(shapes)))
+    ops = resolved(settings.shapes)
     if settings.prepacked:
         for op in ops:
             emit(kind="prepacked", **prepacked.shape(op, settings, config.seed, store, cast(NativeBackend, backend), hw))
         return
-    rows = []
+    asked, rows = [settings[name] for name in ("strategy", "trials", "rounds")], []
     with Journal(folder / "kernels" / "done.jsonl") as done:
         for op in ops:
-            rows.append(_once(done, op, settings, config.seed, store, retimers))
+            key = short_hash([str(op), *asked, config.seed, list(retimers), processor_name(), code_digest()])
+            rows.append(once(done, key, _shape, op, settings, config.seed, store, retimers))
             emit(kind="shape", **rows[-1])
     timed = [row for row in rows if row.get("over_torch")]
     if not timed:
         return
     emit(kind="all", shapes=len(rows), timed=len(timed), **overall(timed))
     if config.figures:
-        from experiments.benches.kernel_sets.figure import draw
-
-        draw(timed, folder / "kernels.png")
-
-
-def _once(
-    done: Journal, op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]
-) -> dict[str, Any]:
-    """The line of a shape: from the journal if it was timed with the same settings and code, otherwise timed now."""
-    asked = {name: settings[name] for name in ("strategy", "trials", "rounds")} | {"reference": str(settings.reference)}
-    key = short_hash([str(op), asked, seed, list(retimers), processor_name(), code_digest()])
-    if key in done.rows:
-        return {name: value for name, value in done.rows[key].items() if name != "key"}
-    row = _shape(op, settings, seed, store, retimers)
-    if "error" not in row:
-        done.add({"key": key, **row})
-    return row
+        _draw(timed, folder / "kernels.png")
 
 
 def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
-    """Search, then time the winners with torch; return the line of the shape."""
+    """Search, then time the winner with torch; return the line of the shape."""
     retimer = next(iter(retimers.values()))
-    found, row = _search(op, settings, seed, store, retimer)
-    if KERNEL not in found:
+    winner, row = _search(op, settings, seed, store, retimer)
+    if winner is None:
         return row
-    schedule = found[KERNEL][0]
+    schedule = winner[0]
     loop, steal = [_fma_loop()], Steal()
-    compared = {threads: timer.compare(op, found) for threads, timer in retimers.items()}
+    compared = {threads: timer.compare(op, {KERNEL: winner}) for threads, timer in retimers.items()}
     loop.append(_fma_loop())
     row |= {"fma_loop_flops": max(loop), "stolen": steal.share(), "schedule": str(schedule)}
     missing = {name: why for c in compared.values() for name, why in c.dropped.items()}
     if missing:
         return {**row, "error": str(missing)}
-    row |= _ratios(op, retimer.hardware, compared, max(loop), found)
+    row |= _ratios(op, retimer.hardware, compared, max(loop))
     row["called"] = called.compared(op, schedule, retimer.hardware, settings.rounds, seed)
-    return row | _twin(op, schedule, settings, seed, store, retimer) if op.dtype == "int8" else row
-
-
-def _twin(op: Operator, schedule: Schedule, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, Any]:
-    """Search for the float32 kernel of the same shape; return the int8 kernel's speed-up over it."""
+    if op.dtype != "int8":
+        return row
     twin = float32_twin(op)
-    found, row = _search(twin, settings, seed, store, retimer)
-    if KERNEL not in found:
-        return {"float32_error": row["error"]}
-    return over_float32(op, schedule, twin, found[KERNEL][0], retimer)
+    theirs, about = _search(twin, settings, seed, store, retimer)
+    return row | ({"float32_error": about["error"]} if theirs is None else over_float32(op, schedule, twin, theirs[0], retimer))
 
 
-def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winners, dict[str, Any]]:
-    """(winners by label, report of the searches): `kernel` is the strategy's winner, other labels name references."""
+def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winner | None, dict[str, Any]]:
+    """(the strategy's winner, or None if no kernel ran well; report of the search)."""
     hw = retimer.hardware
-    wanted = [(KERNEL, settings.strategy, settings.trials)]
-    wanted += [(f"{name}@{settings.reference.trials}", name, settings.reference.trials) for name in settings.reference.strategies]
-    found: Winners = {}
-    row: dict[str, Any] = {"operator": str(op), "roofline_s": roofline_floor(op, hw)}
-    row["fma_bound_s"] = op.flops / hw.peak_of(op.dtype) if is_product(op) else None
-    for label, name, trials in wanted:
-        session = searched(op, hw, retimer.backend, name, trials, seed, store)
-        final = playoff(session)
-        if final is not None:
-            found[label] = (final[0], final[1].seconds)
-        if label == KERNEL:
-            row |= {"trials": session.trials, "failed": sum(trial.status != "OK" for trial in session.trace)}
-            if final is None:
-                row["error"] = f"no kernel ran well: {[trial.status for trial in session.trace]}"
-    return found, row
+    session = searched(op, hw, retimer.backend, settings.strategy, settings.trials, seed, store)
+    row: dict[str, Any] = {
+        "operator": str(op), "roofline_s": roofline_floor(op, hw),
+        "fma_bound_s": op.flops / hw.peak_of(op.dtype) if is_product(op) else None,
+        "trials": session.trials, "failed": sum(trial.status != "OK" for trial in session.trace),
+    }  # fmt: skip
+    if (final := playoff(session)) is None:
+        return None, row | {"error": f"no kernel ran well: {[trial.status for trial in session.trace]}"}
+    return (final[0], final[1].seconds), row
 
 
-def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float, found: Winners) -> dict[str, Any]:
-    """Our time and torch's at its best thread count, and our shares of the roofline, the multiply-add loop and the reference."""
-    floor, best = roofline_floor(op, hw), min(compared, key=lambda threads: float(np.median(compared[threads].samples[TORCH])))
+def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float) -> dict[str, Any]:
+    """Our time and torch's at its best thread count, and our shares of the roofline and of the multiply-add loop."""
+    best = min(compared, key=lambda threads: float(np.median(compared[threads].samples[TORCH])))
     samples = compared[best].samples
     ours, torch = samples[KERNEL], samples[TORCH]
-    fastest = min(found, key=lambda name: float(np.median(samples[name])))
     row: dict[str, Any] = {
         "kernel": interval(ours), "torch": interval(torch), "torch_threads": best, "over_torch": ratio(torch, ours),
-        "verdict": verdict(ours, torch),
-        "of_roofline": floor / float(np.median(ours)), "flops_per_second": op.flops / float(np.median(ours)),
+        "verdict": verdict(ours, torch), "of_roofline": roofline_floor(op, hw) / float(np.median(ours)),
+        "flops_per_second": op.flops / float(np.median(ours)),
     }  # fmt: skip
     if is_product(op) and op.dtype == "float32":
-        quiet = {name: float(np.quantile(samples[name], QUIET)) for name in dict.fromkeys((KERNEL, fastest, TORCH))}
+        quiet = {name: float(np.quantile(samples[name], QUIET)) for name in (KERNEL, TORCH)}
         row["quiet_share_of_fma_loop"] = {name: op.flops / seconds / loop for name, seconds in quiet.items()}
-    if len(found) > 1:
-        row |= {"best": fastest, "best_over_torch": ratio(torch, samples[fastest]), "of_reference": ratio(samples[fastest], ours)}
-        row["best_schedule"] = str(found[fastest][0])
     return row
+
+
+def _draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw speed-ups over torch, called and isolated, and shares of the roofline."""
+    from experiments.benches.speed_ups import SpeedUp, draw
+
+    lines = [
+        SpeedUp(row["operator"], row["called"]["over_torch"], row["over_torch"]["median"], 100 * row["of_roofline"],
+                100 * row["roofline_s"] / row["torch"]["median"])
+        for row in rows
+    ]  # fmt: skip
+    label = f"over torch: called (dot, {LEVEL} interval), isolated (ring)"
+    draw(lines, (label, "percent of the roofline (bar), torch (tick)"), path, shown=100.0)
 
 
 def _fma_loop() -> float:

@@ -1,4 +1,4 @@
-"""Shared parts of suites: JSON lines, intervals, and the machine's load."""
+"""Shared parts of suites: JSON lines, entries of a configuration, and the machine's load."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest
+from gensor_gym import operators
 from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.measure.devices.cpu import processor_name
-from gensor_gym.measure.stats.intervals import median_interval
+from gensor_gym.operators.types import Operator
+from gensor_gym.registry import near
 
 LOOP = 200_000
 
@@ -75,10 +78,25 @@ class Steal:
         return (after[0] - self._before[0]) / total if total > 0 else 0.0
 
 
-def spread(samples: list[float]) -> dict[str, float]:
-    """Median of the samples and its 95 percent interval by order statistics."""
-    low, high = median_interval(samples)
-    return {"median": sorted(samples)[len(samples) // 2], "low": low, "high": high}
+def resolved(given: Any) -> list[Operator]:
+    """The distinct operators of an entry of a configuration, which is text or a list; ValueError if it names none."""
+    return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given))))
+
+
+def check_each(settings: Mapping[str, Any], name: str, known: Iterable[str], of: str) -> None:
+    """Check that all entries of the list `name` of a suite `of` are known; ValueError names the first that is not."""
+    for entry in settings[name]:
+        if entry not in (names := list(known)):
+            raise ValueError(f"{of}.{name}: {entry!r}: expected some of {', '.join(names)}{near(entry, names)}")
+
+
+def once(done: Journal, key: str, make: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
+    """The row of `key` in a journal; made of `of` and kept if it is missing, but not kept if it has an `error`."""
+    if key not in done.rows:
+        if "error" in (row := make(*of)):
+            return row
+        done.add({"key": key, **row})
+    return {name: value for name, value in done.rows[key].items() if name != "key"}
 
 
 def _ticks() -> tuple[int, int]:

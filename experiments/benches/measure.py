@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches.lines import Lines, Steal, calibration, empty_cache, machine, spread
+from experiments.benches.lines import Lines, Steal, calibration, empty_cache, machine
+from experiments.comparison.summary import interval
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -93,7 +94,7 @@ def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: in
     ratios = np.array(seconds["on"]) / np.array(seconds["off"])
     emit(
         kind="isolation", operator=str(op), trials=len(ratios), trial_s={name: _middle(s) for name, s in seconds.items()},
-        trials_per_second={name: len(s) / sum(s) for name, s in seconds.items()}, ratio=spread(ratios.tolist()),
+        trials_per_second={name: len(s) / sum(s) for name, s in seconds.items()}, ratio=interval(ratios.tolist()),
     )  # fmt: skip
 
 

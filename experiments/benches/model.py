@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -13,38 +12,34 @@ from rich.progress import track
 
 from experiments.benches.fitting import ranking
 from experiments.benches.fitting.fit import COEFFICIENTS, CONSTANTS, Parameters, Sample, fit, loss
-from experiments.benches.fitting.ranks import spearman, top_k_regret
-from experiments.benches.fitting.timings import Plan, Timings
-from experiments.benches.lines import Lines, machine
+from experiments.benches.fitting.ranks import fastest, spearman, top_k_regret
+from experiments.benches.fitting.timings import Timings
+from experiments.benches.lines import Lines, machine, resolved
 from gensor_gym import hardware, operators
 from gensor_gym.cache.jsons import write_json
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.tables.layout import KNOB
 from gensor_gym.measure.backend import get_backend
-from gensor_gym.operators.types import Operator
 
 FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
-FASTEST = 5
-"""The ranking of the fastest 1/FASTEST of the programs is also reported separately."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
     """Emit one line for each operator, one over all, and one for a fit if requested; or run the ranking benchmark."""
     if config.ranking:
-        ranking.run(config, emit)
+        ranking.rank(config, emit)
         return
     settings = config.model
     if config.fit not in (None, *FITS):
         raise ValueError(f"fit {config.fit!r}: expected one of {', '.join(FITS)}, or null")
     hw = hardware.get("host")
     emit(kind="machine", **machine())
-    train, held_out = _resolve(settings.operators), _resolve(settings.held_out)
-    if config.fit:
-        _check(train)
+    train, held_out = (resolved(given) if given else [] for given in (settings.operators, settings.held_out))
+    if config.fit and (unseen := [op for op in train if operators.part_of(op) == "test"]):
+        raise ValueError(f"a fit sees the train and validation parts only; {unseen[0]} is of the test part")
     path = Path(settings.timings or Path(config.output) / "model_timings.jsonl")
-    plan = Plan(settings.schedules, settings.constructed, settings.slowest_s)
-    timings = Timings(path, get_backend("cpu", hw), hw, plan, config.seed)
+    timings = Timings(path, get_backend("cpu", hw), hw, settings, config.seed)
     ops = track([*train, *held_out], "timing programs", console=Console(stderr=True))
     samples = [timings.sample(op) for op in ops]
     fitted_on, others = samples[: len(train)], samples[len(train) :]
@@ -75,18 +70,6 @@ def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, na
         write_json(path, {"values": dict(zip(parameters.names, rounded, strict=True)), **entry})
 
 
-def _resolve(shapes: Any) -> list[Operator]:
-    """Operators of a configuration entry, which is text, a list, or empty."""
-    return operators.resolve(shapes if isinstance(shapes, str) else list(shapes)) if shapes else []
-
-
-def _check(ops: list[Operator]) -> None:
-    """Check that no operator of a fit is in the test part; ValueError if one is."""
-    for op in ops:
-        if operators.part_of(op) == "test":
-            raise ValueError(f"a fit sees the train and validation parts only; {op} is of the test part")
-
-
 def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Lines) -> None:
     """Emit the ranking scores of each operator, and their means."""
     lines = []
@@ -97,7 +80,7 @@ def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Li
             emit(kind="operator", **about, error="fewer than three ran well")
             continue
         predicted = sample.predicted()
-        fast = np.argsort(sample.seconds)[: max(3, len(sample.seconds) // FASTEST)]
+        fast = fastest(sample.seconds)
         lines.append(
             {
                 "spearman": spearman(predicted, sample.seconds),

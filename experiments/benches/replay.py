@@ -13,9 +13,9 @@ from omegaconf import DictConfig
 
 from agents import get_strategy
 from agents.optimize import run as search
-from experiments.benches.lines import Lines, empty_cache, machine
+from experiments.benches.lines import Lines, empty_cache, machine, resolved
 from experiments.statistics.statistics import geometric_mean
-from gensor_gym import hardware, operators
+from gensor_gym import hardware
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.records.backend import open_recorded
@@ -37,7 +37,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     emit(kind="machine", **machine())
     ratios, firsts = [], []
     try:
-        for op in operators.resolve(list(settings.operators)):
+        for op in resolved(settings.operators):
             for name in settings.strategies:
                 found = compare(op, hw, live, name, settings.trials, config.seed)
                 emit(kind="search", operator=str(op), strategy=name, target=TARGET, **found)

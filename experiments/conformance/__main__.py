@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,8 @@ from rich.progress import track
 from experiments.commands.parser import Parser
 from experiments.common.journal import Journal
 from experiments.common.results import write_text
-from experiments.conformance.apart import OUTPUT
+from experiments.common.texts import table
+from experiments.conformance.apart import OUTPUT, counted
 from experiments.conformance.cases import FAR, SPECIAL, STATUSES, Outcome, cases, tried
 
 PAGE = "conformance.md"
@@ -32,11 +32,8 @@ def page(found: dict[str, list[Outcome]]) -> str:
         "int64, one of bool): `python -m experiments.conformance`. Random, complex and sparse operators and factorisations are "
         "left out. *Refused*: the compiler names what it does not support, a call names integers that float32 lacks for an "
         "operation without an integer form, or torch itself raises.", "",
-        f"| inputs | {' | '.join(STATUSES)} |", "|---|" + "---:|" * len(STATUSES),
+        *table(("inputs", *STATUSES), [counted(KINDS[kind], outcomes) for kind, outcomes in found.items()]),
     ]  # fmt: skip
-    for kind, outcomes in found.items():
-        counts = Counter(one.status for one in outcomes)
-        lines.append(f"| {KINDS[kind]} | {' | '.join(str(counts[status]) for status in STATUSES)} |")
     for kind, outcomes in found.items():
         for status in ("wrong", "error"):
             listed = [f"- `{one.name}`: {one.said}" for one in outcomes if one.status == status]

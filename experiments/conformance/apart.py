@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def not_right(found: Sequence[Outcome]) -> list[str]:
     return ["", "## Not right", "", "| module | | |", "|---|---|---|", *lines]
 
 
-def counted(name: str, counts: Mapping[str, int]) -> str:
-    """Row of a Markdown table with counts by status."""
-    return f"| {name} | {' | '.join(str(counts.get(status, 0)) for status in STATUSES)} |"
+def counted(name: str, found: Iterable[Outcome]) -> tuple[str, ...]:
+    """Row of a table with counts by status."""
+    counts = Counter(one.status for one in found)
+    return (name, *(str(counts[status]) for status in STATUSES))

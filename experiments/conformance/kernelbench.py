@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.commands.parser import Parser
+from experiments.common.texts import table
 from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
 from experiments.conformance.cases import STATUSES, Case, Outcome, tried
 
@@ -89,13 +89,13 @@ def outcome(file: Path) -> Outcome:
 
 def page(found: Sequence[Outcome]) -> str:
     """A Markdown page: counts by level, and each module that is not right with the reason."""
+    rows = [counted(level, (one for one in found if one.name.startswith(level))) for level in LEVELS]
     lines = [
         "# KernelBench", "",
         "Levels 1 to 3 with smaller inputs, one trial, compared with torch. Numbers that differ from torch's are right where",
         "they are no farther from float64: `python -m experiments.conformance.kernelbench CLONE/KernelBench`.",
-        "", f"| level | {' | '.join(STATUSES)} |", "|---|" + "---:|" * len(STATUSES),
+        "", *table(("level", *STATUSES), rows),
     ]  # fmt: skip
-    lines += [counted(level, Counter(one.status for one in found if one.name.startswith(level))) for level in LEVELS]
     return "\n".join([*lines, *not_right(found)]) + "\n"
 
 

@@ -7,7 +7,6 @@ Operators that differ only in sizes can also be called through one function that
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from omegaconf import DictConfig, ListConfig
 from rich.console import Console
 
 from agents.optimize import Result, export_all
+from experiments.benches.lines import resolved
 from experiments.commands.command import command
-from experiments.commands.refusal import first_line
 from experiments.common.folders import make_folder
 from experiments.kernels.search import Search
 from experiments.sheets.cells import seconds
@@ -35,7 +34,7 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
     if not isinstance(given, str) or not Path(given).is_file():
         if isinstance(given, str) and "(" not in given and (Path(given).suffix or Path(given).exists()):
             raise ValueError(f"{given} is a folder: expected a file" if Path(given).is_dir() else f"no file {given}")
-        return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given))))
+        return resolved(given)
     found: dict[Operator, None] = {}
     for number, line in read_lines(given):
         if text := line.partition("#")[0].strip():
@@ -77,11 +76,7 @@ def main(config: DictConfig, console: Console) -> None:
     ops, search = operators_of(config.operators), Search.of(config)
     check_known(ops, search)
     make_folder(folder)
-    try:
-        results = [search.run(op, True, console) for op in ops]
-    except RuntimeError as error:
-        console.print(first_line(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(1)
+    results = [search.run(op, True, console) for op in ops]
     made = export_all(results, config.folder, config.library)
     show(results, console)
     binaries = ", ".join(path.name for path in made.binaries)

@@ -6,7 +6,6 @@ runs only if the store has no program yet.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,25 +15,36 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.optimize import Result
+from experiments.benches.kernel_sets.called import placed, seconds
 from experiments.commands.checks import check_truths
 from experiments.commands.command import command
-from experiments.commands.refusal import first_line
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.texts import seconds_text
-from experiments.kernels.calls import call_of, called
 from experiments.kernels.search import Search
-from experiments.kernels.tiles import tiles
+from experiments.sheets.cells import Given, count
 from experiments.sheets.screen import width_of, words
+from experiments.sheets.sheet import Sheet
+from gensor_gym import operators
 from gensor_gym.codegen.export import check_folder
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, TILE, VTHREAD, slot_of
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.stats.intervals import LEVEL, median_interval
+from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.inputs import ARRAY_OFFSET
+from gensor_gym.operators.loops import Tensor
 from gensor_gym.operators.types import Operator
 
 NAME = 9
 """Width of the column of names."""
+TURNS = 9
+"""Number of timed turns of the kernel's call, each of some tens of milliseconds."""
+LEVELS = {"cpu": ("registers", "L1 tile", "task (L2)"), "gpu": ("registers", "block (shared memory)")}
+"""Names of a schedule's levels by kind of hardware, from the innermost level outwards."""
 
 
 def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
@@ -77,6 +87,41 @@ def _times(samples: Sequence[float]) -> str:
     return f"{seconds_text(float(np.median(samples)))}, {LEVEL} interval {low} to {high}, {len(samples)} samples"
 
 
+def called(result: Result, seed: int) -> list[float]:
+    """Seconds per call of a kernel on this processor, with a fresh output at every call: one time for each turn."""
+    drawn = operators.random_inputs(result.task.operator, np.random.default_rng(seed))
+    inputs, kernel = [placed(array, ARRAY_OFFSET) for array in drawn], result.kernel
+    return [seconds(lambda: kernel(*inputs)) for _ in range(TURNS)]
+
+
+def call_of(op: Computation) -> str:
+    """Python line that calls `kernel` with its inputs by name, and a comment with their shapes."""
+    names = ", ".join(tensor.name for tensor in op.inputs)
+    shapes = ", ".join(f"{tensor.name} {_shape(tensor)}" for tensor in op.inputs)
+    given = ", ".join(tensor.name for tensor in op.outputs)
+    return f"{given} = kernel({names})  # {shapes} -> {', '.join(map(_shape, op.outputs))}"
+
+
+def _shape(tensor: Tensor) -> str:
+    """Text such as float32[512, 384]."""
+    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+
+
+def tiles(op: Operator, hw: Hardware, schedule: Schedule) -> Sheet:
+    """A schedule as a table: a column for each axis, a row for each level; a note has the knobs that are not at their default."""
+    slots = [slot_of(number, len(op.spatial)) for number in range(len(op.axes))]
+    rows: list[list[Given]] = []
+    if any(schedule.row[VTHREAD + slot] > 1 for slot in slots):
+        rows.append(["virtual threads", *(count(int(schedule.row[VTHREAD + slot])) for slot in slots)])
+    for level, name in enumerate(LEVELS[hw.kind]):
+        rows.append([name, *(count(int(schedule.row[TILE + level * MAX_AXES + slot])) for slot in slots)])
+    rows.append(["whole", *(count(axis.extent) for axis in op.axes)])
+    values = ((knob, knob.values[int(schedule.row[KNOB + number])]) for number, knob in enumerate(KNOBS))
+    knobs = ", ".join(f"{knob.name} {value}" for knob, value in values if value != knob.default)
+    note = f"knobs: {knobs}" if knobs else "all knobs at their usual values"
+    return Sheet.of("tile of each level, along each axis", ("level", *(axis.name for axis in op.axes)), rows, [note])
+
+
 def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
     """Write the requested files; yield (kind, path) of each."""
     if config.source is not None:
@@ -107,11 +152,7 @@ def main(config: DictConfig, console: Console) -> None:
         _check_file(Path(config.source))
     if config.export is not None:
         make_folder(check_folder(config.export))
-    try:
-        result = search.run(op, bool(config.reuse), console)
-    except RuntimeError as error:
-        console.print(first_line(error), style="red", soft_wrap=True, markup=False)
-        sys.exit(1)
+    result = search.run(op, bool(config.reuse), console)
     with console.status("calling the kernel"):
         lines = [*said(result, search), *taken(result, config)]
     if search.backend.stored:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agents.optimize import Result, optimize
 from agents.strategy import FUSED, STRATEGIES, default_for, searched_of
 from experiments.commands.checks import check_whole, use_threads
+from experiments.commands.refusal import first_line
 from experiments.common.folders import make_folder
 from experiments.common.texts import seconds_text
 from gensor_gym import hardware as machines
@@ -61,7 +63,7 @@ class Search:
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
     def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
-        """The best program found, or with `reuse` the stored program if there is one. RuntimeError if no program succeeded."""
+        """The best program found, or with `reuse` the stored program if there is one. Exits with 1 if no program succeeded."""
         strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -76,10 +78,15 @@ class Search:
                 best = min(best, row.seconds)
                 progress.update(bar, advance=1, best=seconds_text(best) if best < float("inf") else row.status)
 
-            return optimize(
-                op, self.hardware, strategy, self.trials or 0, self.seed, self.backend, str(self.store), reuse, on_trial,
-                **hyperparameters,
-            )  # fmt: skip
+            try:
+                return optimize(
+                    op, self.hardware, strategy, self.trials or 0, self.seed, self.backend, str(self.store), reuse, on_trial,
+                    **hyperparameters,
+                )  # fmt: skip
+            except RuntimeError as error:
+                progress.stop()
+                console.print(first_line(error), style="red", soft_wrap=True, markup=False)
+                sys.exit(1)
 
     def _strategy(self, op: Operator | Dataflow, console: Console) -> tuple[str, Mapping[str, object]]:
         """(strategy, hyperparameters) for an operator; if the strategy cannot search a fused operator, the default for it."""

@@ -53,8 +53,8 @@ def page(folder: Path) -> str:
             lines.append(f"| {mutation.name} | {mutation.fault} | {' | '.join(cells)} |")
     for label, found in labels.items():
         caught = sum(outcome.caught for outcome in found.values())
-        modes = ", ".join(sorted({outcome.mode for outcome in found.values()}))
-        lines += ["", f"{label}: {caught} of {len(found)} caught, in mode {modes}, at commit {_commits(found)}."]
+        modes, commits = (", ".join(sorted({getattr(one, name) for one in found.values()})) for name in ("mode", "commit"))
+        lines += ["", f"{label}: {caught} of {len(found)} caught, in mode {modes}, at commit {commits}."]
     return "\n".join(lines) + "\n"
 
 
@@ -63,11 +63,6 @@ def _cells(outcome: Outcome | None) -> str:
     if outcome is None:
         return " | "
     return f"{f'`{outcome.test}`' if outcome.caught else f'**not caught** ({outcome.mode})'} | {outcome.seconds:.0f}"
-
-
-def _commits(found: dict[str, Outcome]) -> str:
-    """Text of the commits at which the outcomes were found."""
-    return ", ".join(sorted({outcome.commit for outcome in found.values()}))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

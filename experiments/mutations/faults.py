@@ -19,22 +19,6 @@ KINDS = ("rules", "model", "generators", "worker", "statistics", "fused", "netwo
 
 
 @dataclass(frozen=True)
-class Change:
-    """A named change of sources; `edits` are (file, old text, new text)."""
-
-    name: str
-    edits: tuple[tuple[str, str, str], ...]
-
-    def plant(self, root: Path) -> None:
-        """Apply the edits to the copy at `root`; ValueError if a text does not occur exactly once in its file."""
-        for file, old, new in self.edits:
-            text = (root / file).read_text(encoding="utf-8")
-            if (count := text.count(old)) != 1:
-                raise ValueError(f"change {self.name!r}: {old!r} stands {count} times in {file}, expected once")
-            (root / file).write_text(text.replace(old, new), encoding="utf-8")
-
-
-@dataclass(frozen=True)
 class Mutation:
     """A fault: the text `old`, which occurs once in the sources, is replaced by `new`."""
 
@@ -56,10 +40,6 @@ class Mutation:
             raise ValueError(f"mutation {self.name!r}: {self.old!r} stands {len(found)} times ({where}), expected once")
         return found[0].relative_to(root)
 
-    def change(self, root: Path) -> Change:
-        """The mutation as a change of the tree at `root`."""
-        return Change(self.name, ((str(self.place(root)), self.old, self.new),))
-
     def files(self, root: Path) -> list[str]:
         """Arguments of pytest that select the mutation's tests, relative to `root`; ValueError for a missing or ambiguous one."""
         parts = [name.partition("::") for name in self.tests]
@@ -80,7 +60,7 @@ def _only(root: Path, stem: str) -> Path:
     return found[0]
 
 
-RULES = (
+MUTATIONS = (
     Mutation("a block of all threads", "rules", "a block with as many threads as the hardware allows is refused: off by one",
              "if threads > ints[THREADS_BLOCK] or", "if threads >= ints[THREADS_BLOCK] or", ("test_graph_limits",)),
     Mutation("a task tile of twice the room", "rules", "a CPU's task tile may be twice as large as the floor of its limit",
@@ -91,9 +71,6 @@ RULES = (
              ("test_graph_masks", "test_graph")),
     Mutation("virtual threads short of the tile", "rules", "virtual threads never reach the register tile: off by one",
              "while 1 <= candidate <= tile:", "while 1 <= candidate < tile:", ("test_graph_masks", "test_graph")),
-)  # fmt: skip
-
-MODEL = (
     Mutation("parts of a split read once", "model", "the second kernel of a split reduction is charged half its bytes",
              "# partial sums have 4 bytes whatever the output has\n    partial = 2.0",
              "# partial sums have 4 bytes whatever the output has\n    partial = 1.0",
@@ -109,9 +86,6 @@ MODEL = (
              "int(PARTITIONS * int(registers_per_unit / (PARTITIONS * per_warp)) / warps))",
              "registers_per_unit // per_warp // warps)",
              ("test_hardware_occupancy", "test_hardware", "test_graph_schedule::test_resident_blocks_by_hand")),
-)  # fmt: skip
-
-GENERATORS = (
     Mutation("no barrier after a step", "generators", "CUDA: the next tiles are stored while other threads still read the last",
              "if copies and (plan.steps > 1 or plan.exchange_bytes):", "if copies and plan.exchange_bytes:",
              ("test_codegen_cuda::test_random_schedules_are_right",)),
@@ -125,9 +99,6 @@ GENERATORS = (
              "for (; i + {w} <= count; i += {w}) transpose_{w}", "for (; i < count; i += {w}) transpose_{w}",
              ("test_codegen_c_memory::test_tensors_between_guard_pages", "test_codegen_c::test_random_schedules",
               "test_codegen_c_memory::test_sanitizers_find_nothing")),
-)  # fmt: skip
-
-WORKER = (
     Mutation("NaN passes", "worker", "verification takes an output of NaN for right",
              "wrong = ~(np.abs(output.astype(np.float64) - self.reference) <= self.bound)",
              "wrong = np.abs(output.astype(np.float64) - self.reference) > self.bound",
@@ -143,9 +114,6 @@ WORKER = (
     Mutation("one trial more", "worker", "a budget of n trials lets n + 1 through",
              "if len(fresh) >= left:", "if len(fresh) > left:",
              ("test_measure_session::test_batch_is_cut_to_the_budget_and_the_next_call_raises",)),
-)  # fmt: skip
-
-STATISTICS = (
     Mutation("tails of one side", "statistics", "the interval of a paired ratio leaves out 5 percent on either side, not in all",
              "low, high = np.quantile(medians, [0.5 - confidence / 2, 0.5 + confidence / 2])",
              "low, high = np.quantile(medians, [1 - confidence, confidence])",
@@ -159,18 +127,12 @@ STATISTICS = (
     Mutation("a test of one side", "statistics", "Welch's test calls a kernel faster at twice the level it was given",
              "stdtrit(freedom, 1 - level / 2)", "stdtrit(freedom, 1 - level)",
              ("test_agents_significance", "test_agents_plain::test_a_faster_kernel_is_told_from_noise")),
-)  # fmt: skip
-
-FUSED = (
     Mutation("a sum of another maximum", "fused", "a row nest's running sum is not scaled when its running maximum grows",
              'f"{self._sum} = {self._sum} * exp_{w}({self._base} - {grown}) + {added};"',
              'f"{self._sum} = {self._sum} + {added};"',
              ("test_gir_online", "test_gir_kernels")),
     Mutation("rows past a block", "fused", "the nest of a chain works on whole groups of rows, past the last row of a block",
              "whole = rows // together * together", "whole = rows", ("test_chain_kernels", "test_panels")),
-)  # fmt: skip
-
-NETWORKS = (
     Mutation("an output over its input", "networks", "a value may lie where its kernel still reads another: liveness off by one",
              "busy = (first <= life.last) & (last >= life.first)", "busy = (first < life.last) & (last > life.first)",
              ("test_arena", "test_networks_run")),
@@ -184,26 +146,17 @@ NETWORKS = (
     Mutation("a variance of n", "networks", "the default variance is divided by n, torch's by n - 1",
              "- (1 if correction is None else correction)", "- (0 if correction is None else correction)",
              ("test_coverage::test_against_torch",)),
-)  # fmt: skip
-
-ENVIRONMENTS = (
     Mutation("a move with the last step", "environments", "after an illegal action with one step left more than `stop` is legal",
              "fill_remaining(scalars, ints[task], obs)\n    if scalars[REMAINING] <= 1:",
              "fill_remaining(scalars, ints[task], obs)\n    if scalars[REMAINING] < 1:", ("test_env_process", "test_env")),
     Mutation("an observation of the last episode", "environments", "NEXT_STEP: an episode's first observation is the last one's",
              "            observed[skip] = self._obs[skip]\n", "", ("test_env_vector",)),
-)  # fmt: skip
-
-TENSOR_CORES = (
     Mutation("one step of several axes", "tensor cores", "mma.sync: operands of two stepping reduce axes move on as with one",
              "* plan.block[moving[0]] if len(moving) == 1 else 0", "* plan.block[moving[0]] if moving else 0",
              ("test_codegen_mma_windows", "test_codegen_mma")),
     Mutation("a run stored past the end", "tensor cores", "wgmma: all of a run is stored where its first column is inside",
              'conditions = [condition.replace(f"{indices[n]} <", f"{place[n]} <") for condition in inside]',
              "conditions = list(inside)", ("test_identical::test_every_item_is_as_recorded",)),
-)  # fmt: skip
-
-KEPT = (
     Mutation("a workspace that never grows", "kept", "an exported library gives a larger kernel the first one's workspace",
              "    if (bytes > kept_bytes) {\n", "    if (kept_bytes == 0) {\n",
              ("test_codegen_export_sanitized::test_a_larger_kernel_has_a_larger_workspace",)),
@@ -211,5 +164,3 @@ KEPT = (
              "return record.created > created if old == new else old", "return record.created > created if old == new else new",
              ("test_measure_store::test_what_was_measured_here_stays",)),
 )  # fmt: skip
-
-MUTATIONS = (*RULES, *MODEL, *GENERATORS, *WORKER, *STATISTICS, *FUSED, *NETWORKS, *ENVIRONMENTS, *TENSOR_CORES, *KEPT)

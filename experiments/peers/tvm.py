@@ -114,27 +114,35 @@ def has_workload(op: Operator) -> bool:
 
 def compile_ours(study: Study) -> None:
     """Run one trial that is not counted, so that Numba compiles and caches our code before the searches. Raises Stopped."""
-    op = operators.resolve_one(WARM_UP)
-    command, variables = our_process(study, {"operator": str(op), "trials": 1, "seed": 0}, study.folder / "compile")
-    run_process(command, study.folder / "compile" / "log.txt", study.limit_s, variables)
+    search_ours(study, str(operators.resolve_one(WARM_UP)), 1, 0, study.folder / "compile")
 
 
-def our_process(study: Study, asked: dict[str, Any], folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Write the request of one of our searches; return its (command, environment)."""
-    write_text(make_folder(folder) / "request.json", json.dumps({**asked, "strategy": study.strategy}))
-    words = [str((folder / name).absolute()) for name in ("request.json", "answer.json")]
+def search_ours(study: Study, operator: str, trials: int, seed: int, folder: Path) -> dict[str, Any]:
+    """The answer of one of our searches. Raises Stopped."""
+    asked = {"operator": operator, "trials": trials, "seed": seed, "strategy": study.strategy}
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return [sys.executable, "-m", "experiments.peers.ours", *words], {**os.environ, "PYTHONPATH": paths}
+    start = [sys.executable, "-m", "experiments.peers.ours"]
+    return answer_of(start, asked, folder, study.limit_s, {**os.environ, "PYTHONPATH": paths})
 
 
-def tvm_process(op: Operator, plan: Plan, tvm: TvmEnvironment, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Write the request of one of TVM's searches; return its (command, environment)."""
+def search_tvm(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment, folder: Path) -> dict[str, Any]:
+    """The answer of one of TVM's searches. Raises Stopped."""
     cores = len(os.sched_getaffinity(0))
     asked: dict[str, Any] = {"name": op.name, "arguments": dict(op.arguments), "trials": plan.trials, "seed": plan.seed}
     asked |= {"threads": plan.threads, "cores": cores, "folder": str(folder.absolute()), "lock": str(lock_path())}
-    write_text(make_folder(folder) / "request.json", json.dumps(asked))
-    words = [str((folder / name).absolute()) for name in ("request.json", "answer.json")]
-    return [str(tvm.python), "-P", str(WORKER), *words], tvm.variables(plan.threads, cores)
+    return answer_of([str(tvm.python), "-P", str(WORKER)], asked, folder, study.limit_s, tvm.variables(plan.threads, cores))
+
+
+def answer_of(
+    start: list[str], asked: dict[str, Any], folder: Path, limit_s: float, variables: dict[str, str]
+) -> dict[str, Any]:
+    """Write a request to the folder, run the program that answers it, and return its answer. Raises Stopped."""
+    request, answer = ((folder / name).absolute() for name in ("request.json", "answer.json"))
+    make_folder(folder)
+    write_text(request, json.dumps(asked))
+    run_process([*start, str(request), str(answer)], folder / "log.txt", limit_s, variables)
+    found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    return found
 
 
 def searches(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> list[str]:
@@ -163,22 +171,13 @@ def search(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment) -> Run:
     folder = study.folder / plan.system / plan.key
     shutil.rmtree(folder, ignore_errors=True)
     if plan.system == OURS:
-        asked = {"operator": plan.operator, "trials": plan.trials, "seed": plan.seed}
-        command, variables = our_process(study, asked, folder)
+        found = search_ours(study, plan.operator, plan.trials, plan.seed, folder)
+        product = found.pop("schedule")
     else:
-        command, variables = tvm_process(op, plan, tvm, folder)
-    run_process(command, folder / "log.txt", study.limit_s, variables)
-    answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-    return run_of_answer(plan, answer, f"{plan.system}/{plan.key}/best.so")
-
-
-def run_of_answer(plan: Plan, found: dict[str, Any], module: str) -> Run:
-    """The run of a search's answer; `module` is the path of TVM's module."""
-    names = ("startup_s", "tuning_s", "waited_s", "best_s", "tried", "valid")
-    product = found["schedule"] if plan.system == OURS else module
-    rest = {name: value for name, value in found.items() if name not in (*names, "schedule")}
-    values: dict[str, Any] = {name: found[name] for name in names}
-    return Run(plan=plan, product=product, conditions={**machine(), **rest}, **values)
+        found = search_tvm(study, op, plan, tvm, folder)
+        product = f"{plan.system}/{plan.key}/best.so"
+    measured = {name: found.pop(name) for name in ("startup_s", "tuning_s", "waited_s", "best_s", "tried", "valid")}
+    return Run(plan=plan, product=product, conditions={**machine(), **found}, **measured)
 
 
 def time_together(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> dict[str, Comparison]:

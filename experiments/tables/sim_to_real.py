@@ -17,7 +17,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.benches.fitting.fit import COEFFICIENTS, fit
-from experiments.benches.fitting.ranks import spearman
+from experiments.benches.fitting.ranks import fastest, spearman
 from experiments.common.results import write_text
 from experiments.tables.recorded import Recorded, again, read_folder, regret_of_first, regret_of_random
 from experiments.tables.table import Cell, Stamp, Table
@@ -28,8 +28,6 @@ from gensor_gym.hardware.described import RECORDINGS
 
 TOP = (1, 3, 10)
 """Numbers of the model's first programs for which regrets are reported."""
-FASTEST = 5
-"""One kernel in this many counts as one of the fastest, whose ranking is also scored separately."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
 def score(table: Recorded, predicted: np.ndarray) -> Score:
     """Ranking, realised regret and calibration of predicted seconds [N]."""
     seconds = table.seconds
-    fast = np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
+    fast = fastest(seconds)
     ratio = np.quantile(seconds / predicted, (0.5, 0.1, 0.9))
     return Score(
         spearman(predicted, seconds),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
+from experiments.commands.found import modules_with
 from experiments.sheets.cells import Cell as Shown
 from experiments.sheets.sheet import Sheet
 from experiments.studies.stamps import Stamp
@@ -20,12 +20,7 @@ MAKERS: dict[str, Callable[..., list[Table]]] = {}
 
 def modules() -> dict[str, str]:
     """Name -> module of the tables in this package: modules, or whole subpackages, with a function `make`."""
-    found, here = {}, Path(__file__).parent
-    for path in sorted(here.rglob("*.py")):
-        if "\ndef make(config: DictConfig, " in path.read_text(encoding="utf-8"):
-            parts = [part for part in path.relative_to(here).with_suffix("").parts if part != "__init__"]
-            found[parts[-1]] = ".".join((__package__ or "", *parts))
-    return found
+    return modules_with("def make(config: DictConfig, ", "experiments.tables")
 
 
 def register_table(name: str) -> Callable[[Made], Made]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from experiments.benches.env import table, table_of_parts
 from experiments.benches.environment import parts
 from experiments.benches.lines import Lines
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
-from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.schedule import Schedule
 
 TASK = {"operator": "conv2d(n=1, c=8, h=14, w=14, k=8, r=3, s=3, padding=1)", "hardware": "cascade_lake", "space": "extended"}
@@ -25,22 +22,18 @@ def states(count: int) -> tuple[ConstructionGraph, np.ndarray]:
 
 def test_parts_are_those_of_the_graph() -> None:
     graph, rows = states(16)
-    ints, floats, sizes = graph.tables.ints, graph.tables.floats, graph.tables.sizes
+    ints, floats = graph.tables.ints, graph.tables.floats
     terms, latencies = np.zeros((16, NUM_TERMS)), np.zeros(16)
     parts._model(rows, ints, floats, graph.room(), terms, latencies)
     np.testing.assert_array_equal(latencies, graph.latencies(rows))
     assert dict(zip(TERMS, terms[3], strict=True)) == graph.terms(Schedule(rows[3]))
-    masks = np.zeros((16, NUM_ACTIONS), dtype=np.int8)
-    parts._mask(rows, ints, sizes, masks)
-    np.testing.assert_array_equal(masks.astype(bool), graph.action_masks(rows))
 
 
-def test_a_line_has_all_parts(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_line_has_all_parts(tmp_path: Path) -> None:
     emit = Lines(tmp_path / "env.jsonl", "env")
     parts.run(*states(8), TASK, 3, emit)
     (row,) = emit.rows
     for part in ("model_us", "mask_us", "observation_us"):
         times: dict = row[part]  # type: ignore[assignment]
         assert 0.0 <= times["low"] <= times["median"] <= times["high"]
-    assert table(emit.rows).count("\n") == 1, "it is no line of steps per second"
-    assert "cascade_lake" in table_of_parts(emit.rows) and "conv2d" in table_of_parts(emit.rows)
+    assert row["num_envs"] == 8 and row["hardware"] == "cascade_lake"

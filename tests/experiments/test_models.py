@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from experiments.conformance import drawn_models, models
+from experiments.conformance import models
 from experiments.conformance.cases import Outcome
 
 
@@ -35,16 +35,16 @@ def vision(monkeypatch: pytest.MonkeyPatch) -> None:
         return Net(int(name[1:]))
 
     families = {"nets": ["n8", "n70", "n500"], "large": ["n600"]}
-    monkeypatch.setattr(drawn_models, "_families", lambda library: families)
+    monkeypatch.setattr(models, "_families", lambda library: families)
     monkeypatch.setattr(
-        drawn_models, "importlib", SimpleNamespace(import_module=lambda name: SimpleNamespace(create_model=build))
+        models, "importlib", SimpleNamespace(import_module=lambda name: SimpleNamespace(create_model=build))
     )
 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("vision")
 def test_variants_run_at_the_smallest_size_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [drawn_models._vision_case("timm", "nets", number) for number in range(2)]
+    cases = [models._vision_case("timm", "nets", number) for number in range(2)]
     assert {case.name: case.inputs[0].shape[-1] for case in cases} == {"timm/nets: n8": 64, "timm/nets: n70": 96}
     made = cases[0].module.layers(torch.randn(4, 3, 64, 64))
     assert (
@@ -52,11 +52,11 @@ def test_variants_run_at_the_smallest_size_that_works(monkeypatch: pytest.Monkey
         and 0.3 < made.std() < 3
         and not torch.equal(cases[0].module.layers[1].running_mean, torch.zeros(4))
     )
-    found = drawn_models.outcome("timm/nets/0")
+    found = models.outcome("timm/nets/0")
     assert found.status == "right" and found.name.startswith("timm/nets: n")
-    assert drawn_models.outcome("timm/large/0").said.startswith("not tried: IndexError: no variant 0 of 1")
-    monkeypatch.setattr(drawn_models, "MOST_WEIGHTS", 10)
-    assert models.is_left_out(drawn_models.outcome("timm/nets/0"))
+    assert models.outcome("timm/large/0").said.startswith("not tried: IndexError: no variant 0 of 1")
+    monkeypatch.setattr(models, "MOST_WEIGHTS", 10)
+    assert models.is_left_out(models.outcome("timm/nets/0"))
 
 
 class Config:
@@ -65,12 +65,8 @@ class Config:
     def __init__(
         self, vocab_size: int = 9999, hidden_size: int = 4096, pad_token_id: int = 5000, eos_token_id: int | None = None
     ) -> None:
-        self.vocab_size, self.hidden_size, self.pad_token_id, self.eos_token_id = (
-            vocab_size,
-            hidden_size,
-            pad_token_id,
-            eos_token_id,
-        )
+        self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        self.pad_token_id, self.eos_token_id = pad_token_id, eos_token_id
 
 
 class Words(nn.Module):
@@ -86,13 +82,13 @@ class Words(nn.Module):
 @pytest.mark.thorough
 def test_configurations_are_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     library = SimpleNamespace(CONFIG_MAPPING={"words": Config}, Words=Words)
-    monkeypatch.setattr(drawn_models, "importlib", SimpleNamespace(import_module=lambda name: library))
-    monkeypatch.setattr(drawn_models, "_architectures", lambda task: {"words": "Words"})
-    case = drawn_models._text_case("transformers/x/words", "x", "words")
+    monkeypatch.setattr(models, "importlib", SimpleNamespace(import_module=lambda name: library))
+    monkeypatch.setattr(models, "_architectures", lambda task: {"words": "Words"})
+    case = models._text_case("transformers/x/words", "x", "words")
     assert case.module.rows.weight.shape == (256, 64) and case.module.rows.padding_idx == 255
     assert [one.shape for one in case.inputs] == [(1, 16)] * 3
-    assert drawn_models.outcome("transformers/x/words") == Outcome("transformers/x/words", "right")
-    assert drawn_models.outcome("transformers/x/others").said.startswith("not tried: KeyError")
+    assert models.outcome("transformers/x/words") == Outcome("transformers/x/words", "right")
+    assert models.outcome("transformers/x/others").said.startswith("not tried: KeyError")
 
 
 def test_the_page_tells_who_was_not_tried() -> None:

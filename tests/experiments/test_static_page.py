@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from experiments.benches.static.page import COLUMNS, page
+from experiments.benches.static import COLUMNS, page
 from experiments.common.journal import read_rows
 
 STATIC = Path(__file__).resolve().parents[2] / "results/static"

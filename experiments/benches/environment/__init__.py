@@ -1,1 +1,1 @@
-"""Parts of the environment suites (`env`, `start`): the parts of a step, steps of training, and one start in its own process."""
+"""The suites about environments, `env` and `start`: the parts of a step, steps of training, and a start in its own process."""

@@ -13,7 +13,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
 
 from agents.learners.masked.policy import MaskedBuffer, MaskedPolicy
-from experiments.benches.lines import Lines, Steal, calibration, spread
+from experiments.benches.lines import Lines, Steal, calibration
+from experiments.comparison.summary import interval
 
 
 class Timed(VecEnvWrapper):
@@ -85,7 +86,7 @@ def _emit(emit: Lines, policy: str, hardware: str, learning: DictConfig, rates: 
     wall, cpu, inside = np.diff(np.array(rates.marks)[1:], axis=0).T
     emit(
         kind="learning", num_envs=learning.num_envs, policy=policy, operator=learning.operator, hardware=hardware,
-        space="extended", steps=learning.steps, steps_per_second=spread((learning.steps / wall).tolist()),
-        cpu_us_per_step=spread((cpu / learning.steps * 1e6).tolist()), environment_share=float(inside.sum() / cpu.sum()),
-        torch_threads=learning.torch_threads, calibration_loop_per_second=spread(rates.loops), stolen=stolen,
+        space="extended", steps=learning.steps, steps_per_second=interval((learning.steps / wall).tolist()),
+        cpu_us_per_step=interval((cpu / learning.steps * 1e6).tolist()), environment_share=float(inside.sum() / cpu.sum()),
+        torch_threads=learning.torch_threads, calibration_loop_per_second=interval(rates.loops), stolen=stolen,
     )  # fmt: skip

@@ -10,14 +10,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from experiments.benches.lines import Lines, calibration, spread
+from experiments.benches.lines import Lines, calibration
+from experiments.comparison.summary import interval
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.model import latency, room
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env.observation import NUM_FEATURES, fill_dynamic
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.rules import fill_mask
+from gensor_gym.graph.rules import fill_masks
 from gensor_gym.graph.tables.layout import ROW
 
 DEEP = 30
@@ -32,7 +33,7 @@ def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: in
     masks, seen = np.zeros((count, NUM_ACTIONS), dtype=np.int8), np.zeros((count, NUM_FEATURES), dtype=np.float32)
     parts: dict[str, Callable[[], None]] = {
         "model_us": lambda: _model(rows, ints, floats, space, terms, latencies),
-        "mask_us": lambda: _mask(rows, ints, sizes, masks),
+        "mask_us": lambda: fill_masks(rows, ints, sizes, masks),
         "observation_us": lambda: _observe(rows, ints, floats, terms, latencies, seen),
     }
     for work in parts.values():
@@ -45,8 +46,8 @@ def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: in
             begin = time.process_time()
             work()
             found[name].append((time.process_time() - begin) / count * 1e6)
-    times = {name: spread(samples) for name, samples in found.items()}
-    emit(kind="parts", num_envs=count, **arguments, **times, calibration_loop_per_second=spread(loops))
+    times = {name: interval(samples) for name, samples in found.items()}
+    emit(kind="parts", num_envs=count, **arguments, **times, calibration_loop_per_second=interval(loops))
 
 
 @compiled
@@ -55,14 +56,6 @@ def _model(rows, ints, floats, space, terms, latencies):  # noqa: ANN001, ANN202
     tiles = np.empty(ROW, dtype=np.int32)
     for b in range(len(rows)):
         latencies[b] = latency(rows[b], ints, floats, terms[b], tiles, space)
-
-
-@compiled
-def _mask(rows, ints, sizes, masks):  # noqa: ANN001, ANN202
-    """Fill in the legal actions of every row."""
-    scratch = np.empty(ROW, dtype=np.int32)
-    for b in range(len(rows)):
-        fill_mask(rows[b], ints, sizes, scratch, masks[b])
 
 
 @compiled

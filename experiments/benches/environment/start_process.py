@@ -1,7 +1,7 @@
 """One start of an environment in a fresh process: `python -m experiments.benches.environment.start_process ARGUMENTS CACHE`.
 
 ARGUMENTS are the environment's arguments as JSON. With CACHE `waited` every function is compiled before it runs.
-`experiments.benches.start` reads the last line of standard output.
+`experiments.benches.environment.start` reads the last line of standard output.
 """
 
 from __future__ import annotations
@@ -13,12 +13,42 @@ from collections import defaultdict
 from contextlib import nullcontext
 from typing import Any
 
+from numba.core import event
+
+PHASES = ("imports", "make", "reset", "step", "episode")
+"""Phases of a start: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
+
+
+class Compilations(event.Listener):  # type: ignore[misc]
+    """Compile time of each function without its callees, and the number of signatures it was compiled for."""
+
+    def __init__(self) -> None:
+        """Begin with no compilations."""
+        self._running: list[list[float]] = []
+        self._seconds: dict[str, list[float]] = defaultdict(list)
+
+    def on_start(self, event: Any) -> None:
+        """Record the start, with no time of inner compilations yet."""
+        self._running.append([time.process_time(), 0.0])
+
+    def on_end(self, event: Any) -> None:
+        """Record the function's own compile time, without inner compilations."""
+        begin, inside = self._running.pop()
+        whole = time.process_time() - begin
+        if self._running:
+            self._running[-1][1] += whole
+        function = event.data["dispatcher"].py_func
+        self._seconds[f"{function.__module__}.{function.__qualname__}"].append(whole - inside)
+
+    def table(self) -> list[dict[str, object]]:
+        """Rows with function, number of signatures and seconds, longest first."""
+        longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
+        return [{"function": name, "signatures": len(each), "own_s": sum(each)} for name, each in longest]
+
 
 def main() -> None:
     """Import, make the environment, play an episode of random legal actions, and print the seconds of each phase as JSON."""
-    from numba.core import event
-
-    compilations = _compilations(event)
+    event.register("numba:compile", compilations := Compilations())
     import gymnasium
 
     from gensor_gym.graph.compiling.early import waiting
@@ -44,43 +74,8 @@ def _episode(gymnasium: Any, arguments: dict[str, Any]) -> dict[str, float]:
             marks.append(time.process_time())
     marks.append(time.process_time())
     env.close()
-    names = ("imports_s", "make_s", "reset_s", "step_s", "episode_s")
-    took = {name: after - before for name, before, after in zip(names, marks, marks[1:], strict=False)}
+    took = {f"{name}_s": after - before for name, before, after in zip(PHASES, marks, marks[1:], strict=False)}
     return took | {"processor_s": marks[-1], "steps": steps}
-
-
-def _compilations(event: Any) -> Any:
-    """A registered listener that adds up the processor time of every function that Numba compiles."""
-
-    class Compilations(event.Listener):  # type: ignore[misc]
-        """Compile time of each function without its callees, and the number of signatures it was compiled for."""
-
-        def __init__(self) -> None:
-            """Begin with no compilations."""
-            self._running: list[list[float]] = []
-            self._seconds: dict[str, list[float]] = defaultdict(list)
-
-        def on_start(self, event: Any) -> None:
-            """Record the start, with no time of inner compilations yet."""
-            self._running.append([time.process_time(), 0.0])
-
-        def on_end(self, event: Any) -> None:
-            """Record the function's own compile time, without inner compilations."""
-            begin, inside = self._running.pop()
-            whole = time.process_time() - begin
-            if self._running:
-                self._running[-1][1] += whole
-            function = event.data["dispatcher"].py_func
-            self._seconds[f"{function.__module__}.{function.__qualname__}"].append(whole - inside)
-
-        def table(self) -> list[dict[str, object]]:
-            """Rows with function, number of signatures and seconds, longest first."""
-            longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
-            return [{"function": name, "signatures": len(each), "own_s": sum(each)} for name, each in longest]
-
-    found = Compilations()
-    event.register("numba:compile", found)
-    return found
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ rank correlation of both timings is the ceiling for any model. Every measurement
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.gensor.markov import MarkovExtended
-from experiments.benches.fitting.ranks import spearman
+from experiments.benches.fitting.ranks import fastest, spearman
 from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed
-from experiments.benches.lines import Lines, machine
-from experiments.benches.searches.searched import searched
+from experiments.benches.lines import Lines, machine, resolved
+from experiments.benches.searched import searched
 from experiments.common.journal import Journal
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
@@ -27,20 +26,19 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend
 
 SPACE = "extended"
-FASTEST = 5
 TRIES = 20
 """Largest number of random draws per wanted schedule; then the space counts as exhausted."""
 TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
 
 
-def run(config: DictConfig, emit: Lines) -> None:
+def rank(config: DictConfig, emit: Lines) -> None:
     """Emit a line for each operator and one over all, and draw the figure."""
     settings, hw, folder = config.model.ranking, hardware.get("host"), Path(config.output)
     backend = get_backend("cpu", hw)
     journal = Journal(Path(settings.timings or folder / "ranking_timings.jsonl"), ())
     emit(kind="machine", **machine())
     lines, panels = [], []
-    for op in operators.resolve(settings.operators if isinstance(settings.operators, str) else list(settings.operators)):
+    for op in resolved(settings.operators):
         record = Record(journal, op, hw, backend)
         graph = ConstructionGraph(op, hw, SPACE)
         drawn = fill(record, graph, settings, config.seed)
@@ -63,10 +61,12 @@ def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> 
     record.measure(RANDOM, chosen)
     for name in settings.strategies:
         _search(record, name, settings.trials, seed)
-    found = _distinct(record, MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules, set())
-    record.measure(TOP, found[: int(settings.top)])
+    ranked: dict[str, Schedule] = {}
+    for schedule in MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules:
+        ranked.setdefault(record.digest(schedule), schedule)
+    record.measure(TOP, list(ranked.values())[: int(settings.top)])
     have = {row.digest for row in record.first()}
-    rest = _distinct(record, found, have)
+    rest = [schedule for digest, schedule in ranked.items() if digest not in have]
     missing = max(0, settings.programs - len(have) + len(record.of(SPREAD)))
     if rest and not record.of(SPREAD):
         places = np.unique((np.linspace(0.0, 1.0, min(missing, len(rest))) ** 2 * (len(rest) - 1)).astype(int))
@@ -89,7 +89,7 @@ def _random(record: Record, graph: ConstructionGraph, settings: Any, rng: np.ran
         if graph.latency(schedule) > settings.slowest_s:
             slow += 1
         else:
-            chosen.setdefault(record.backend.digest(graph.operator, schedule, graph.hardware), schedule)
+            chosen.setdefault(record.digest(schedule), schedule)
     return list(chosen.values()), drawn, slow
 
 
@@ -100,16 +100,7 @@ def _search(record: Record, name: str, trials: int, seed: int) -> None:
     known = {row.schedule for row in record.of(name)}
     for trial in searched(record.op, record.hardware, record.backend, name, trials, seed).trace:
         if trial.schedule not in known:
-            digest = record.backend.digest(record.op, Schedule.parse(trial.schedule), record.hardware)
-            record.add(Timed(name, trial.schedule, digest, trial.seconds))
-
-
-def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) -> list[Schedule]:
-    """Schedules with different kernels whose digests are not in `known`."""
-    found: dict[str, Schedule] = {}
-    for schedule in schedules:
-        found.setdefault(record.backend.digest(record.op, schedule, record.hardware), schedule)
-    return [schedule for digest, schedule in found.items() if digest not in known]
+            record.add(Timed(name, trial.schedule, record.digest(Schedule.parse(trial.schedule)), trial.seconds))
 
 
 def _again(rows: list[Timed], count: int) -> list[Timed]:
@@ -124,13 +115,13 @@ def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
     """Rank correlations of random programs with the model and with second timings; the model's first programs over the best."""
     rows, everything = (_well(rows, graph) for rows in (record.of(RANDOM), record.first()))
     seconds, predicted = _pair(rows, graph)
-    fast = np.argsort(seconds)[: max(3, len(seconds) // FASTEST)]
+    fast = fastest(seconds)
     before = {row.schedule: row.seconds for row in rows}
     pairs = np.array([(before[row.schedule], row.seconds) for row in record.of(AGAIN) if row.schedule in before])
     times, ranks = _pair(everything, graph)
     first = np.argsort(ranks, kind="stable")[:top]
     best = everything[int(np.argmin(times))]
-    quick = np.sort(seconds)[max(3, len(seconds) // FASTEST) - 1] if len(seconds) else 0.0
+    quick = seconds[fast].max(initial=0.0)
     again = pairs[pairs[:, 0] <= quick] if len(pairs) else pairs
     line: dict[str, Any] = {
         "random": len(rows), "programs": len(everything), "failed": len(record.first()) - len(everything),

@@ -42,6 +42,10 @@ class Record:
         """Measurements from these sources, in the order they were made."""
         return [row for row in self.rows if row.source in sources]
 
+    def digest(self, schedule: Schedule) -> str:
+        """Digest of the schedule's kernel."""
+        return self.backend.digest(self.op, schedule, self.hardware)
+
     def first(self) -> list[Timed]:
         """The first measurement of every distinct kernel, without second timings."""
         found: dict[str, Timed] = {}

@@ -6,10 +6,10 @@ covers the relevant programs. Random schedules that are far too slow by the mode
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from omegaconf import DictConfig
 
 from agents.gensor.markov import MarkovExtended
 from experiments.benches.fitting.fit import Sample
@@ -26,19 +26,10 @@ TRIES = 50
 """Largest number of random draws per wanted schedule; then the space counts as exhausted."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Numbers of random and of constructed programs to time per operator; random ones take at most `slowest_s` by the model."""
-
-    schedules: int
-    constructed: int
-    slowest_s: float
-
-
 class Timings:
-    """Timings in a file, and a backend that measures missing operators."""
+    """Timings in a file, and a backend that measures missing operators as conf/bench/model.yaml says."""
 
-    def __init__(self, path: Path, backend: Backend, hw: Hardware, plan: Plan, seed: int) -> None:
+    def __init__(self, path: Path, backend: Backend, hw: Hardware, plan: DictConfig, seed: int) -> None:
         """Read the timings that the file at `path` contains."""
         self.journal, self.backend, self.hardware, self.plan, self.seed = Journal(path, ()), backend, hw, plan, seed
         self.rows: dict[str, list[tuple[str, float]]] = {}

@@ -22,10 +22,6 @@ Arguments = dict[str, Any]
 _GELU: Function = F.gelu  # its type stub lacks the parameter `out`
 
 
-def _normalised(a: Arguments) -> Function:
-    return lambda x, gamma, beta: F.layer_norm(x, (a["n"],), gamma, beta, a["eps"])
-
-
 def _add_normalised(a: Arguments) -> Function:
     def function(x: Any, r: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
         s = x + r
@@ -40,10 +36,6 @@ def _rope(a: Arguments) -> Function:
         return torch.cat((left * cosines - right * sines, right * cosines + left * sines), -1, out=out)
 
     return function
-
-
-def _shuffled(a: Arguments) -> Function:
-    return lambda x: F.channel_shuffle(x, a["groups"])
 
 
 def _transposed(order: Sequence[int]) -> Function:
@@ -61,14 +53,16 @@ def _relu_then(name: str) -> Callable[[Arguments], Function]:
 EAGER: dict[str, Callable[[Arguments], Function]] = {
     "softmax": lambda a: lambda x, out=None: torch.softmax(x, -1, out=out),
     "masked_softmax": lambda a: lambda x, mask, out=None: torch.softmax(torch.add(mask, x, alpha=a["scale"]), -1, out=out),
-    "layernorm": _normalised, "add_layernorm": _add_normalised,
+    "layernorm": lambda a: lambda x, gamma, beta: F.layer_norm(x, (a["n"],), gamma, beta, a["eps"]),
+    "add_layernorm": _add_normalised,
     "rmsnorm": lambda a: lambda x, gamma: F.rms_norm(x, (a["n"],), gamma, a["eps"]),
     "norm": lambda a: lambda x, out=None: torch.linalg.vector_norm(x, 2, (0, 1), True, out=out),
     "gelu": lambda a: lambda x, out=None: _GELU(x, out=out),
     "bias_gelu": lambda a: lambda x, bias, out=None: _GELU(x + bias, out=out),
     "bias_tanh_gelu": lambda a: lambda x, bias, out=None: _GELU(x + bias, approximate="tanh", out=out),
     "swiglu": lambda a: lambda gate, up: F.silu(gate).mul_(up),
-    "rope": _rope, "channel_shuffle": _shuffled,
+    "rope": _rope,
+    "channel_shuffle": lambda a: lambda x: F.channel_shuffle(x, a["groups"]),
     "transpose_last": lambda a: _transposed((0, 2, 1)),
     "transpose_relu": lambda a: lambda x: torch.relu(x.permute(2, 0, 3, 1)).contiguous(),
     "relu_add": _relu_then("add_"), "relu_sub": _relu_then("sub_"),

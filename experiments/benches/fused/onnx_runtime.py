@@ -41,24 +41,12 @@ class Model:
         return name
 
 
-def _mean(m: Model, a: Arguments) -> None:
-    m.add("ReduceMean", "x", m.constant([2]), to="y", keepdims=1)
-
-
 def _masked(m: Model, a: Arguments) -> None:
     m.add("Softmax", m.add("Add", m.add("Mul", "x", m.constant(a["scale"])), "mask"), to="y", axis=1)
 
 
-def _layernorm(m: Model, a: Arguments) -> None:
-    m.add("LayerNormalization", "x", "gamma", "beta", to="y", axis=1, epsilon=a["eps"])
-
-
-def _add_layernorm(m: Model, a: Arguments) -> None:
-    m.add("LayerNormalization", m.add("Add", "x", "r", to="s"), "gamma", "beta", to="y", axis=1, epsilon=a["eps"])
-
-
-def _swiglu(m: Model, a: Arguments) -> None:
-    m.add("Mul", m.add("Mul", "gate", m.add("Sigmoid", "gate")), "up", to="y")
+def _layernorm(m: Model, a: Arguments, x: str) -> None:
+    m.add("LayerNormalization", x, "gamma", "beta", to="y", axis=1, epsilon=a["eps"])
 
 
 def _rope(m: Model, a: Arguments) -> None:
@@ -82,18 +70,21 @@ def _gelu(sign: str) -> Callable[[Model, Arguments], object]:
 
 MODELS: dict[str, Callable[[Model, Arguments], object]] = {
     "softmax": lambda m, a: m.add("Softmax", "x", to="y", axis=1),
-    "masked_softmax": _masked, "layernorm": _layernorm, "add_layernorm": _add_layernorm,
+    "masked_softmax": _masked,
+    "layernorm": lambda m, a: _layernorm(m, a, "x"),
+    "add_layernorm": lambda m, a: _layernorm(m, a, m.add("Add", "x", "r", to="s")),
     "rmsnorm": lambda m, a: m.add("RMSNormalization", "x", "gamma", to="y", axis=1, epsilon=a["eps"]),
     "norm": lambda m, a: m.add("ReduceL2", "x", m.constant([0, 1]), to="y", keepdims=1),
     "gelu": lambda m, a: m.add("Gelu", "x", to="y"),
-    "bias_gelu": _gelu("none"), "bias_tanh_gelu": _gelu("tanh"), "swiglu": _swiglu, "rope": _rope,
+    "bias_gelu": _gelu("none"), "bias_tanh_gelu": _gelu("tanh"), "rope": _rope,
+    "swiglu": lambda m, a: m.add("Mul", m.add("Mul", "gate", m.add("Sigmoid", "gate")), "up", to="y"),
     "channel_shuffle": _shuffled,
     "transpose_last": lambda m, a: m.add("Transpose", "x", to="y", perm=[0, 2, 1]),
     "transpose_relu": lambda m, a: m.add("Relu", m.add("Transpose", "x", perm=[2, 0, 3, 1]), to="y"),
     "relu_add": lambda m, a: m.add("Add", m.add("Relu", "x"), "r", to="y"),
     "relu_sub": lambda m, a: m.add("Sub", m.add("Relu", "x"), "r", to="y"),
     "bias": lambda m, a: m.add("Add", "x", "offset", to="y"),
-    "reduce_mean": _mean,
+    "reduce_mean": lambda m, a: m.add("ReduceMean", "x", m.constant([2]), to="y", keepdims=1),
     "kv_concat": lambda m, a: m.add("Concat", "before", "now", to="y", axis=1),
 }  # fmt: skip
 """Factory -> function that adds its nodes; inputs and outputs have the graph's names."""

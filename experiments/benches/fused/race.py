@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,19 +100,6 @@ class Side:
         return lines[-1][:300] if lines else "it said nothing"
 
 
-@contextlib.contextmanager
-def started(names: Sequence[str], threads: int, cache: Path, module: str = FUSED) -> Iterator[dict[str, Side]]:
-    """Start a process for each name; they end with the `with` block."""
-    sides: dict[str, Side] = {}
-    try:
-        for name in names:
-            sides[name] = Side(name, threads, cache, module)
-        yield sides
-    finally:
-        for side in sides.values():
-            side.close()
-
-
 def prepared(sides: dict[str, Side], asked: Mapping[str, Any], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
     """Let each side prepare alone; return (answers by side, reason by peer that failed) and remove failed peers from `sides`.
 
@@ -142,10 +129,16 @@ def raced(
 
     Raise Lost if our side fails, takes too long or returns wrong outputs.
     """
-    with started(names, asked["threads"], cache, module) as sides:
+    sides: dict[str, Side] = {}
+    try:
+        for name in names:
+            sides[name] = Side(name, asked["threads"], cache, module)
         answers, missing = prepared(sides, asked, limit)
         ways = {name: answer.pop("ways") for name, answer in answers.items()}
         found = timed(sides, ways, rounds, limit, enough)
+    finally:
+        for side in sides.values():
+            side.close()
     wrong = {name: answer.pop("wrong") for name, answer in answers.items()}
     if wrong[OURS]:
         raise Lost(f"our outputs are wrong: {wrong[OURS]}")

@@ -7,8 +7,9 @@ rounds. Every output is verified by the float64 evaluator's bounds. A second sta
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.fused import ratios
-from experiments.benches.fused.process import OURS, SIDES
+from experiments.benches.fused.process import OURS
 from experiments.benches.fused.race import CALLED, Lost, raced
-from experiments.benches.lines import Lines, Steal, machine
+from experiments.benches.lines import Lines, Steal, check_each, machine, once
 from experiments.commands.checks import check_whole
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
@@ -27,19 +28,21 @@ from experiments.sheets.sheet import Sheet
 from gensor_gym.dataflow.table import fused_operator, stand_in
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.hardware.cpuinfo import usable_cores
-from gensor_gym.registry import near
+from gensor_gym.measure.stats.intervals import LEVEL
 
 PROTOCOL = 1
 """Version of the timing; raised with each change, so that operators are timed again."""
+NAMES = {"eager": "torch eager", "inductor": "torch.compile", "onnxruntime": "ONNX Runtime"}
 PACKAGES = {"eager": "torch", "inductor": "torch", "onnxruntime": "onnxruntime"}
 
 
 def run(config: DictConfig, emit: Lines) -> None:
     """Emit one line for each operator and one over all, show a table and draw a figure."""
     settings, folder = config.fused, Path(config.output)
-    threads = settings.threads or usable_cores()
-    peers = _checked(settings)
-    versions = {package: version_of(package) for package in dict.fromkeys(map(PACKAGES.__getitem__, peers))}
+    check_each(settings, "peers", PACKAGES, "fused")
+    check_whole(settings, 1, "trials", "rounds", "threads", of="fused.", null=("threads",))
+    threads, peers = settings.threads or usable_cores(), list(settings.peers)
+    versions = versions_of(peers)
     emit(kind="machine", threads=threads, versions=versions, rounds=settings.rounds, **machine())
     same = {name: settings[name] for name in ("strategy", "trials", "rounds")}
     same |= {"threads": threads, "peers": peers, "versions": versions, "code": code_digest(), "seed": config.seed}
@@ -47,38 +50,23 @@ def run(config: DictConfig, emit: Lines) -> None:
     with Journal(folder / "fused" / "done.jsonl", ("key",), finite=True) as done:
         for text in stand_in() if settings.shapes is None else settings.shapes:
             key = short_hash([PROTOCOL, str(fused_operator(text)), same])
-            if key not in done.rows:
-                row = _operator(text, same, settings.limit_s, folder / "fused" / "inductor")
-                if "error" not in row:
-                    done.add({"key": key, **row})
-            rows.append(row if key not in done.rows else {k: v for k, v in done.rows[key].items() if k != "key"})
+            rows.append(once(done, key, _operator, text, same, settings.limit_s, folder / "fused" / "inductor"))
             emit(kind="operator", **rows[-1])
     if timed_rows := [row for row in rows if ratios.HEADLINE in row]:
         left_out = [row["operator"] for row in rows if ratios.HEADLINE not in row]
         emit(kind="all", threads=threads, left_out=left_out, **ratios.overall(timed_rows))
         sheet(timed_rows, threads, emit.rows[-1]).show(Console())
         if config.figures:
-            from experiments.benches.fused.figure import draw
-
-            draw(timed_rows, threads, folder / "fused.png")
+            _draw(timed_rows, threads, folder / "fused.png")
 
 
-def _checked(settings: DictConfig) -> list[str]:
-    """Check the settings and return the peers; ValueError for an unknown peer or an invalid number."""
-    known = [name for name in SIDES if name != OURS]
-    for name in settings.peers:
-        if name not in known:
-            raise ValueError(f"fused.peers: {name!r}: expected some of {', '.join(known)}{near(name, known)}")
-    check_whole(settings, 1, "trials", "rounds", "threads", of="fused.", null=("threads",))
-    return list(settings.peers)
-
-
-def version_of(package: str) -> str | None:
-    """Version of an installed package; None if it is missing."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
+    """Package -> version, None if it is not installed, for sides that are libraries."""
+    versions: dict[str, str | None] = {PACKAGES[name]: None for name in sides if name in PACKAGES}
+    for package in versions:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
@@ -115,6 +103,20 @@ def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -
     ]  # fmt: skip
     means = ", without call overhead ".join(factor(whole[name]).text for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
     return Sheet.of(f"fused operators, {threads} thread{'s' * (threads > 1)}", head, lines, [f"geometric mean {means}"])
+
+
+def _draw(rows: Sequence[dict[str, Any]], threads: int, path: Path) -> None:
+    """Draw speed-ups over the fastest peer, and bytes of inputs and outputs per second; rings omit torch.compile's overhead."""
+    from experiments.benches.speed_ups import SpeedUp, draw
+
+    speeds = [row["bytes_per_second"] / 1e9 for row in rows]
+    lines = [
+        SpeedUp(row["operator"], row[ratios.HEADLINE], row[ratios.HEADLINE_INNER]["median"], speed,
+                speed / row[ratios.HEADLINE]["median"], NAMES[row["best"]])
+        for row, speed in zip(rows, speeds, strict=True)
+    ]  # fmt: skip
+    label = f"over the fastest peer as called (dot, {LEVEL} interval), or its code alone (ring)"
+    draw(lines, (label, f"GB/s, {threads} thread{'s' * (threads > 1)}: ours (bar), fastest peer (tick)"), path)
 
 
 def _time(row: dict[str, Any], name: str) -> Cell:

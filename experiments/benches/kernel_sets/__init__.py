@@ -1,1 +1,1 @@
-"""Parts of the kernels suite: called kernels, prepacked kernels, float32 twins, results over all shapes, and the figure."""
+"""Parts of the kernels suite: called kernels, prepacked kernels, float32 twins, and results over all shapes."""

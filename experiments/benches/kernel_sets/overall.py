@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from experiments.statistics.statistics import geometric_mean
@@ -28,42 +27,36 @@ APART = ("depthwise", "pooling")
 
 
 def overall(timed: list[Row]) -> dict[str, object]:
-    """The line over all shapes. With reference searches, `best` is about the fastest kernel of all searches."""
-    line: dict[str, object] = {
-        **_summary(timed, "over_torch"),
-        "verdicts": Counter(row["verdict"] for row in timed),
-    }
-    if called := [{"operator": row["operator"], **row["called"]} for row in timed if "called" in row]:
-        line |= {"called": _summary(called, "over_torch") | {"verdicts": Counter(row["verdict"] for row in called)}}
+    """The line over all shapes."""
+    called = [{"operator": row["operator"], **row["called"]} for row in timed]
+    line = {**_summary(timed), "called": _summary(called)}
     if all("over_float32" in row for row in timed):
         line |= {"over_float32": _mean(timed, "over_float32"), "least_over_float32": _least(timed, "over_float32")}
-    if all("best_over_torch" in row for row in timed):
-        line |= {"best": _summary(timed, "best_over_torch")}
-        line |= {"of_reference": _mean(timed, "of_reference"), "least_of_reference": _least(timed, "of_reference")}
     return line
 
 
-def _summary(timed: list[Row], name: str) -> dict[str, object]:
-    """Mean and least of a ratio: over all rows, by class, without the classes of APART, and for these classes alone."""
+def _summary(timed: list[Row]) -> dict[str, object]:
+    """Speed-ups over torch: mean, least, means by class, without the classes of APART and of these alone, and verdicts."""
     classes: dict[str, list[Row]] = {}
     for row in timed:
         classes.setdefault(class_of(operators.parse(row["operator"])), []).append(row)
     others = [row for kind, rows in classes.items() if kind not in APART for row in rows]
     apart = [row for kind, rows in classes.items() if kind in APART for row in rows]
     return {
-        "over_torch": _mean(timed, name),
-        "least_over_torch": _least(timed, name),
-        "by_class": {kind: _mean(rows, name) for kind, rows in classes.items()},
-        "without_depthwise_and_pooling": _mean(others, name),
-        "depthwise_and_pooling": _mean(apart, name),
+        "over_torch": _mean(timed, "over_torch"),
+        "least_over_torch": _least(timed, "over_torch"),
+        "by_class": {kind: _mean(rows, "over_torch") for kind, rows in classes.items()},
+        "without_depthwise_and_pooling": _mean(others, "over_torch"),
+        "depthwise_and_pooling": _mean(apart, "over_torch"),
+        "verdicts": Counter(row["verdict"] for row in timed),
     }
 
 
-def _mean(rows: Iterable[Row], name: str) -> float | None:
+def _mean(rows: list[Row], name: str) -> float | None:
     """Geometric mean of the medians of a ratio; None without rows."""
     return geometric_mean(row[name]["median"] for row in rows)
 
 
-def _least(rows: Iterable[Row], name: str) -> float:
+def _least(rows: list[Row], name: str) -> float:
     """The smallest median of a ratio."""
     return min(row[name]["median"] for row in rows)

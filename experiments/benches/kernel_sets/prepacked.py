@@ -12,7 +12,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.benches.lines import Steal
-from experiments.benches.searches.searched import searched
+from experiments.benches.searched import searched
 from experiments.comparison.summary import interval, ratio
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel

@@ -9,8 +9,8 @@ from typing import Any
 
 from experiments.benches.fused.process import OURS
 from experiments.benches.fused.race import CALLED, Lost, raced
-from experiments.benches.fused.suite import PACKAGES, version_of
-from experiments.benches.lines import Steal
+from experiments.benches.fused.suite import versions_of
+from experiments.benches.lines import Steal, once
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
 from experiments.comparison.summary import interval, ratio
@@ -53,24 +53,13 @@ class Settings:
     """Most memory that all processes of a case may need at once; larger cases fail with an error in their row."""
 
 
-def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
-    """Package -> installed version, for sides that are libraries."""
-    return {package: version_of(package) for package in dict.fromkeys(PACKAGES[name] for name in sides if name in PACKAGES)}
-
-
 def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[Row]:
     """Yield a row for each case; `folder` keeps finished rows. A failed case has an `error` and is timed again the next time."""
     same = {name: value for name, value in asdict(settings).items() if name != "limit_s"}
     with Journal(folder / "networks" / "done.jsonl", ("key",), finite=True) as done:
         for case in cases:
             key = short_hash([PROTOCOL, asdict(case), str(same), versions_of(case.sides), code_digest()])
-            if key not in done.rows:
-                row = _timed(case, settings, folder / "networks" / "inductor")
-                if "error" in row:
-                    yield row
-                    continue
-                done.add({"key": key, **row})
-            yield {name: value for name, value in done.rows[key].items() if name != "key"}
+            yield once(done, key, _timed, case, settings, folder / "networks" / "inductor")
 
 
 def _timed(case: Case, settings: Settings, cache: Path) -> Row:

@@ -6,14 +6,17 @@ side of fused operators.
 
 from __future__ import annotations
 
+import copy
+import io
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from experiments.benches.fused.process import OURS, Ways, serve
+from experiments.benches.fused.process import OURS, Ways, arrays_of, serve
 from experiments.networks.suite import inputs_of, module_of
 from gensor_gym.networks.fusion.rules import plan_of
 
@@ -29,44 +32,34 @@ PART = 8
 Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Ways]
 
 
+@torch.no_grad()
 def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     """(ways to call a network in a library, fault of the outputs by way)."""
     torch.set_num_threads(asked["threads"])
-    with torch.no_grad():
-        return _prepared(name, asked)
-
-
-def _prepared(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
-    module, inputs = module_of(asked["network"], asked["seed"]), inputs_of(asked["network"], asked["batch"], asked["seed"])
     side, _, way = name.partition("/")
     plan, arena = way.split("/") if way else (asked["plan"], asked["arena"])
+    module, inputs, expected = drawn(asked["network"], asked["batch"], asked["seed"])
     ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
-    expected = expected_of(module.double(), inputs)
     return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected))}
 
 
+@torch.no_grad()
 def drawn(name: str, batch: int, seed: int) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
     """(network, its inputs, its outputs in float64)."""
     module, inputs = module_of(name, seed), inputs_of(name, batch, seed)
-    with torch.no_grad():
-        return module, inputs, expected_of(_own(module).double(), inputs)
+    return module, inputs, expected_of(copy.deepcopy(module).double(), inputs)
 
 
 def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
     """Outputs of a module in float64, PART samples of the batch at a time, because all at once may not fit in memory."""
     parts = zip(*(one.split(PART) for one in inputs), strict=True)
-    made = [_arrays(module(*(one.double() if one.is_floating_point() else one for one in part))) for part in parts]
+    made = [arrays_of(module(*(one.double() if one.is_floating_point() else one for one in part))) for part in parts]
     return [np.concatenate(pieces) for pieces in zip(*made, strict=True)]
-
-
-def _arrays(outputs: Any) -> list[np.ndarray]:
-    """Outputs of a call, one or several, as a list of arrays."""
-    return [np.asarray(one) for one in (outputs if isinstance(outputs, (tuple, list)) else (outputs,))]
 
 
 def fault_of(outputs: Any, expected: list[np.ndarray]) -> str:
     """Fault of a call's first output that is far from the module's in float64; empty if all outputs are near."""
-    found = _arrays(outputs)
+    found = arrays_of(outputs)
     if len(found) != len(expected):
         return f"{len(found)} outputs, expected {len(expected)}"
     return next(filter(None, map(_fault, found, expected)), "")
@@ -80,8 +73,7 @@ def _fault(found: np.ndarray, expected: np.ndarray) -> str:
 
 
 def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    given = _own(module)
-    return Ways({"called": lambda: given(*inputs)})
+    return Ways({"called": lambda: module(*inputs)})
 
 
 def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
@@ -92,20 +84,18 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     from torch._inductor import config
 
     config.freezing = True
-    compiled = torch.compile(_own(module))
+    compiled = torch.compile(module)
     compiled(*inputs)
     return Ways({"called": lambda: compiled(*inputs)})
 
 
 def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    import io
-
     import onnxruntime
 
     model = io.BytesIO()
     names = [f"x{place}" for place in range(len(inputs))]
     # The newer exporter needs another package.
-    torch.onnx.export(_own(module), inputs, model, input_names=names, dynamo=False)  # type: ignore[arg-type]
+    torch.onnx.export(module, inputs, model, input_names=names, dynamo=False)  # type: ignore[arg-type]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = asked["threads"]
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -124,7 +114,7 @@ def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
             raise ValueError(f"a call holds {size / 1e9:.1f} GB, more than {most / 1e9:.1f}")
         return plan
 
-    return compile_module(_own(module), inputs, plan=planned, **{name: asked[name] for name in ("trials", "seed", "arena")})
+    return compile_module(module, inputs, plan=planned, **{name: asked[name] for name in ("trials", "seed", "arena")})
 
 
 def held_bytes(plan: Plan) -> int:
@@ -137,8 +127,6 @@ def held_bytes(plan: Plan) -> int:
 
 def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
     """Our compiled network, called as its users call it, and facts about its compilation."""
-    import time
-
     begin = time.perf_counter()
     found = _compiled(module, inputs, asked)
     layout = found.function.layout
@@ -158,13 +146,6 @@ def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
     outputs = found.pop("outputs")
     return Ways({"called": lambda: outputs}, {"steps": found["steps"], **found["whole"]})
-
-
-def _own(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy of the module, because the module itself becomes float64 for verification."""
-    import copy
-
-    return copy.deepcopy(module)
 
 
 SIDES: dict[str, Sides] = {

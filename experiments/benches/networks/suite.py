@@ -15,20 +15,22 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.fused.process import OURS
-from experiments.benches.fused.suite import PACKAGES
-from experiments.benches.lines import Lines, machine
-from experiments.benches.networks.cases import Case, Settings, timed, versions_of
+from experiments.benches.fused.suite import PACKAGES, versions_of
+from experiments.benches.lines import Lines, check_each, machine
+from experiments.benches.networks.cases import Case, Settings, timed
 from experiments.commands.checks import check_some, check_whole
-from experiments.sheets.cells import NOTHING, Cell, factor, spread
+from experiments.sheets.cells import NOTHING, factor, spread
 from experiments.sheets.sheet import Sheet
 from gensor_gym.hardware.cpuinfo import usable_cores
-from gensor_gym.registry import check_known, near
+from gensor_gym.registry import check_known
 
 
 def run(config: DictConfig, emit: Lines) -> None:
     """Emit one line for each network and show a table."""
     settings = config.networks
-    _check(settings)
+    check_names(settings, "networks")
+    check_each(settings, "peers", PACKAGES, "networks")
+    check_whole(settings, 1, "trials", "rounds", "batch", "threads", of="networks.", null=("threads",))
     same = {name: settings[name] for name in ("trials", "rounds", "plan", "arena", "limit_s")}
     how = Settings(**same, threads=settings.threads or usable_cores(), seed=config.seed)
     emit(kind="machine", threads=how.threads, versions=versions_of(settings.peers), rounds=how.rounds, **machine())
@@ -40,24 +42,13 @@ def run(config: DictConfig, emit: Lines) -> None:
         sheet(timed_rows, how.threads).show(Console())
 
 
-def _check(settings: DictConfig) -> None:
-    """Check the settings: ValueError for an unknown network, plan or peer, and for invalid numbers."""
-    check_names(settings, "networks")
-    for name in settings.peers:
-        if name not in PACKAGES:
-            raise ValueError(f"networks.peers: {name!r}: expected some of {', '.join(PACKAGES)}{near(name, PACKAGES)}")
-    check_whole(settings, 1, "trials", "rounds", "batch", "threads", of="networks.", null=("threads",))
-
-
 def check_names(settings: DictConfig, suite: str) -> None:
     """Check the settings' networks and plan; ValueError for an unknown one."""
     from experiments.networks.suite import SUITE  # which imports torch
     from gensor_gym.networks.fusion.rules import PLANS
 
     check_some(settings, "names", of=f"{suite}.")
-    for name in settings.names:
-        if name not in SUITE:
-            raise ValueError(f"{suite}.names: {name!r}: expected some of {', '.join(SUITE)}{near(name, SUITE)}")
+    check_each(settings, "names", SUITE, suite)
     check_known("plan", settings.plan, PLANS)
 
 
@@ -65,12 +56,9 @@ def sheet(rows: Sequence[dict[str, Any]], threads: int) -> Sheet:
     """Table of times, and of our speed-up over each peer."""
     head = ("network", "kernels", "ours", *PACKAGES, *(f"over {name}" for name in PACKAGES))
     lines = [
-        (row["network"], f"{row['kernels']} ({row['distinct']})", *(_time(row, name) for name in (OURS, *PACKAGES)),
+        (row["network"], f"{row['kernels']} ({row['distinct']})",
+         *(spread(row["times"][name]) if name in row["times"] else NOTHING for name in (OURS, *PACKAGES)),
          *(factor(row["over"][name]) if name in row["over"] else NOTHING for name in PACKAGES))
         for row in rows
     ]  # fmt: skip
     return Sheet.of(f"networks, batch {rows[0]['batch']}, {threads} thread{'s' * (threads > 1)}", head, lines)
-
-
-def _time(row: dict[str, Any], name: str) -> Cell:
-    return spread(row["times"][name]) if name in row["times"] else NOTHING

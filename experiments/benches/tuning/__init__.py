@@ -1,5 +1,1 @@
 """Seconds of search by network until it is nearly as fast as the search makes it."""
-
-from experiments.benches.tuning.suite import run
-
-__all__ = ["run"]

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import check_names
-from experiments.benches.tuning.moments import Moment, Recorder, moments
+from experiments.benches.tuning.moments import Recorder, moments
 from experiments.commands.checks import check_positive, check_whole
 from experiments.comparison.summary import interval
 from experiments.networks.again import compiled_again
@@ -75,15 +75,14 @@ def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list
         if fault := fault_of(call(), expected):
             raise RuntimeError(f"{name} after {moment.seconds:.3g} s: {fault}")
     times = in_turns(calls, settings.rounds)
-    points = [_point(moment, one) for moment, one in zip(some, times, strict=True)]
+    points: list[dict[str, Any]] = [
+        {"searched_s": moment.seconds, "trials": moment.trials, "time_s": interval(own)}
+        for moment, own in zip(some, times, strict=True)
+    ]
     best = min(point["time_s"]["median"] for point in points)
     near = next(point["searched_s"] for point in points if point["time_s"]["median"] <= NEAR * best)
     about = {"searched_s": searched, "trials": len(recorder.trials), "best_s": best, "near_after_s": near, **again}
     return points, {**about, "kernels": len(found.kernels), "distinct": len({id(result) for result in found.results})}
-
-
-def _point(moment: Moment, times: Sequence[float]) -> dict[str, Any]:
-    return {"searched_s": moment.seconds, "trials": moment.trials, "time_s": interval(list(times))}
 
 
 def in_turns(calls: Sequence[Any], rounds: int) -> list[list[float]]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from experiments.benches.fitting.ranks import FASTEST
 from experiments.evidence.ranking.measured import FITTED
-from experiments.evidence.ranking.scores import FASTEST, FIRST, Scored
+from experiments.evidence.ranking.scores import FIRST, Scored
 from experiments.studies.search.report import table
 
 JUDGED = 150

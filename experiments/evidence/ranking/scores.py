@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.benches.fitting.fit import COEFFICIENTS, Sample, fit
-from experiments.benches.fitting.ranks import spearman
+from experiments.benches.fitting.ranks import fastest, spearman
 from experiments.evidence.ranking.measured import FITTED, Measured
 
-FASTEST = 5
-"""The fastest 1/FASTEST of the programs are also ranked separately."""
 FIRST = 10
 """Number of the model's first choices whose best is scored."""
 MOST_FITTED = 250
@@ -36,7 +34,7 @@ class Scored:
 def scored(measured: Measured) -> Scored:
     """Score the present model on the programs of an operator."""
     seconds, predicted = measured.seconds, measured.graph.latencies(measured.rows)
-    fast = np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
+    fast = fastest(seconds)
     order, best = worst_tied(predicted, seconds), seconds.min()
     return Scored(
         measured, spearman(predicted, seconds), spearman(predicted[fast], seconds[fast]), float(seconds[order[0]] / best),

@@ -21,8 +21,6 @@ from experiments.benches.lines import Lines, machine
 from gensor_gym.graph.compiling.notice import QUIET
 from gensor_gym.locate import ROOT
 
-PHASES = ("imports", "make", "reset", "step", "episode")
-"""Phases of a start: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
 COLD, WAITED, WARM = "cold", "waited", "warm"
 """Kinds of start: empty cache; empty cache, and every function compiled before it runs; cache of the second kind, filled."""
 
@@ -41,18 +39,6 @@ def run(config: DictConfig, emit: Lines) -> None:
                 emit(kind="start", environment=name, cache=cache, compiled=len(functions), **found)
                 for row in functions[: settings.functions]:
                     emit(kind="function", environment=name, cache=cache, **row)
-    sys.stdout.write(table(emit.rows))
-
-
-def table(rows: list[dict[str, object]]) -> str:
-    """Seconds of each phase, of all phases, and the wall time, in Markdown."""
-    head = ("environment", "cache", "functions compiled", *(f"{phase} s" for phase in PHASES), "all s", "wall s")
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for row in rows:
-        if row["kind"] == "start":
-            seconds = [f"{row[f'{phase}_s']:.2f}" for phase in (*PHASES, "processor", "wall")]
-            lines.append(f"| {row['environment']} | {row['cache']} | {row['compiled']} | {' | '.join(seconds)} |")
-    return "\n".join(lines) + "\n"
 
 
 def start_of(arguments: Any, cache: str, folder: str | None, limit_s: float) -> dict[str, Any]:
@@ -67,5 +53,4 @@ def start_of(arguments: Any, cache: str, folder: str | None, limit_s: float) -> 
     wall = time.perf_counter() - begin
     if done.returncode != 0:
         raise ValueError(f"start with {arguments} failed: {done.stderr.strip()[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found | {"wall_s": wall}
+    return {**json.loads(done.stdout.splitlines()[-1]), "wall_s": wall}

@@ -6,7 +6,6 @@ stepping is timed: transition, mask, observation, reward, and the resets between
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +15,15 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.benches.environment import learning, parts
-from experiments.benches.lines import Lines, Steal, calibration, machine, spread
+from experiments.benches.lines import Lines, Steal, calibration, machine
+from experiments.comparison.summary import interval
 from gensor_gym.env import CONSTRUCT, GIR, WRITE
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.compiling.early import waiting
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for every combination of hardware, operator, space and form, then lines for training; print all as tables."""
+    """Emit a line for every combination of hardware, operator, space and form, then lines for training."""
     settings = config.env
     emit(kind="machine", **machine())
     for space in settings.fused.spaces:
@@ -41,7 +41,6 @@ def run(config: DictConfig, emit: Lines) -> None:
                 _parts(arguments, settings, config.seed, emit)
         if settings.learning.rounds > 0:
             learning.run(settings, hardware, config.seed, emit)
-    sys.stdout.write(table(emit.rows) + "\n" + table_of_parts(emit.rows))
 
 
 def _single(name: str, arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
@@ -97,38 +96,9 @@ def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repea
         busy.append((time.process_time() - cpu) / steps * 1e6)
         rates.append(steps / (time.perf_counter() - wall))
     emit(
-        kind=form, num_envs=count, **arguments, steps=steps, steps_per_second=spread(rates), rates=rates,
-        cpu_us_per_step=spread(busy), calibration_loop_per_second=spread(loops), stolen=steal.share(),
+        kind=form, num_envs=count, **arguments, steps=steps, steps_per_second=interval(rates), rates=rates,
+        cpu_us_per_step=interval(busy), calibration_loop_per_second=interval(loops), stolen=steal.share(),
     )  # fmt: skip
-
-
-def table(rows: list[dict]) -> str:
-    """Text table of all lines' medians; the calibration loop is in millions of iterations per second, stolen time in percent."""
-    lines = ["form                hardware      space     operator           steps/s  CPU us/step  env %   loop  stolen"]
-    for row in rows:
-        if row["kind"] in ("machine", "parts"):
-            continue
-        form = row.get("policy", row["kind"]) + f" x{row['num_envs']}"
-        share = f"{100 * row['environment_share']:5.1f}" if "environment_share" in row else "     "
-        lines.append(
-            f"{form:<20}{row['hardware']:<14}{row['space']:<10}{str(row['operator']).partition('(')[0]:<15}"
-            f"{row['steps_per_second']['median']:>11,.0f}{row['cpu_us_per_step']['median']:>13.2f}  {share}"
-            f"{row['calibration_loop_per_second']['median'] / 1e6:>7.0f}{100 * row['stolen']:>8.1f}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def table_of_parts(rows: list[dict]) -> str:
-    """Text table of the medians of a step's parts, in microseconds of processor time."""
-    lines = ["parts of a step     hardware      space     operator          model   mask   observation"]
-    for row in rows:
-        if row["kind"] == "parts":
-            times = [row[f"{part}_us"]["median"] for part in ("model", "mask", "observation")]
-            lines.append(
-                f"{'us, one thread':<20}{row['hardware']:<14}{row['space']:<10}{str(row['operator']).partition('(')[0]:<15}"
-                f"{times[0]:>8.2f}{times[1]:>7.2f}{times[2]:>14.2f}"
-            )
-    return "\n".join(lines) + "\n"
 
 
 def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:

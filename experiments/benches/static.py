@@ -8,6 +8,7 @@ table is static.md (`page`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.gensor.markov import MarkovExtended
 from experiments.benches.lines import Lines, machine
-from experiments.benches.static.page import page
 from experiments.common.results import write_text
+from experiments.common.texts import table
 from gensor_gym import operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc, sass
@@ -35,6 +36,11 @@ WGMMA = ("HGMMA", "IGMMA", "QGMMA")
 """Instructions of warpgroup products: 64 rows by 32 bytes of k by two columns take a cycle (2,048 16-bit multiply-adds)."""
 SERIALISED = "C75"
 """Prefix of the codes of warnings that wgmma instructions wait for one another (NVRTC 13.0: C7510, C7514, C7520)."""
+
+COLUMNS = (
+    "kernel", "architecture", "registers", "spilled bytes", "serialised", "main loop", "of it multiply-adds",
+    "instructions of a step", "cycles of tensor cores",
+)  # fmt: skip
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -122,3 +128,33 @@ def _machine_code(cubin: bytes, columns: int, step: int) -> dict[str, Any]:
     steps = round(size * share) / step  # below one if the loop goes over a part of a step
     found["instructions_of_step"] = round(size / steps) if steps >= 1 and steps == int(steps) else None
     return found | {"main_loop": size, "multiply_add_share": share}
+
+
+def page(lines: Iterable[Mapping[str, Any]]) -> str:
+    """The Markdown page of the suite's lines, with a row for each kernel; equal lines give equal text."""
+    rows = list(lines)
+    machine = next(line for line in rows if line["kind"] == "machine")
+    kernels = [line for line in rows if line["kind"] == "kernel"]
+    lost = sum(bool(line["loss"]) for line in kernels)
+    head = [
+        "# Kernels without a device", "",
+        f"{len(kernels)} kernels of every family by NVRTC {machine['nvrtc']}, of which {lost or 'none'} would be pruned before "
+        "timing (registers in memory, wgmma instructions that wait for one another). Made by "
+        "`python -m experiments.bench suite=static`; tiles and knobs stand in conf/bench/static.yaml.", "",
+        "The main loop is the loop with the most multiply-adds that holds no other with some, counted in the disassembly; a "
+        "step is one tile of the reduction, of one warp, or warpgroup of wgmma. No figure for a step: its loop goes over a "
+        "part of one. Where few steps are unrolled whole the loop is that over tiles, whose stores are counted with them "
+        "(1x1 convolutions). Cycles: what the tensor cores take for the loop's wgmma at their peak; its instructions are to "
+        "be few beside them.", "",
+    ]  # fmt: skip
+    return "\n".join([*head, *table(COLUMNS, [_cells(line) for line in kernels])]) + "\n"
+
+
+def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
+    """Table cells of one kernel."""
+    loop, share = line.get("main_loop"), line.get("multiply_add_share")
+    return (
+        line["family"], line["arch"], str(line["registers"]), str(line["spill_bytes"]), "yes" if line["serialised"] else "no",
+        str(loop or ""), f"{100 * share:.0f} %" if loop and share else "", str(line.get("instructions_of_step") or ""),
+        str(line.get("tensor_cycles", "")),
+    )  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.benches.lines import Lines, machine
+from experiments.common import texts
 from gensor_gym.env import CONSTRUCT
 
 
@@ -69,10 +70,10 @@ def table(rows: list[dict[str, Any]]) -> str:
     rewards = list(dict.fromkeys(row["reward"] for row in own))
     tries = own[0]["tries"] if own else 0
     head = ("reward", "steps of an episode", "programs paid for", "regret of one", f"of the best of {tries}")
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines = []
     for reward in rewards:
         these = [row for row in own if row["reward"] == reward]
         steps, paid = (np.mean([row[name] for row in these]) for name in ("steps_of_an_episode", "programs_paid_for"))
         one, best = (100 * np.expm1(np.median([row[name] for row in these])) for name in ("regret", "regret_of_best"))
-        lines.append(f"| {reward} | {steps:.1f} | {paid:.1f} | {one:,.0f} % | {best:,.0f} % |")
-    return "\n".join(lines) + "\n"
+        lines.append((reward, f"{steps:.1f}", f"{paid:.1f}", f"{one:,.0f} %", f"{best:,.0f} %"))
+    return "\n".join(texts.table(head, lines)) + "\n"

@@ -1,0 +1,21 @@
+"""Modules that a command finds by what they define, so that none has to be registered: suites of benchmarks, papers' tables."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def modules_with(beginning: str, package: str) -> dict[str, str]:
+    """Name -> module of a package, at any depth, in which a line begins so.
+
+    The name is the module's, or for a module `suite` and a package's `__init__` that of their folder.
+    """
+    (folder,) = find_spec(package).submodule_search_locations  # type: ignore[misc, union-attr]
+    found = {}
+    for path in sorted(Path(folder).rglob("*.py")):
+        if f"\n{beginning}" in path.read_text(encoding="utf-8"):
+            parts = [part for part in path.relative_to(folder).with_suffix("").parts if part != "__init__"]
+            name = parts[-2] if parts[-1] == "suite" else parts[-1]
+            found[name] = ".".join((package, *parts))
+    return found
