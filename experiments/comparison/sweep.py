@@ -23,8 +23,7 @@ from experiments.common.jobs import Jobs, Outcome
 from experiments.common.journal import Row, read_rows
 from experiments.common.settings import Job, Settings, settings_of
 from experiments.comparison import table
-from experiments.comparison.compare import compare
-from experiments.comparison.task import NOTES, TASKS
+from experiments.comparison.compare import NOTES, TASKS, compare
 from gensor_gym.foreign import read_json
 from gensor_gym.measure.session import TraceRow
 

@@ -13,9 +13,8 @@ from omegaconf import DictConfig
 
 from agents.columns.policy import load_columns
 from agents.learners.stored import POLICY
-from experiments.fine_tuning.measured_budget import MeasuredBudget
 from experiments.fine_tuning.measured_columns import Judge, MeasuredLearner
-from experiments.fine_tuning.measured_reward import Timings
+from experiments.fine_tuning.measured_reward import MeasuredBudget, Timings
 from experiments.resuming.archive import read_state, write_state
 from experiments.training.watch import LAST
 from gensor_gym.construction import ConstructionGraph

@@ -24,8 +24,7 @@ from experiments.common.folders import make_folder
 from experiments.common.journal import locked, read_rows
 from experiments.common.results import write_text
 from experiments.fine_tuning import columns, walk
-from experiments.fine_tuning.measured_budget import CURVE
-from experiments.fine_tuning.measured_reward import Timings
+from experiments.fine_tuning.measured_reward import CURVE, Timings
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.foreign import read_json

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,6 @@ from experiments.statistics.statistics import interquartile_mean as iqm
 
 EVALUATIONS, SECONDS = 0, 2
 """Columns of a curve by which a search is cut; column 1 has the latencies."""
-
-
-def now() -> str:
-    """Date and time in UTC, in ISO format."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def mean(values: np.ndarray) -> np.ndarray:
@@ -51,6 +46,20 @@ def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[
 def over(scores: Mapping[str, np.ndarray], other: str, resamples: int) -> dict[str, list[paired.Line]]:
     """Paired differences of every score [tasks, seeds, K] minus that of `other`; all tasks share their seeds."""
     return paired.against({name: of for name, of in scores.items() if name != other}, scores[other], resamples, crossed=True)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Rows [tasks, seeds] by search, and the latencies [tasks] in seconds of the best and of the unscheduled programs."""
+
+    lines: dict[str, np.ndarray]
+    best: np.ndarray
+    start: np.ndarray
+
+    def regrets(self, name: str, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:
+        """log(T / T*) [tasks, seeds, K] of the best programs when a column of the curves has reached the values `at`."""
+        found: np.ndarray = np.log(best_at(self.lines[name], self.start, at, column) / self.best[:, None, None])
+        return found
 
 
 def best_at(lines: np.ndarray, start: Sequence[float] | np.ndarray, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:

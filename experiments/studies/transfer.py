@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.common.anytime import Search
-from experiments.common.texts import interval_text, page, table
+from experiments.common.texts import interval_text, now, page, table
 from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import heat_map
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, plan_of, searches, searches_of
@@ -26,7 +26,7 @@ from experiments.studies.generalise.policies import Trained, train_missing
 from experiments.studies.generalise.scores import Regrets
 from experiments.studies.generalise.study import regrets_of
 from experiments.studies.page import difference, interval_sheet
-from experiments.studies.scores import interval, mean, now, over
+from experiments.studies.scores import interval, mean, over
 from experiments.studies.study import Study, study_command
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.measure.stats.intervals import LEVEL

@@ -11,9 +11,10 @@ import numpy as np
 
 from experiments.common.jobs import DONE, Outcome
 from experiments.common.settings import Job, Settings
+from experiments.common.texts import now
 from experiments.common.trials import Results
 from experiments.statistics import paired, statistics
-from experiments.studies.scores import interval, iqm, now
+from experiments.studies.scores import interval, iqm
 from experiments.studies.search.truth import BestKnown, Truth
 from experiments.studies.stamps import Stamp
 from gensor_gym import operators

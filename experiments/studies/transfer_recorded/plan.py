@@ -19,7 +19,7 @@ from agents.strategy import RECORDED, strategies_for
 from experiments.commands.checks import check_list, check_whole
 from experiments.common.settings import code_digest, digest_of_file, short_hash
 from experiments.studies.study import Plan
-from experiments.training.recorded.spaces import RecordedTraining, check_alike
+from experiments.training.recorded_spaces import RecordedTraining, check_alike
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, load_space
 
