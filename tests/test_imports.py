@@ -108,7 +108,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/device/stages/environment.py",
         "experiments/training/checkpoints.py",
         "experiments/resuming/tree.py",
-        "experiments/fine_tuning/measured_columns.py",
+        "experiments/fine_tuning/columns.py",
         "experiments/training/recorded_spaces.py",
         "experiments/tracking/tensorboard.py",
         "experiments/training/train.py",

@@ -8,6 +8,7 @@ kernel is timed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from rich.console import Console
 from agents.strategy import get_strategy
 from experiments.commands.checks import check_list, check_positive, check_some, check_whole
 from experiments.common.anytime import Search, digest_of_policy
-from experiments.common.texts import page, table
+from experiments.common.texts import page
 from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import BROAD, THIN, by_costs, with_legend
 from experiments.studies.generalise.policies import Trained, train_missing
@@ -178,11 +179,10 @@ class Machines(Study[MachinesPlan, Found]):
             title = "All machines" if part == "all" else part
             lines += [f"## {title}", "", *intervals(head, _both(scores)), ""]
         for policy, apart in summary["over"].items():  # `over` has each search minus the policy
-            rows = [(name, *(difference(value, turned=True) for value in of)) for name, of in _both(apart).items()]
             lines += [
                 f"## `{policy}` less each search", "",
                 "Mean difference over the same tasks and seeds (negative: the policy is better), and p of a sign-flip test on "
-                "the tasks' means, adjusted by Holm.", "", *table(head, rows), "",
+                "the tasks' means, adjusted by Holm.", "", *intervals(head, _both(apart), partial(difference, turned=True)), "",
             ]  # fmt: skip
         lines += ["## Operators", "", *(f"- `{text}`" for text in summary["operators"]), ""]
         return page(lines, figures)

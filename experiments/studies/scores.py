@@ -22,25 +22,21 @@ def mean(values: np.ndarray) -> np.ndarray:
 
 
 def interval(
-    statistic: Callable[[np.ndarray], np.ndarray], values: np.ndarray, resamples: int, crossed: bool = True
+    statistic: Callable[..., np.ndarray], values: np.ndarray, resamples: int, *others: np.ndarray, crossed: bool = True
 ) -> list[dict[str, float]]:
     """A statistic of values [tasks, seeds, K], with its bootstrap interval: K dictionaries of mean, low and high.
 
-    `crossed` says that a seed means the same policy on all tasks (see `statistics.bootstrap`).
+    `others` are further arguments of the statistic. `crossed` says that a seed means the same policy on all tasks (see
+    `statistics.bootstrap`).
     """
-    low, high = statistics.bootstrap(statistic, values, resamples=resamples, crossed=crossed)
-    rows = zip(statistic(values).tolist(), low.tolist(), high.tolist(), strict=True)
+    low, high = statistics.bootstrap(statistic, values, *others, resamples=resamples, crossed=crossed)
+    rows = zip(statistic(values, *others).tolist(), low.tolist(), high.tolist(), strict=True)
     return [dict(zip(("mean", "low", "high"), row, strict=True)) for row in rows]
 
 
 def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[str, float]:
     """IQM of our scores minus IQM of the other scores, both [tasks, seeds, 1], with its paired interval."""
-
-    def difference(ours: np.ndarray, other: np.ndarray) -> np.ndarray:
-        return iqm(ours) - iqm(other)
-
-    low, high = statistics.bootstrap(difference, ours, other, resamples=resamples, crossed=True)
-    return {"mean": float(difference(ours, other)[0]), "low": float(low[0]), "high": float(high[0])}
+    return interval(lambda ours, other: iqm(ours) - iqm(other), ours, resamples, other)[0]
 
 
 def over(scores: Mapping[str, np.ndarray], other: str, resamples: int) -> dict[str, list[paired.Line]]:

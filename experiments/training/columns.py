@@ -115,7 +115,7 @@ def _train(
             append_row(folder / VALIDATION, {"steps": steps, **score(learner, judges, config)})
         stop = asked()
         if due["checkpoint_every"](steps) or stop:
-            _save(folder / LAST, learner, config, spent)
+            write_state(folder / LAST, _begun(config), {"seconds": spent, "state": learner.state()})
         if stop:
             raise Stopped
     return spent
@@ -129,11 +129,6 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
         best = choices.graph.latencies(rows).min() if len(rows) else choices.graph.latency(choices.graph.initial())
         found.append((float(best), choices.graph))
     return over_floor(found)
-
-
-def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: float) -> None:
-    """Write a checkpoint."""
-    write_state(path, _begun(config), {"seconds": seconds, "state": learner.state()})
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
