@@ -116,18 +116,13 @@ def smallest_changes(graph: ConstructionGraph, schedule: Schedule, optima: np.nd
     differing = [[name for name, at in places.items() if (row[at] != other[at]).any()] for other in optima]
     for number in sorted(range(len(optima)), key=lambda i: len(differing[i]))[:MOST_OPTIMA]:
         most = len(differing[number]) if chosen is None else len(chosen) - 1
-        for names in _subsets(differing[number], most):
+        subsets = (itertools.combinations(differing[number], count) for count in range(most + 1))
+        for names in itertools.chain.from_iterable(subsets):  # the smallest first
             mixed = _mixed(row, optima[number], names, places)
             if graph.latency(Schedule(mixed)) <= best:
                 chosen, target = names, optima[number]
                 break
     return _in_order(graph, row, target, list(chosen or ()), places)
-
-
-def _subsets(names: list[str], most: int) -> Iterator[tuple[str, ...]]:
-    """Subsets of at most `most` names, the smallest first."""
-    for count in range(most + 1):
-        yield from itertools.combinations(names, count)
 
 
 def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dict[str, list[int]]) -> np.ndarray:

@@ -31,12 +31,6 @@ def steps_in_all(done: int, asked_for: int, each: int) -> int:
     return done - (done - asked_for) // each * each if done < asked_for else done
 
 
-def _rollout(model: Any) -> int:
-    """Number of steps of all environments between two updates of a model of stable-baselines3."""
-    frequency = getattr(model, "train_freq", None)  # only of models with a replay buffer
-    return model.n_envs * (model.n_steps if frequency is None else frequency.frequency)
-
-
 class Every:
     """Callable that is true once whenever a count has passed another multiple of `period`; never if `period` is 0."""
 
@@ -86,7 +80,9 @@ class Watch(BaseCallback):
         for every in (self._curve, self._eval, self._save):
             every.skip_to(self.model.num_timesteps)
         keep_rows(self.folder, self.model.num_timesteps)
-        total = steps_in_all(self.model.num_timesteps, self.config["steps"], _rollout(self.model))
+        model: Any = self.model
+        often = model.train_freq.frequency if hasattr(model, "train_freq") else model.n_steps  # the former with a replay buffer
+        total = steps_in_all(model.num_timesteps, self.config["steps"], model.n_envs * often)
         self.progress.update(self.bar, completed=self.model.num_timesteps, total=total)
 
     def _on_step(self) -> bool:

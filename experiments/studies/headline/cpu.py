@@ -113,7 +113,7 @@ def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
 
 
 @command("cpu_study")
-def run(config: DictConfig, console: Console) -> Path:
+def main(config: DictConfig, console: Console) -> Path:
     """Run the missing proposals and timings, write the page, and return the folder."""
     check_whole(config, 1, "programs", "deep_programs", "rounds", "operators", null=("operators",))
     check_whole(config, 0, "deep", "cpu")
@@ -148,5 +148,3 @@ def write_page(folder: Path) -> None:
     head = [f"# Learned {KINDS[read(folder).learned]} on this CPU", "", about, ""]
     write_text(folder / "study.md", "\n".join([*head, *page.lines_of(folder, "cpu", "../README.md"), ""]))
 
-
-main = run
