@@ -192,22 +192,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--space", default="gensor")
     parser.add_argument("--actions", help="an episode: names of actions such as 'tile[4] cache tile[3] stop'")
     parser.add_argument("--schedule", help="text of a schedule, instead of an episode")
-    parser.add_argument("--step-cost", type=float, default=0.001)
     args = parser.parse_args(arguments)
     if (args.actions is None) == (args.schedule is None):
         parser.error("give --actions or --schedule")
     try:
         graph = ConstructionGraph(args.operator, args.hardware, args.space)
-        for text in explain(graph, args.actions, args.schedule, args.step_cost):
+        for text in explain(graph, args.actions, args.schedule):
             print(text)
     except ValueError as error:
         parser.error(str(error))
     return 0
 
 
-def explain(
-    graph: ConstructionGraph, actions: str | None = None, schedule: str | None = None, step_cost: float = 0.001
-) -> Iterator[str]:
+def explain(graph: ConstructionGraph, actions: str | None = None, schedule: str | None = None) -> Iterator[str]:
     """Lines that explain an episode's actions or a schedule's text. ValueError for an illegal action or schedule."""
     if actions is None:
         found = Schedule.parse(schedule or str(graph.initial()))
@@ -215,7 +212,7 @@ def explain(
             raise ValueError(f"{found} is not legal for {graph.operator}")
         return report(graph, found, [])
     try:
-        values: Values | None = solve(graph, step_cost=step_cost, states=explore(graph, MOST_EXPLORED))
+        values: Values | None = solve(graph, states=explore(graph, MOST_EXPLORED))
     except ValueError:
         values = None
     return report(graph, *replay(graph, actions.split(), values))

@@ -19,12 +19,13 @@ import numpy as np
 from agents.columns.choices import is_joint
 from agents.columns.policy import Columns
 from agents.strategy import get_strategy
+from experiments.common.journal import read_rows
+from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from experiments.common.texts import page, table
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.files import whole
 from gensor_gym.graph.coordinates import usable_values
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB, TENSOR_CORE
@@ -128,14 +129,14 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(folders: Sequence[str]) -> None:
     """Judge policies, each given as `NAME=FOLDER` or as a folder that names it; store their rows and write the page."""
-    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
+    rows = read_rows(ROWS)
     for given in folders:
         name, _, folder = given.rpartition("=")
         row = judge(folder, name or Path(folder).name)
         rows = [*(old for old in rows if old["policy"] != row["policy"]), row]
         print(json.dumps(row), flush=True)
-        whole(ROWS, lambda path, kept=tuple(rows): path.write_text("".join(json.dumps(one) + "\n" for one in kept)))  # type: ignore[misc]
-    whole(PAGE, lambda path: path.write_text(markdown(rows), encoding="utf-8"))
+        write_text(ROWS, "".join(json.dumps(one) + "\n" for one in rows))
+    write_text(PAGE, markdown(rows))
 
 
 if __name__ == "__main__":

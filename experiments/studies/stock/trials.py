@@ -136,10 +136,9 @@ def run_trial(trial: Trial) -> dict[str, Any]:
 
 def _of(model: Any, learner: str, deterministic: bool) -> Act:
     """Function that chooses actions by a model. If not deterministic, PPO samples and DQN explores at its final rate."""
-    masked = learner == "MaskablePPO"
 
     def act(observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-        given = {"action_masks": masks} if masked else {}
+        given = {"action_masks": masks} if learner == "MaskablePPO" else {}
         actions: np.ndarray = model.predict(observations, deterministic=deterministic, **given)[0]
         return actions
 

@@ -74,9 +74,9 @@ def search_recorded(search: RecordedSearch) -> dict[str, Any]:
 
 def improvements(seconds: list[float]) -> list[list[float]]:
     """(numbers, from 1 on, of the trials faster than all before; their seconds)."""
-    best = np.minimum.accumulate(seconds) if seconds else np.empty(0)
-    new = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]])) if seconds else np.empty(0, dtype=int)
-    return [(new + 1).tolist(), best[new].tolist()]
+    best = np.minimum.accumulate([np.inf, *seconds])
+    new = 1 + np.flatnonzero(best[1:] < best[:-1])
+    return [new.tolist(), best[new].tolist()]
 
 
 def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float, cap: float) -> np.ndarray:
