@@ -51,7 +51,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/learners/masked/q.py",
         "agents/scratch/sb3.py",
         "experiments/benches/environment/learning.py",
-        "experiments/studies/stock/learning.py",
+        "experiments/studies/stock/trials.py",
         "experiments/device/stages/environment.py",
     ),  # fmt: skip
     "stable_baselines3": (
@@ -65,7 +65,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/training/checkpoints.py",
         "experiments/fine_tuning/walk.py",
         "experiments/resuming/model.py",
-        "experiments/studies/stock/learning.py",
+        "experiments/studies/stock/trials.py",
         "experiments/training/recorded_spaces.py",
         "experiments/training/walk.py",
         "experiments/training/watch.py",
@@ -76,7 +76,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/conformance/kernelbench.py",
         "experiments/measured/extract.py",
         "agents/learners/cloning.py",
-        "experiments/studies/stock/learning.py",
+        "experiments/studies/stock/trials.py",
         "experiments/device/stages/networks.py",
         "experiments/device/work/beside_torch.py",
         "agents/columns/learner.py",
