@@ -28,8 +28,7 @@ from experiments.training.checkpoints import check_same
 from experiments.training.operators.chosen import added
 from experiments.training.operators.drawn import drawn_for
 from experiments.training.operators.variants import with_variants
-from experiments.training.validation import over_floor
-from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, steps_in_all, training_bar
+from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, over_floor, steps_in_all, training_bar
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph

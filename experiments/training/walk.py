@@ -21,8 +21,7 @@ from experiments.commands.stopping import at_safe_points
 from experiments.training.checkpoints import load_checkpoint
 from experiments.training.operators.drawn import drawn_for
 from experiments.training.operators.variants import with_variants
-from experiments.training.validation import Validation
-from experiments.training.watch import LAST, Watch, identity, training_bar
+from experiments.training.watch import LAST, Validation, Watch, identity, training_bar
 from gensor_gym import operators
 from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.env.tasks import TaskSet
