@@ -92,7 +92,7 @@ COMMANDS = {
         ),
     ),
     "train_recorded": Command(
-        "experiments.training.recorded.train_recorded:main",
+        "experiments.training.recorded_spaces:main",
         "train a policy in recorded tuning spaces",
         (
             "'spaces=[gensor_gym/data/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",

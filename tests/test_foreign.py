@@ -43,7 +43,6 @@ OTHERS = {
     "experiments/device/sanitize.py": "what its own process wrote",
     "experiments/device/archive": "an archive that this checkout made, and files that ship",
     "experiments/studies/headline/chosen.py": "ships with the package",
-    "experiments/studies/columns/gate.py": "ships with the package",
     "agents/columns/demonstrations.py": "written by this user's own cache",
     "experiments/training/train.py": "ships with the package",
     "experiments/commands/command.py": "configurations of the checkout",

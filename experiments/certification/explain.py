@@ -116,18 +116,13 @@ def smallest_changes(graph: ConstructionGraph, schedule: Schedule, optima: np.nd
     differing = [[name for name, at in places.items() if (row[at] != other[at]).any()] for other in optima]
     for number in sorted(range(len(optima)), key=lambda i: len(differing[i]))[:MOST_OPTIMA]:
         most = len(differing[number]) if chosen is None else len(chosen) - 1
-        for names in _subsets(differing[number], most):
+        subsets = (itertools.combinations(differing[number], count) for count in range(most + 1))
+        for names in itertools.chain.from_iterable(subsets):  # the smallest first
             mixed = _mixed(row, optima[number], names, places)
             if graph.latency(Schedule(mixed)) <= best:
                 chosen, target = names, optima[number]
                 break
     return _in_order(graph, row, target, list(chosen or ()), places)
-
-
-def _subsets(names: list[str], most: int) -> Iterator[tuple[str, ...]]:
-    """Subsets of at most `most` names, the smallest first."""
-    for count in range(most + 1):
-        yield from itertools.combinations(names, count)
 
 
 def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dict[str, list[int]]) -> np.ndarray:
@@ -197,22 +192,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--space", default="gensor")
     parser.add_argument("--actions", help="an episode: names of actions such as 'tile[4] cache tile[3] stop'")
     parser.add_argument("--schedule", help="text of a schedule, instead of an episode")
-    parser.add_argument("--step-cost", type=float, default=0.001)
     args = parser.parse_args(arguments)
     if (args.actions is None) == (args.schedule is None):
         parser.error("give --actions or --schedule")
     try:
         graph = ConstructionGraph(args.operator, args.hardware, args.space)
-        for text in explain(graph, args.actions, args.schedule, args.step_cost):
+        for text in explain(graph, args.actions, args.schedule):
             print(text)
     except ValueError as error:
         parser.error(str(error))
     return 0
 
 
-def explain(
-    graph: ConstructionGraph, actions: str | None = None, schedule: str | None = None, step_cost: float = 0.001
-) -> Iterator[str]:
+def explain(graph: ConstructionGraph, actions: str | None = None, schedule: str | None = None) -> Iterator[str]:
     """Lines that explain an episode's actions or a schedule's text. ValueError for an illegal action or schedule."""
     if actions is None:
         found = Schedule.parse(schedule or str(graph.initial()))
@@ -220,7 +212,7 @@ def explain(
             raise ValueError(f"{found} is not legal for {graph.operator}")
         return report(graph, found, [])
     try:
-        values: Values | None = solve(graph, step_cost=step_cost, states=explore(graph, MOST_EXPLORED))
+        values: Values | None = solve(graph, states=explore(graph, MOST_EXPLORED))
     except ValueError:
         values = None
     return report(graph, *replay(graph, actions.split(), values))

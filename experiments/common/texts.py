@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
+
+
+def now() -> str:
+    """Date and time in UTC, in ISO format."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def seconds_text(seconds: float | None) -> str:

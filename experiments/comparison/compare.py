@@ -7,19 +7,21 @@ torch, and only those times are compared.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from experiments.commands.command import command_line, configured, say_where
-from experiments.commands.hydra_folder import keep_configuration, task_folder
+from experiments.commands.hydra_folder import keep_configuration, sweep_name, task_folder, task_number
 from experiments.commands.parent import end_with_launcher
 from experiments.commands.refusal import refusals
 from experiments.commands.tracking import tracking_of
@@ -28,13 +30,14 @@ from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
 from experiments.comparison import table
 from experiments.comparison.retime import Comparison, Retimer
-from experiments.comparison.summary import label_of, score, summarise
-from experiments.comparison.task import leave_note, own_folder
-from experiments.comparison.torch_times import TorchTimes
+from experiments.comparison.summary import label_of, score, summarise, torch_before
 from experiments.tracking.wandb_run import check_login, hint
 from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
+
+NOTES, TASKS = "task-*.json", "tasks"
+"""Files of a multirun's tasks, from which `sweep.py` makes the final table, and the folder of their folders."""
 
 
 def compare(
@@ -55,9 +58,8 @@ def compare(
         console.print(f"{len(outcomes)} of {len(settings.jobs)} searches were done before.")
     _search(settings, jobs, outcomes, console, brief)
     comparisons = _retime(settings, outcomes, console)
-    before = TorchTimes(settings).replaced(comparisons)
     statuses = {job.key: [str(row["status"]) for row in jobs.results.rows(job)] for job in settings.jobs}
-    summary = summarise(settings, outcomes, statuses, comparisons, before)
+    summary = summarise(settings, outcomes, statuses, comparisons, torch_before(settings, comparisons))
     trials = [row for job in settings.jobs for row in jobs.results.rows(job)]
     tracked = _write(settings, summary, trials, console)
     if tracked is not None and not brief:
@@ -149,6 +151,29 @@ def _written(settings: Settings) -> dict[str, object] | None:
     same = summary.get("jobs") == short_hash([job.key for job in settings.jobs])
     drawn = not settings.figures or (settings.output / "speedup.png").exists()
     return summary if same and drawn and summary["config"] == settings.config else None
+
+
+def own_folder(settings: Settings, config: DictConfig) -> Settings:
+    """Settings whose folder no other task of the multirun uses: below `output`, unless `output` itself differs by task (`${..}`).
+
+    A task times its winners in one process, because the winners of all tasks are timed again at the end.
+    """
+    if task_folder() is None:
+        return settings
+    settings = dataclasses.replace(settings, group=sweep_name(), processes=1)
+    written: Any = OmegaConf.to_container(config, resolve=False)
+    if written["output"] is None or "${" in str(written["output"]):
+        return settings
+    name = short_hash([{**job.config, "code": ""} for job in settings.jobs])
+    return dataclasses.replace(settings, output=settings.output / TASKS / name)
+
+
+def leave_note(settings: Settings) -> None:
+    """Write a note about the folder of this task's results, if it is a task of a multirun."""
+    if (folder := task_folder()) is not None:
+        places = {"output": str(settings.output.resolve()), "store": str(settings.store.resolve())}
+        note = {"config": settings.config, "group": settings.group, **places}
+        write_text(folder / f"task-{task_number()}.json", json.dumps(note))
 
 
 @configured("config")

@@ -142,9 +142,7 @@ def _dot(axes: Axes, row: dict, over_torch: bool, y: float, looks: dict[str, tup
 
 def _inverse(value: dict[str, float] | None) -> dict[str, float] | None:
     """Interval of the inverse ratio; None for None."""
-    return (
-        None if value is None else {"median": 1 / value["median"], "low": 1 / value["high"], "high": 1 / value["low"]}
-    )
+    return value and {"median": 1 / value["median"], "low": 1 / value["high"], "high": 1 / value["low"]}
 
 
 def ratio_axis(axes: Axes, label: str) -> None:

@@ -75,6 +75,7 @@ class Retimer:
         """Like `compare`, for kernels by label; the backend must run kernels. `dropped` has reasons for missing kernels."""
         dropped = dict(dropped)
         digests = {label: kernel.digest for label, kernel in kernels.items()}
+        names = {**digests, TORCH: TORCH}
         what: list[object] = [str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0]
         name = short_hash([*what, self.shares] if len(self.shares) > 1 else what)
         path = self.folder / f"{name}.json"
@@ -83,12 +84,8 @@ class Retimer:
         distinct = {kernel.digest: kernel for kernel in kernels.values()}
         busy = busy_share()
         samples, faults = self._time(distinct)
-        found = {label: samples[digest] for label, digest in digests.items() if digest in samples}
-        dropped |= {label: faults[digest] for label, digest in digests.items() if digest in faults}
-        if TORCH in samples:
-            found[TORCH] = samples[TORCH]
-        if TORCH in faults:
-            dropped[TORCH] = faults[TORCH]
+        found = {label: samples[digest] for label, digest in names.items() if digest in samples}
+        dropped |= {label: faults[digest] for label, digest in names.items() if digest in faults}
         result = Comparison(str(op), found, dropped, busy=busy, processes=self.shares)
         if not dropped:
             write_text(path, json.dumps(dataclasses.asdict(result)))
@@ -108,7 +105,9 @@ class Retimer:
         try:
             return self._whole(kernels, torch), {}
         except (ValueError, RuntimeError, WorkerLost):
-            faults = self._faults(kernels)
+            faults: dict[str, str] = {}
+            for name, kernel in kernels.items():  # which of them fails by itself
+                faults |= self._fault(name, {name: kernel}, torch=False)
         good = {name: kernel for name, kernel in kernels.items() if name not in faults}
         if good and torch and TORCH not in faults:
             faults |= self._fault(TORCH, dict([next(iter(good.items()))]), torch=True)
@@ -129,13 +128,6 @@ class Retimer:
     def _compare(self, kernels: dict[str, Kernel], rounds: int, torch: bool) -> dict[str, list[float]]:
         """Samples by name from one comparison; raises its error."""
         return self._native.compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
-
-    def _faults(self, kernels: dict[str, Kernel]) -> dict[str, str]:
-        """Name -> error of each kernel that fails alone."""
-        faults: dict[str, str] = {}
-        for name, kernel in kernels.items():
-            faults |= self._fault(name, {name: kernel}, torch=False)
-        return faults
 
     def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
         """{name: error} if a comparison of one round fails, otherwise {}."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 
 from experiments.common.jobs import Outcome
-from experiments.common.settings import Job, Settings
+from experiments.common.results import write_text
+from experiments.common.settings import Job, Settings, short_hash
+from experiments.common.texts import now
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.statistics.paired import against
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.fingerprint import common
+from gensor_gym.foreign import read_json
 from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
 from gensor_gym.measure.stats.verdict import Verdict, verdict_of
 from gensor_gym.plugins import loaded
@@ -39,22 +42,22 @@ def summarise(
     outcomes: dict[str, Outcome],
     statuses: dict[str, list[str]],
     comparisons: dict[str, Comparison],
-    torch_before: Mapping[str, Interval],
+    before: Mapping[str, Interval],
 ) -> dict[str, object]:
     """The summary. `outcomes` and `statuses` (of every trial) are by job key, `comparisons` by operator text.
 
-    `torch_before` has torch's times on the same device in an earlier run, by operator text.
+    `before` has torch's times on the same device in an earlier run, by operator text.
     """
     first = settings.jobs[0]
     rows = [_row(job, settings, outcomes[job.key], statuses[job.key], comparisons) for job in settings.jobs]
     return {
         "fingerprint": common(job.fingerprint for job in settings.jobs),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": now(),
         "hardware": first.hardware.name,
         "backend": first.backend,
         "device": first.device,
         "model_only": any(c.model for c in comparisons.values()),
-        "operators": {op: _operator(op, settings, found, torch_before.get(op)) for op, found in comparisons.items()},
+        "operators": {op: _operator(op, settings, found, before.get(op)) for op, found in comparisons.items()},
         "rows": rows,
         "strategies": _strategies(rows),
         "paired": _paired(rows),
@@ -217,3 +220,28 @@ def _paired(rows: list[dict]) -> dict[str, object] | None:
         return None
     lines = {name: found[0] for name, found in against(whole, first, RESAMPLES).items()}
     return {"reference": names[0], "tasks": len(tasks), "seeds": len(seeds), "strategies": lines}
+
+
+def torch_before(settings: Settings, comparisons: Mapping[str, Comparison]) -> dict[str, Interval]:
+    """Torch's times on this device in another run, by operator, which say whether two runs are comparable.
+
+    The times of these comparisons replace them, in a file for each operator next to the store of trials. Every file is written
+    as a whole, so several processes may write.
+    """
+    first, before = settings.jobs[0], {}
+    about = first.device, first.backend, first.hardware.name, first.hardware.units
+    for operator, comparison in comparisons.items():
+        if (samples := comparison.samples.get(TORCH)) is None:
+            continue
+        path = settings.store.parent / f"{settings.store.stem}.torch" / f"{short_hash([operator, *about])}.json"
+        known = read_json(path) if path.exists() else None
+        mark = short_hash(samples)
+        if known is not None and known["mark"] == mark:
+            earlier = known.pop("before")  # the same samples, read again
+        else:
+            earlier = {name: value for name, value in known.items() if name != "before"} if known else None
+            time = time_over_processes(samples, comparison.processes)
+            write_text(path, json.dumps({**time, "date": now(), "mark": mark, "before": earlier}))
+        if earlier is not None:
+            before[operator] = earlier
+    return before

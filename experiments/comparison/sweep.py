@@ -23,8 +23,7 @@ from experiments.common.jobs import Jobs, Outcome
 from experiments.common.journal import Row, read_rows
 from experiments.common.settings import Job, Settings, settings_of
 from experiments.comparison import table
-from experiments.comparison.compare import compare
-from experiments.comparison.task import NOTES, TASKS
+from experiments.comparison.compare import NOTES, TASKS, compare
 from gensor_gym.foreign import read_json
 from gensor_gym.measure.session import TraceRow
 
@@ -49,7 +48,8 @@ class OneComparison(Callback):
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Write and show the table of all tasks; tasks of several machines, backends or devices get a table for each."""
         console, sweep = Console(), Path(config.hydra.sweep.dir)
-        notes = [read_json(path, finite=False) for path in sorted(sweep.rglob(NOTES), key=_number)]
+        in_order = sorted(sweep.rglob(NOTES), key=lambda path: int(path.stem.partition("-")[2]))
+        notes = [read_json(path, finite=False) for path in in_order]
         if not notes:
             return
         with refusals():
@@ -83,9 +83,10 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
         for job in task.settings.jobs:
             mine = dataclasses.replace(job, strategy=job.strategy + suffix.get(job.slot, ""))
             known[mine.key], named[mine.key] = task.outcomes[job.key], (mine, task.trials[job.key])
+    tracking = {name: tasks[0].settings.config.get(name) for name in ("wandb", "tensorboard")}
     settings = dataclasses.replace(
         tasks[0].settings, jobs=_in_order([job for job, _ in named.values()]), output=folder,
-        config={"tasks": [task.settings.config for task in tasks], **_kept(tasks[0])},
+        config={"tasks": [task.settings.config for task in tasks], **tracking},
     )  # fmt: skip
     jobs = Jobs(settings.backend, settings.store, folder)
     for key, (job, rows) in named.items():
@@ -96,11 +97,6 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
     table.show(console, summary)
     console.print(f"The results of all {len(tasks)} tasks together are in {folder}", soft_wrap=True, markup=False)
     return summary
-
-
-def _kept(task: Task) -> dict[str, object]:
-    """Tracking settings of the whole multirun, taken from one task."""
-    return {name: task.settings.config.get(name) for name in ("wandb", "tensorboard")}
 
 
 def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
@@ -122,18 +118,19 @@ def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
     for job in (job for task in tasks for job in task.settings.jobs):
         if (values := _values(job)) not in alike[job.slot]:
             alike[job.slot].append(values)
-    return [{job.slot: _suffix(_values(job), alike[job.slot]) for job in task.settings.jobs} for task in tasks]
+
+    def suffix(job: Job) -> str:
+        """The values that differ from another job's, in brackets; empty text if all values agree."""
+        values, others = _values(job), alike[job.slot]
+        differing = [f"{name}={value}" for name, value in values.items() if any(one.get(name) != value for one in others)]
+        return f"[{', '.join(differing)}]" if differing else ""
+
+    return [{job.slot: suffix(job) for job in task.settings.jobs} for task in tasks]
 
 
 def _values(job: Job) -> dict[str, Any]:
     """Settings in which two jobs with the same slot may differ."""
     return {**job.hyperparameters, **dataclasses.asdict(job.budget)}
-
-
-def _suffix(values: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
-    """The values that differ from another job's, in brackets; empty text if all values agree."""
-    differing = [f"{name}={value}" for name, value in values.items() if any(one.get(name) != value for one in others)]
-    return f"[{', '.join(differing)}]" if differing else ""
 
 
 def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
@@ -146,8 +143,7 @@ def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
 
 def _common(notes: Sequence[dict[str, Any]]) -> Path | None:
     """The folder that contains all tasks if their `output` was the same, otherwise None."""
-    folders = {Path(note["output"]).parent for note in notes}
-    (only, *others) = folders
+    only, *others = {Path(note["output"]).parent for note in notes}
     return only.parent if not others and only.name == TASKS else None
 
 
@@ -161,8 +157,3 @@ def _trial(row: Row) -> TraceRow:
     """A trial, from its row of results.jsonl."""
     seconds = float("inf") if row["seconds"] is None else row["seconds"]
     return TraceRow(row["trial"], row["elapsed_s"], row["schedule"], seconds, row["status"], row["evaluations"])
-
-
-def _number(path: Path) -> int:
-    """Number of a task, from the path of its note."""
-    return int(path.stem.partition("-")[2])

@@ -24,8 +24,7 @@ from experiments.common.folders import make_folder
 from experiments.common.journal import locked, read_rows
 from experiments.common.results import write_text
 from experiments.fine_tuning import columns, walk
-from experiments.fine_tuning.measured_budget import CURVE
-from experiments.fine_tuning.measured_reward import Timings
+from experiments.fine_tuning.measured_reward import CURVE, Timings
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
@@ -38,8 +37,6 @@ BEGUN, MEASURED = "begun.json", "measured.jsonl"
 """Files of a fine-tuning folder: the initial settings, and the measurements."""
 FREE = ("measurements", "seconds", "store", "output", "hydra", "trust")
 """Settings that may differ when a run is resumed."""
-GO_ON = {ColumnWriter.agent: columns.learn}
-"""Agent -> function that fine-tunes its policies; agents not listed use `walk.learn`."""
 
 
 def chosen(config: DictConfig) -> list[Operator]:
@@ -74,22 +71,19 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
     """Train, write policy and card, and return the card. ValueError for a bad argument or a folder that another process uses."""
     folder, source = make_folder(config.output), located(config.checkpoint)
     with locked(folder):
-        return _go_on(config, folder, source, console)
-
-
-def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> dict[str, Any]:
-    """Fine-tune in a folder that this process has locked."""
-    card = checked_card(source)
-    if not is_current(card):
-        raise ValueError(f"checkpoint {source} was trained on tasks whose fingerprints differ here: other rules or another model")
-    ops, hw = chosen(config), machines.get(config.env.hardware)
-    backend = get_backend(config.env.backend, hw)
-    begin(config, backend.device(hw), folder)
-    store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
-    timings = Timings(folder / MEASURED, backend, store)
-    with console.status(f"fine-tuning {source} on {backend.device(hw)}; curve in {folder / CURVE}"):
-        steps, seconds = GO_ON.get(card["agent"], walk.learn)(config, card, ops, hw, timings, folder)
-    return _write_card(config, card, timings, folder, seconds, steps)
+        card = checked_card(source)
+        if not is_current(card):
+            why = "was trained on tasks whose fingerprints differ here: other rules or another model"
+            raise ValueError(f"checkpoint {source} {why}")
+        ops, hw = chosen(config), machines.get(config.env.hardware)
+        backend = get_backend(config.env.backend, hw)
+        begin(config, backend.device(hw), folder)
+        store = Store(make_folder(Path(config.store).parent) / Path(config.store).name) if backend.stored else None
+        timings = Timings(folder / MEASURED, backend, store)
+        go_on = columns.learn if card["agent"] == ColumnWriter.agent else walk.learn
+        with console.status(f"fine-tuning {source} on {backend.device(hw)}; curve in {folder / CURVE}"):
+            steps, seconds = go_on(config, card, ops, hw, timings, folder)
+        return _write_card(config, card, timings, folder, seconds, steps)
 
 
 def _write_card(

@@ -1,4 +1,4 @@
-"""An environment on the analytic model whose final reward is measured, for fine-tuning.
+"""An environment on the analytic model whose final reward is measured, for fine-tuning, and the budget of measurements.
 
 The process is that of `env.measured` with two differences. Measurements go through one session per operator, so that a store
 answers repeated requests. And each reward is reduced by its operator's mean of log(model / measured) so far. A constant of the
@@ -8,11 +8,13 @@ task changes no optimal policy, but the critic, which was trained on the model, 
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
+from omegaconf import DictConfig
 
 from experiments.common.journal import Journal, append_row
 from gensor_gym.construction import ConstructionGraph
@@ -26,6 +28,8 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task
 
+CURVE = "measured_curve.jsonl"
+"""File of the learning curve, which gets a line whenever the policy is saved."""
 _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "schedule", "digest", "status"), str), **dict.fromkeys(("reward", "modelled"), int | float),
     "seconds": int | float | None,
@@ -113,3 +117,33 @@ class MeasuredVectorEnv(ConstructVectorEnv):
         for i in np.flatnonzero(ended):
             rewards[i] += self.timings.gain(graphs[i], rows[i], float(info["final_info"]["runtime_s"][i]))
         return observation, rewards, ended, truncated, info
+
+
+class MeasuredBudget:
+    """Counts different kernels and seconds over all runs of the same command, and compares them with the limits."""
+
+    def __init__(self, timings: Timings, config: DictConfig, folder: Path, resumed: bool) -> None:
+        """Take the limits `measurements` and `seconds` from the configuration. The seconds of earlier runs count if `resumed`."""
+        self.timings, self.config, self.path = timings, config, folder / CURVE
+        self._begin = time.perf_counter() - (seconds_before(self.path) if resumed else 0.0)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of all runs so far."""
+        return time.perf_counter() - self._begin
+
+    def is_left(self) -> bool:
+        """Whether some of the budget is left."""
+        return bool(self.timings.spent < self.config.measurements and self.elapsed < self.config.seconds)
+
+    def add_point(self, mean_return: float | None) -> None:
+        """Append a line to the curve."""
+        point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean_return}
+        append_row(self.path, point)
+
+
+def seconds_before(path: Path) -> float:
+    """Seconds of earlier runs until the last point of the curve; a torn last line is dropped."""
+    with Journal(path, ()) as journal:
+        points = list(journal)
+    return float(points[-1]["seconds"]) if points else 0.0

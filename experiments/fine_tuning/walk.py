@@ -13,8 +13,7 @@ from agents.learners.loading import save_policy
 from agents.learners.observed import ObservedVecEnv
 from agents.learners.stored import POLICY, fill
 from agents.policies.learned import load_policy
-from experiments.fine_tuning.measured_budget import MeasuredBudget
-from experiments.fine_tuning.measured_reward import MeasuredVectorEnv, Timings
+from experiments.fine_tuning.measured_reward import MeasuredBudget, MeasuredVectorEnv, Timings
 from experiments.resuming.archive import read_state, write_state
 from experiments.resuming.model import restore_model, state_of_model
 from experiments.training.watch import LAST

@@ -24,17 +24,13 @@ def against(
     `crossed` says that all tasks share their seeds (see `statistics.bootstrap`).
     """
     found = {name: _differences(score, other, resamples, crossed) for name, score in scores.items()}
+    units = other.shape[0] if other.shape[0] > 1 else other.shape[1]  # of the sign-flip test: tasks, or seeds of a single task
     for k in range(other.shape[2]):
         adjusted = statistics.holm([lines[k]["p"] for lines in found.values()])
         for lines, p in zip(found.values(), adjusted, strict=True):
             lines[k]["p_holm"] = p
-            lines[k]["p_least"] = min(1.0, len(found) * 2.0 ** (1 - units_of(other)))
+            lines[k]["p_least"] = min(1.0, len(found) * 2.0 ** (1 - units))
     return found
-
-
-def units_of(score: np.ndarray) -> int:
-    """Number of units of the sign-flip test: tasks, or seeds if there is only one task."""
-    return score.shape[0] if score.shape[0] > 1 else score.shape[1]
 
 
 def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: bool) -> list[Line]:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from experiments.common import style
 from experiments.statistics import statistics
-from experiments.studies.scores import EVALUATIONS, SECONDS, iqm
+from experiments.studies.scores import SECONDS, iqm
 
 RESAMPLES = 400
 LARGEST = 1.0
@@ -78,26 +78,23 @@ def profiles(
 
 
 def by_costs(
-    widths: Mapping[str, float], parts: Mapping[int, tuple[np.ndarray, str]], regret: Callable[[str, np.ndarray, int], np.ndarray]
-) -> tuple[Figure, Sequence[Axes]]:
+    widths: Mapping[str, float], parts: Mapping[int, tuple[str, float]], points: int,
+    regret: Callable[[str, np.ndarray, int], np.ndarray],
+) -> tuple[Figure, Sequence[Axes]]:  # fmt: skip
     """Draw regret against cost, a panel for each column of the curves; return (figure, axes).
 
-    `parts` has (points of the x axis, label) by column, and `regret(name, points, column)` gives the regrets [K] at the points.
+    `parts` has (label, end) of the x axis by column. The curves are read at `points` costs with equal ratios, from one
+    millisecond or one evaluation on, where `regret(name, costs, column)` gives the regrets [K].
     """
     figure, panels = plt.subplots(1, len(parts), figsize=(9.6, 4.0), sharey=True)
-    for axes, (column, (at, label)) in zip(panels, parts.items(), strict=True):
+    for axes, (column, (label, end)) in zip(panels, parts.items(), strict=True):
+        at = np.geomspace(1e-3, end, points) if column == SECONDS else np.unique(np.geomspace(1, end, points).astype(int))
         for name, (colour, marker) in style.look(list(widths)).items():
             line: dict[str, Any] = {"color": colour, "marker": marker, "linewidth": widths[name], "label": name}
             axes.plot(at, regret(name, at, column), markevery=8, markersize=4.5, **line)
         axes.set_xscale("log")
         axes.set_xlabel(label)
     return figure, panels
-
-
-def seconds_and_evaluations(seconds: float, evaluations: int, points: int) -> dict[int, np.ndarray]:
-    """Logarithmically spaced points at which curves are read, by column: from one millisecond and from one evaluation on."""
-    counts = np.unique(np.geomspace(1, evaluations, points).astype(int)).astype(float)
-    return {SECONDS: np.geomspace(1e-3, seconds, points), EVALUATIONS: counts}
 
 
 def heat_map(

@@ -8,6 +8,7 @@ kernel is timed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,12 @@ from rich.console import Console
 from agents.strategy import get_strategy
 from experiments.commands.checks import check_list, check_positive, check_some, check_whole
 from experiments.common.anytime import Search, digest_of_policy
-from experiments.common.texts import page, table
+from experiments.common.texts import page
 from experiments.sheets.sheet import Sheet
-from experiments.studies.figures import BROAD, THIN, by_costs, seconds_and_evaluations, with_legend
+from experiments.studies.figures import BROAD, THIN, by_costs, with_legend
 from experiments.studies.generalise.policies import Trained, train_missing
 from experiments.studies.page import after, difference, interval_sheet, intervals
-from experiments.studies.scores import EVALUATIONS, SECONDS, best_at, interval, iqm, over
+from experiments.studies.scores import EVALUATIONS, SECONDS, Curves, interval, iqm, over
 from experiments.studies.study import Plan, Study, all_lines, evenly, study_command
 from gensor_gym import hardware as machines
 from gensor_gym import suites
@@ -82,18 +83,10 @@ def plan_of(config: DictConfig) -> MachinesPlan:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Rows [tasks, seeds] by search, and seconds [tasks] of the best known programs and of the unscheduled programs."""
+class Found(Curves):
+    """Curves of all searches relative to the best known programs, and the trained policies."""
 
-    lines: dict[str, np.ndarray]
     policies: dict[str, list[Trained]]
-    best: np.ndarray
-    start: np.ndarray
-
-    def regrets(self, name: str, at: np.ndarray, column: int) -> np.ndarray:
-        """log(T / T*) [tasks, seeds, K] of the best programs when a column of the curves has reached the values `at`."""
-        found: np.ndarray = np.log(best_at(self.lines[name], self.start, at, column) / self.best[:, None, None])
-        return found
 
 
 class Machines(Study[MachinesPlan, Found]):
@@ -122,7 +115,7 @@ class Machines(Study[MachinesPlan, Found]):
         lines = self.grid(make, [*policies, *plan.strategies], plan.tasks, console)
         best = [min(min(line["curve"][1]) for of in lines.values() for line in of[i]) for i in range(len(plan.tasks))]
         graphs = [ConstructionGraph(*task, config["space"]) for task in plan.tasks]
-        return Found(lines, policies, np.array(best), np.array([graph.latency(graph.initial()) for graph in graphs]))
+        return Found(lines, np.array(best), np.array([graph.latency(graph.initial()) for graph in graphs]), policies)
 
     def summarise(self, found: Found) -> dict[str, Any]:
         """Summary: interquartile means with intervals, over all tasks and by machine, and differences from each policy."""
@@ -154,13 +147,12 @@ class Machines(Study[MachinesPlan, Found]):
 
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
         """Draw regret over seconds and over evaluations; return the file name in a list."""
-        at = seconds_and_evaluations(max(summary["seconds"]), max(summary["evaluations"]), 40)
-        labels = {SECONDS: "processor seconds of a search", EVALUATIONS: "evaluations of the model"}
+        parts = {
+            SECONDS: ("processor seconds of a search", max(summary["seconds"])),
+            EVALUATIONS: ("evaluations of the model", max(summary["evaluations"])),
+        }
         widths = {name: BROAD if name in found.policies else THIN for name in found.lines}
-        figure, panels = by_costs(
-            widths, {column: (at[column], label) for column, label in labels.items()},
-            lambda name, at, column: 100 * iqm(found.regrets(name, at, column)),
-        )  # fmt: skip
+        figure, panels = by_costs(widths, parts, 40, lambda name, at, column: 100 * iqm(found.regrets(name, at, column)))
         for axes in panels:
             axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
             axes.set_ylim(bottom=0)
@@ -187,11 +179,10 @@ class Machines(Study[MachinesPlan, Found]):
             title = "All machines" if part == "all" else part
             lines += [f"## {title}", "", *intervals(head, _both(scores)), ""]
         for policy, apart in summary["over"].items():  # `over` has each search minus the policy
-            rows = [(name, *(difference(value, turned=True) for value in of)) for name, of in _both(apart).items()]
             lines += [
                 f"## `{policy}` less each search", "",
                 "Mean difference over the same tasks and seeds (negative: the policy is better), and p of a sign-flip test on "
-                "the tasks' means, adjusted by Holm.", "", *table(head, rows), "",
+                "the tasks' means, adjusted by Holm.", "", *intervals(head, _both(apart), partial(difference, turned=True)), "",
             ]  # fmt: skip
         lines += ["## Operators", "", *(f"- `{text}`" for text in summary["operators"]), ""]
         return page(lines, figures)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.common.texts import interval_text, p_text, seconds_text, table
@@ -18,20 +18,20 @@ def after(seconds: Sequence[float] = (), evaluations: Sequence[int] = ()) -> tup
     return *map(seconds_text, seconds), *(f"{count} evaluations" for count in evaluations)
 
 
-def intervals(head: Sequence[str], values: Values) -> list[str]:
-    """Lines of a Markdown table of means with intervals."""
-    return table(tuple(head), [(name, *(interval_text(value, 1) for value in of)) for name, of in values.items()])
-
-
-def differences(head: Sequence[str], values: Values) -> list[str]:
-    """Lines of a Markdown table of differences, each written by `difference`."""
-    return table(tuple(head), [(name, *map(difference, of)) for name, of in values.items()])
+def _mean(value: dict[str, float]) -> str:
+    """Text of a mean with its interval."""
+    return interval_text(value, 1)
 
 
 def difference(value: Mapping[str, float], turned: bool = False) -> str:
     """Text of a difference with its interval and p value; `turned` reverses its sign."""
     shown = {"mean": -value["mean"], "low": -value["high"], "high": -value["low"]} if turned else dict(value)
     return f"{interval_text(shown, 1, sign=True)}, p {p_text(value['p_holm'])}"
+
+
+def intervals(head: Sequence[str], values: Values, text: Callable[[dict[str, float]], str] = _mean) -> list[str]:
+    """Lines of a Markdown table of means, or of differences if `text` is `difference`, with their intervals."""
+    return table(tuple(head), [(name, *map(text, of)) for name, of in values.items()])
 
 
 def interval_sheet(title: str, head: Sequence[str], values: Mapping[Any, Any], notes: Sequence[str] = ()) -> Sheet:

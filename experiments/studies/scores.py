@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,6 @@ EVALUATIONS, SECONDS = 0, 2
 """Columns of a curve by which a search is cut; column 1 has the latencies."""
 
 
-def now() -> str:
-    """Date and time in UTC, in ISO format."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
 def mean(values: np.ndarray) -> np.ndarray:
     """Mean over tasks and seeds."""
     found: np.ndarray = values.mean(axis=(0, 1))
@@ -27,30 +22,40 @@ def mean(values: np.ndarray) -> np.ndarray:
 
 
 def interval(
-    statistic: Callable[[np.ndarray], np.ndarray], values: np.ndarray, resamples: int, crossed: bool = True
+    statistic: Callable[..., np.ndarray], values: np.ndarray, resamples: int, *others: np.ndarray, crossed: bool = True
 ) -> list[dict[str, float]]:
     """A statistic of values [tasks, seeds, K], with its bootstrap interval: K dictionaries of mean, low and high.
 
-    `crossed` says that a seed means the same policy on all tasks (see `statistics.bootstrap`).
+    `others` are further arguments of the statistic. `crossed` says that a seed means the same policy on all tasks (see
+    `statistics.bootstrap`).
     """
-    low, high = statistics.bootstrap(statistic, values, resamples=resamples, crossed=crossed)
-    rows = zip(statistic(values).tolist(), low.tolist(), high.tolist(), strict=True)
+    low, high = statistics.bootstrap(statistic, values, *others, resamples=resamples, crossed=crossed)
+    rows = zip(statistic(values, *others).tolist(), low.tolist(), high.tolist(), strict=True)
     return [dict(zip(("mean", "low", "high"), row, strict=True)) for row in rows]
 
 
 def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[str, float]:
     """IQM of our scores minus IQM of the other scores, both [tasks, seeds, 1], with its paired interval."""
-
-    def difference(ours: np.ndarray, other: np.ndarray) -> np.ndarray:
-        return iqm(ours) - iqm(other)
-
-    low, high = statistics.bootstrap(difference, ours, other, resamples=resamples, crossed=True)
-    return {"mean": float(difference(ours, other)[0]), "low": float(low[0]), "high": float(high[0])}
+    return interval(lambda ours, other: iqm(ours) - iqm(other), ours, resamples, other)[0]
 
 
 def over(scores: Mapping[str, np.ndarray], other: str, resamples: int) -> dict[str, list[paired.Line]]:
     """Paired differences of every score [tasks, seeds, K] minus that of `other`; all tasks share their seeds."""
     return paired.against({name: of for name, of in scores.items() if name != other}, scores[other], resamples, crossed=True)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Rows [tasks, seeds] by search, and the latencies [tasks] in seconds of the best and of the unscheduled programs."""
+
+    lines: dict[str, np.ndarray]
+    best: np.ndarray
+    start: np.ndarray
+
+    def regrets(self, name: str, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:
+        """log(T / T*) [tasks, seeds, K] of the best programs when a column of the curves has reached the values `at`."""
+        found: np.ndarray = np.log(best_at(self.lines[name], self.start, at, column) / self.best[:, None, None])
+        return found
 
 
 def best_at(lines: np.ndarray, start: Sequence[float] | np.ndarray, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:

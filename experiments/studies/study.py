@@ -124,19 +124,17 @@ class Study(ABC, Generic[Asked, Found]):
             found = self.run(console)
             with console.status("summary and figures"):
                 summary = self.summarise(found)
-                names = self._drawn(found, summary) if self.plan.figures else []
+                names = []
+                if self.plan.figures:  # only here, and in the modules of figures, is Matplotlib imported
+                    from matplotlib import rc_context
+
+                    from experiments.common.style import RC
+
+                    with rc_context(RC):
+                        names = self.draw(found, summary)
                 write_summary(self.plan.output, {**summary, "config": self.plan.config}, self.markdown(summary, names))
                 self.sheet(summary).write_csv(self.plan.output / "summary.csv")
         return found, summary
-
-    def _drawn(self, found: Found, summary: dict[str, Any]) -> list[str]:
-        """Draw the figures in the common style. Matplotlib is imported only here and in the modules of figures."""
-        from matplotlib import rc_context
-
-        from experiments.common.style import RC
-
-        with rc_context(RC):
-            return self.draw(found, summary)
 
 
 def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> Callable[[], None]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.common.anytime import Search
-from experiments.common.texts import interval_text, page, table
+from experiments.common.texts import interval_text, now, page, table
 from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import heat_map
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, plan_of, searches, searches_of
@@ -26,7 +25,7 @@ from experiments.studies.generalise.policies import Trained, train_missing
 from experiments.studies.generalise.scores import Regrets
 from experiments.studies.generalise.study import regrets_of
 from experiments.studies.page import difference, interval_sheet
-from experiments.studies.scores import interval, mean, now, over
+from experiments.studies.scores import interval, mean, over
 from experiments.studies.study import Study, study_command
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.measure.stats.intervals import LEVEL
@@ -119,8 +118,15 @@ class Transfer(Study[GeneralisePlan, dict[str, Regrets]]):
         }  # fmt: skip
 
     def draw(self, found: dict[str, Regrets], summary: dict[str, Any]) -> list[str]:
-        """Draw the matrix; return the file name in a list."""
-        return [draw_matrix(summary, self.plan.output / "transfer.png")]
+        """Draw the mean regrets, training hardware in rows and tested hardware in columns; return the file name in a list."""
+        hardware, rows = summary["hardware"], _rows(summary)
+        values = 100 * np.array([[summary["columns"][on]["regret"][name]["mean"] for on in hardware] for name, _ in rows])
+        return [heat_map(
+            values, [shown for _, shown in rows], hardware, self.plan.output / "transfer.png",
+            title=f"mean regret, {summary['round']}", below="tested on the model of",
+            bold=[(i, i) for i in range(len(hardware))], gaps=[len(hardware)],
+            size=(1.6 + 0.95 * len(hardware), 1.3 + 0.5 * len(rows)), least=1.0, white_above=13.0, unit=" %",
+        )]  # fmt: skip
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
@@ -174,17 +180,6 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """(name, displayed name) of policies by training hardware, then of searches."""
     policies = [(name, f"trained on {name}") for name in summary["hardware"]]
     return [*policies, *((name, name) for name in summary["strategies"])]
-
-
-def draw_matrix(summary: dict[str, Any], path: Path) -> str:
-    """Draw the mean regrets, training hardware in rows and tested hardware in columns; return the file name."""
-    hardware, rows = summary["hardware"], _rows(summary)
-    values = 100 * np.array([[summary["columns"][on]["regret"][name]["mean"] for on in hardware] for name, _ in rows])
-    return heat_map(
-        values, [shown for _, shown in rows], hardware, path, title=f"mean regret, {summary['round']}",
-        below="tested on the model of", bold=[(i, i) for i in range(len(hardware))], gaps=[len(hardware)],
-        size=(1.6 + 0.95 * len(hardware), 1.3 + 0.5 * len(rows)), least=1.0, white_above=13.0, unit=" %",
-    )  # fmt: skip
 
 
 main = study_command("transfer", lambda config: Transfer(plans_of(config)))

@@ -28,7 +28,7 @@ def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: flo
         "seconds": seconds, "model": state_of_model(model), "environments": model.get_env().unwrapped.state(),
         "torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate(),
     }  # fmt: skip
-    write_state(path, config | _tasks_of(config), state)
+    write_state(path, config | bound(config["operators"], config["env"]), state)
 
 
 def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> tuple[Any, float]:
@@ -36,7 +36,7 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
 
     ValueError if the configuration differs; this is checked before any state is read.
     """
-    here = config | _tasks_of(config)
+    here = config | bound(config["operators"], config["env"])
     state = read_state(path, lambda begun: check_same(path, begun, here))
     model = learner.make(config["agent"], env, seed_of_run(config["seed"]))
     restore_model(model, state["model"])
@@ -54,8 +54,3 @@ def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) ->
         raise ValueError(
             f"{path} was trained with another {', '.join(differing)}; begin anew with resume=false or another output"
         )
-
-
-def _tasks_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Facts about the configuration's tasks that a checkpoint must match."""
-    return bound(config["operators"], config["env"])

@@ -28,8 +28,7 @@ from experiments.training.checkpoints import check_same
 from experiments.training.operators.chosen import added
 from experiments.training.operators.drawn import drawn_for
 from experiments.training.operators.variants import with_variants
-from experiments.training.validation import over_floor
-from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, steps_in_all, training_bar
+from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, over_floor, steps_in_all, training_bar
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -120,7 +119,7 @@ def _train(
             append_row(folder / VALIDATION, {"steps": steps, **score(learner, judges, config)})
         stop = asked()
         if due["checkpoint_every"](steps) or stop:
-            _save(folder / LAST, learner, config, spent)
+            write_state(folder / LAST, _begun(config), {"seconds": spent, "state": learner.state()})
         if stop:
             raise Stopped
     return spent
@@ -134,11 +133,6 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
         best = choices.graph.latencies(rows).min() if len(rows) else choices.graph.latency(choices.graph.initial())
         found.append((float(best), choices.graph))
     return over_floor(found)
-
-
-def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: float) -> None:
-    """Write a checkpoint."""
-    write_state(path, _begun(config), {"seconds": seconds, "state": learner.state()})
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:

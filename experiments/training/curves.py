@@ -41,14 +41,11 @@ def read_run(folder: Path) -> Run:
     return Run(folder, card, steps, returns)
 
 
-def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Entries of a configuration by dotted name, as text, without those of PRIVATE."""
-    found: dict[str, str] = {}
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Entries of a configuration by dotted name."""
+    found: dict[str, Any] = {}
     for name, value in config.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{name}.")
-        elif prefix + name not in PRIVATE:
-            found[prefix + name] = str(value)
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return found
 
 
@@ -58,7 +55,8 @@ def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
     Runs with one seed and the same settings have the same curve, and the longest run counts.
     """
     runs = list(runs)
-    configs = [flat(run.card.get("config", {})) for run in runs]
+    entries = (flat(run.card.get("config", {})) for run in runs)
+    configs = [{name: str(value) for name, value in of.items() if name not in PRIVATE} for of in entries]
     every = sorted({name for config in configs for name in config})
     differ = [name for name in every if name != "agent" and len({config.get(name) for config in configs}) > 1]
     groups: dict[str, dict[Any, Run]] = {}

@@ -10,7 +10,6 @@ import numpy as np
 from rich.console import Console
 
 from agents.fused.policy import GirPpo, fused_learner
-from agents.learners.registry import Learner
 from agents.policies.fused_parts import fused_operators, is_fused
 from experiments.common.lines import with_bar
 from experiments.training import walk
@@ -38,11 +37,7 @@ def _training(config: dict[str, Any]) -> Any:
     return make_fused_sb3(config["num_envs"], operator=fused_operators(config["operators"]), **config["env"])
 
 
-def _learner(_name: str) -> Learner:
-    return fused_learner()
-
-
-GROUND = walk.Ground(_learner, _training, fused_operators, GirVectorEnv)
+GROUND = walk.Ground(lambda _: fused_learner(), _training, fused_operators, GirVectorEnv)
 learn = functools.partial(walk.learn, ground=GROUND)
 
 

@@ -20,12 +20,11 @@ from experiments.common.results import write_text
 from experiments.sheets.cells import Cell, Given, count
 from experiments.sheets.sheet import Sheet
 from experiments.statistics.statistics import bootstrap
+from experiments.training.curves import flat
 from experiments.training.watch import CURVE
 from gensor_gym.foreign import meant, read_json
 
 _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")
-_SCORE = "validation_latency_over_"
-"""Beginning of a score's name; the name of the space's traverser follows."""
 
 
 class SweepTable(Callback):
@@ -42,19 +41,18 @@ class SweepTable(Callback):
 
 def write_table(folder: Path) -> Sheet:
     """The table, also written to `folder`/summary.md and summary.csv; ValueError if no run has finished."""
-    runs = [run for path in sorted(folder.glob("*/card.json")) if "evaluation" in (run := _run(path))]
+    runs = [run for path in sorted(folder.glob("*/card.json")) if (run := _run(path))["ratio"] is not None]
     if not runs:
         raise ValueError(f"no finished run below {folder}; expected folders with a card.json")
-    varying = _varying([run["settings"] for run in runs])
+    varying = [name for name in runs[0]["settings"] if len({str(run["settings"].get(name)) for run in runs}) > 1]
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for run in runs:
         groups[tuple(str(run["settings"].get(name)) for name in varying)].append(run)
     head = [*varying, "seeds", "return of the last episodes", "latency over the traverser's, validation", "training s"]
     rows: list[list[Given]] = []
     for names, members in groups.items():
-        returns, ratios = [m["return"] for m in members], [_ratio(m["evaluation"]) for m in members]
-        spent = count(float(np.mean([m["seconds"] for m in members])))
-        rows.append([*names, str(len(members)), _interval(returns), _interval(ratios), spent])
+        returns, ratios, seconds = ([member[name] for member in members] for name in ("return", "ratio", "seconds"))
+        rows.append([*names, str(len(members)), _interval(returns), _interval(ratios), count(float(np.mean(seconds)))])
     sheet = Sheet.of("trainings of the sweep", head, rows)
     write_text(folder / "summary.md", "\n".join(sheet.markdown()) + "\n")
     sheet.write_csv(folder / "summary.csv")
@@ -62,37 +60,16 @@ def write_table(folder: Path) -> Sheet:
 
 
 def _run(card: Path) -> dict[str, Any]:
-    """Settings and results of one run."""
+    """Settings and results of one run; `ratio` is its latency relative to that of its space's traverser, or None."""
     facts = read_json(card, finite=False)
     curve = read_rows(card.parent / CURVE)
     with meant(card, "card of a training"):
-        settings = {name: value for name, value in _flat(facts["config"]).items() if name.split(".")[0] not in _NOT_SETTINGS}
+        config = {**facts["config"], "agent": facts["config"]["agent"]["name"]}
+        settings = flat({name: value for name, value in config.items() if name not in _NOT_SETTINGS})
         last = curve[-1]["mean_return"] if curve else float("nan")
-        more = {"evaluation": facts["evaluation"]} if "evaluation" in facts else {}
-        return {"settings": settings, "seconds": facts["training_seconds"], "return": last, **more}
-
-
-def _ratio(evaluation: dict[str, float]) -> float:
-    """Score of a run: latency relative to that of the traverser of its space."""
-    return next(value for name, value in evaluation.items() if name.startswith(_SCORE))
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name; an agent's settings are reduced to its name."""
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        if name == "agent" and isinstance(value, dict):
-            found[name] = value["name"]
-        elif isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = value
-    return found
-
-
-def _varying(settings: list[dict[str, Any]]) -> list[str]:
-    """Names of the settings that differ between runs."""
-    return [name for name in settings[0] if len({str(one.get(name)) for one in settings}) > 1]
+        scores = facts.get("evaluation", {}).items()
+        ratio = next((value for name, value in scores if name.startswith("validation_latency_over_")), None)
+        return {"settings": settings, "seconds": facts["training_seconds"], "return": last, "ratio": ratio}
 
 
 def _interval(values: list[float]) -> Cell:

@@ -37,8 +37,7 @@ from experiments.sheets.sheet import Sheet
 from experiments.tracking.tensorboard import TensorBoard
 from experiments.tracking.training import Board, followed
 from experiments.tracking.wandb_run import WandbRun, check_login, hint
-from experiments.training.evaluation import evaluate, judged
-from experiments.training.trainings import training_of
+from experiments.training.trainings import evaluate, judged, training_of
 from experiments.training.watch import CURVE, LAST, VALIDATION, identity
 from gensor_gym import hardware as machines
 from gensor_gym import operators

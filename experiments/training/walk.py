@@ -21,8 +21,7 @@ from experiments.commands.stopping import at_safe_points
 from experiments.training.checkpoints import load_checkpoint
 from experiments.training.operators.drawn import drawn_for
 from experiments.training.operators.variants import with_variants
-from experiments.training.validation import Validation
-from experiments.training.watch import LAST, Watch, identity, training_bar
+from experiments.training.watch import LAST, Validation, Watch, identity, training_bar
 from gensor_gym import operators
 from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.env.tasks import TaskSet
@@ -79,16 +78,6 @@ def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None
     return Validation(judged, arguments, config["eval_episodes"], config["seed"], ground.envs)
 
 
-def begin(config: dict[str, Any], learner: Learner, env: ObservedVecEnv, last: Path) -> tuple[Any, float, bool]:
-    """(model, seconds of training so far, whether it was resumed): the model of `last`, or a fresh one, cloned if requested."""
-    if config["resume"] and last.exists():
-        return *load_checkpoint(last, learner, env, identity(config)), True
-    start = time.perf_counter()
-    model = learner.make(config["agent"], env, seed_of_run(config["seed"]))
-    clone(config, learner, model)
-    return model, time.perf_counter() - start, False
-
-
 def learn(config: dict[str, Any], folder: Path, console: Console, ground: Ground = CONSTRUCTIONS) -> tuple[Any, float, bool]:
     """Train and save a policy; return (model, seconds of training, whether it was resumed).
 
@@ -96,7 +85,13 @@ def learn(config: dict[str, Any], folder: Path, console: Console, ground: Ground
     """
     learner = ground.learner(config["agent"]["name"])
     env, validation = ObservedVecEnv(ground.training(config), learner.observer), make_validation(config, ground)
-    model, spent, resumed = begin(config, learner, env, folder / LAST)
+    resumed, start = config["resume"] and (folder / LAST).exists(), time.perf_counter()
+    if resumed:
+        model, spent = load_checkpoint(folder / LAST, learner, env, identity(config))
+    else:
+        model = learner.make(config["agent"], env, seed_of_run(config["seed"]))
+        clone(config, learner, model)
+        spent = time.perf_counter() - start
     if config["tensorboard"]:
         model.set_logger(configure(str(folder / "tensorboard"), ["tensorboard"]))
     with training_bar(console) as progress:

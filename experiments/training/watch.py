@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from stable_baselines3.common.callbacks import BaseCallback
 
 from agents.learners.registry import Learner
+from agents.policies.ppo import rollout
 from experiments.commands.stopping import Stopped, asked
 from experiments.common.journal import Journal, append_row, read_rows
 from experiments.training.checkpoints import save_checkpoint
-from experiments.training.validation import Validation
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.foreign import meant
 
 CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
@@ -29,12 +31,6 @@ def training_bar(console: Console) -> Progress:
 def steps_in_all(done: int, asked_for: int, each: int) -> int:
     """Steps at the end of a training that continues from `done`; the last rollout of `each` steps may exceed `asked_for`."""
     return done - (done - asked_for) // each * each if done < asked_for else done
-
-
-def _rollout(model: Any) -> int:
-    """Number of steps of all environments between two updates of a model of stable-baselines3."""
-    frequency = getattr(model, "train_freq", None)  # only of models with a replay buffer
-    return model.n_envs * (model.n_steps if frequency is None else frequency.frequency)
 
 
 class Every:
@@ -53,6 +49,37 @@ class Every:
         before = self._done
         self.skip_to(count)
         return self._done > before
+
+
+def over_floor(found: Iterable[tuple[float, ConstructionGraph]]) -> dict[str, float]:
+    """Geometric mean over operators of the best program's latency over the roofline floor; it cannot be less than 1."""
+    return {"validation_latency_over_floor": float(np.exp(np.mean([np.log(best / graph.floor) for best, graph in found])))}
+
+
+class Validation:
+    """Quality of a policy by the model on operators that it does not train on, by the same episodes at every validation."""
+
+    def __init__(self, ops: Iterable[Any], arguments: dict[str, Any], episodes: int, seed: int, make: Any) -> None:
+        """Create the environments with `make` and `arguments`; ValueError names a bad value."""
+        if episodes < 1:
+            raise ValueError(f"eval_episodes is {episodes}; expected 1 or more")
+        self.seed = seed
+        self.envs = [make(episodes, operator=op, autoreset_mode="Disabled", **arguments) for op in ops]
+
+    def score(self, learner: Learner, model: Any) -> dict[str, float]:
+        """`over_floor` of the best programs of all operators."""
+        rng = np.random.default_rng(self.seed)
+        found = []
+        for envs in self.envs:
+            observer = learner.observer(envs, 1)
+            rollout(learner, model, envs, observer, rng)
+            found.append((float(observer.programs()[1].min()), envs.tasks.graphs[0]))
+        return over_floor(found)
+
+    def close(self) -> None:
+        """Close the environments."""
+        for envs in self.envs:
+            envs.close()
 
 
 class Watch(BaseCallback):
@@ -86,7 +113,9 @@ class Watch(BaseCallback):
         for every in (self._curve, self._eval, self._save):
             every.skip_to(self.model.num_timesteps)
         keep_rows(self.folder, self.model.num_timesteps)
-        total = steps_in_all(self.model.num_timesteps, self.config["steps"], _rollout(self.model))
+        model: Any = self.model
+        often = model.train_freq.frequency if hasattr(model, "train_freq") else model.n_steps  # the former with a replay buffer
+        total = steps_in_all(model.num_timesteps, self.config["steps"], model.n_envs * often)
         self.progress.update(self.bar, completed=self.model.num_timesteps, total=total)
 
     def _on_step(self) -> bool:

@@ -35,7 +35,7 @@ from gensor_gym.registry import near
 from tests.support.thorough import thorough_but
 
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and not path.name.startswith("_"))
-PRIMARY = sorted(path.stem for path in CONF.glob("*.yaml") if "_group_" not in path.read_text())
+PRIMARY = sorted(path.stem for path in CONF.glob("*.yaml") if not path.stem.startswith("_"))
 H200 = "h200"
 
 

@@ -13,9 +13,8 @@ from experiments.commands.arguments import compose
 from experiments.common.jobs import DONE, Outcome
 from experiments.common.settings import settings_of
 from experiments.comparison.retime import TORCH, Comparison, Retimer, shares
-from experiments.comparison.summary import over_processes, summarise
+from experiments.comparison.summary import over_processes, summarise, torch_before
 from experiments.comparison.table import notes
-from experiments.comparison.torch_times import TorchTimes
 
 WORDS = ["strategy=random_walk", "operator=gemv(m=20, k=12)", "backend=analytic", "hardware=h200", "wandb.mode=disabled"]
 OP = "gemv(m=20, k=12)"
@@ -74,7 +73,7 @@ def test_torch_is_held_against_an_earlier_run(tmp_path: Path) -> None:
     def run(seconds: float) -> tuple[Comparison, dict[str, Any]]:
         samples = {TORCH: [seconds, seconds * 1.01] * 3, "random_walk": [1.0] * 6}
         comparison = Comparison(OP, samples, processes=[2, 2, 2])
-        return comparison, TorchTimes(settings).replaced({OP: comparison})
+        return comparison, torch_before(settings, {OP: comparison})
 
     assert run(4e-3)[1] == {}
     again, before = run(4.01e-3)
@@ -82,6 +81,6 @@ def test_torch_is_held_against_an_earlier_run(tmp_path: Path) -> None:
     other, before = run(2.88e-3)
     (line,) = notes(summary_of(tmp_path, other, before), OP)
     assert line.startswith("torch took 4.03 ms [") and "and 2.89 ms [" in line and "do not compare times" in line
-    assert TorchTimes(settings).replaced({OP: other}) == before, "the same samples, read again"
+    assert torch_before(settings, {OP: other}) == before, "the same samples, read again"
     (path,) = (tmp_path / "trials.torch").iterdir()
     assert json.loads(path.read_text())["before"] == before[OP]

@@ -29,8 +29,7 @@ from experiments.studies.transfer_recorded.plan import (
     regrets,
 )
 from experiments.studies.transfer_recorded.study import RecordedTransfer, Scores, roles
-from experiments.training.recorded.spaces import RecordedTraining, RecordedVecEnv, known_card, learn
-from experiments.training.recorded.train_recorded import training_of
+from experiments.training.recorded_spaces import RecordedTraining, RecordedVecEnv, known_card, learn, training_of
 from gensor_gym import load_space, save_space
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, compacted

@@ -19,20 +19,24 @@ import numpy as np
 from agents.columns.choices import is_joint
 from agents.columns.policy import Columns
 from agents.strategy import get_strategy
+from experiments.common.journal import read_rows
+from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from experiments.common.texts import page, table
 from experiments.statistics.statistics import geometric_mean
-from experiments.training.operators.halves import halves
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.files import whole
 from gensor_gym.graph.coordinates import usable_values
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB, TENSOR_CORE
+from gensor_gym.operators.text import FACTORIES
+from gensor_gym.operators.types import Operator
 
 HARDWARE, SPACE, OPERATORS = "h100", "extended", "split/v1/validation"
 HALVES = ("float16", "bfloat16")
 DTYPES = ("float32", *HALVES, "int8")
+CLASSES = ("gemm", "batched_gemm", "conv2d")
+"""Classes that tensor cores compute."""
 FIRST = 10
 """Number of programs of a search that count, which is the number that a comparison measures."""
 DRAWN = 64
@@ -45,9 +49,16 @@ MOST, LEAST = 1.1, 0.5
 @lru_cache(maxsize=len(DTYPES))
 def validation(dtype: str) -> list[ConstructionGraph]:
     """Graphs of the validation operators of a data type: for float32 all with a choice, else those that tensor cores support."""
-    given = list(operators.resolve(OPERATORS))
-    graphs = [ConstructionGraph(op, HARDWARE, SPACE) for op in (given if dtype == "float32" else halves(given, dtype))]
-    return [graph for graph in graphs if (takes_tensor_cores(graph) if dtype != "float32" else is_joint(graph))]
+    given = operators.resolve(OPERATORS)
+    if dtype == "float32":
+        return [graph for op in given if is_joint(graph := ConstructionGraph(op, HARDWARE, SPACE))]
+    typed = [_in_type(op, dtype) for op in given if op.name in CLASSES and op.dtype == "float32"]
+    return [graph for op in typed if takes_tensor_cores(graph := ConstructionGraph(op, HARDWARE, SPACE))]
+
+
+def _in_type(op: Operator, dtype: str) -> Operator:
+    """The operator in another data type, with its epilogue; a split has both in the same part."""
+    return FACTORIES[op.name](**{**dict(op.arguments), "dtype": dtype}).with_epilogue(*(stage.name for stage in op.epilogue))
 
 
 def takes_tensor_cores(graph: ConstructionGraph) -> bool:
@@ -118,14 +129,14 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(folders: Sequence[str]) -> None:
     """Judge policies, each given as `NAME=FOLDER` or as a folder that names it; store their rows and write the page."""
-    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
+    rows = read_rows(ROWS)
     for given in folders:
         name, _, folder = given.rpartition("=")
         row = judge(folder, name or Path(folder).name)
         rows = [*(old for old in rows if old["policy"] != row["policy"]), row]
         print(json.dumps(row), flush=True)
-        whole(ROWS, lambda path, kept=tuple(rows): path.write_text("".join(json.dumps(one) + "\n" for one in kept)))  # type: ignore[misc]
-    whole(PAGE, lambda path: path.write_text(markdown(rows), encoding="utf-8"))
+        write_text(ROWS, "".join(json.dumps(one) + "\n" for one in rows))
+    write_text(PAGE, markdown(rows))
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ from experiments.common import style
 from experiments.common.anytime import digest_of_policy
 from experiments.common.texts import page, seconds_text
 from experiments.sheets.sheet import Sheet
-from experiments.studies.figures import by_costs, seconds_and_evaluations
+from experiments.studies.figures import by_costs
 from experiments.studies.fused.searches import Search, run_search
 from experiments.studies.page import after, interval_sheet, intervals
-from experiments.studies.scores import EVALUATIONS, SECONDS, best_at, interval, mean
+from experiments.studies.scores import EVALUATIONS, SECONDS, Curves, interval, mean
 from experiments.studies.study import Plan, Study, study_command
 from gensor_gym import hardware as machines
 from gensor_gym.fingerprint import common
@@ -71,23 +71,11 @@ def plan_of(config: DictConfig) -> FusedPlan:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Tasks of one part with their rows [tasks, seeds] by strategy.
-
-    `optima` and `start` are the latencies of the optima and of the unscheduled programs in seconds; `certain_s` is the processor
-    time that each optimum took.
-    """
+class Part(Curves):
+    """Curves of one part relative to the optima, its tasks, and the processor seconds that each optimum took."""
 
     tasks: list[str]
-    lines: dict[str, np.ndarray]
-    optima: np.ndarray
-    start: np.ndarray
     certain_s: list[float]
-
-    def regrets(self, strategy: str, at: np.ndarray | list[int], column: int) -> np.ndarray:
-        """log(T / T*) [tasks, seeds, K] of the best programs when a column of the curves has reached the values `at`."""
-        found: np.ndarray = np.log(best_at(self.lines[strategy], self.start, at, column) / self.optima[:, None, None])
-        return found
 
 
 class FusedStudy(Study[FusedPlan, dict[str, Part]]):
@@ -115,7 +103,7 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
             return Search(name, plan.strategies[name], *where, *spent, digests.get(name, ""))
 
         lines = self.grid(make, list(plan.strategies), texts, console, run_search)
-        return Part(texts, lines, np.array(optima), np.array(start), certain)
+        return Part(lines, np.array(optima), np.array(start), texts, certain)
 
     def _folders(self) -> dict[str, Path]:
         """Folders of the policies, by strategy."""
@@ -160,12 +148,14 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
 
     def draw(self, found: dict[str, Part], summary: dict[str, Any]) -> list[str]:
         """Draw regret over evaluations and over seconds, a figure for each part; return the file names."""
-        at = seconds_and_evaluations(self.plan.config["budget_s"], 4 * max(summary["evaluations"]), 60)
-        labels = {EVALUATIONS: "evaluations of the model", SECONDS: "processor time in seconds"}
+        parts = {
+            EVALUATIONS: ("evaluations of the model", 4 * max(summary["evaluations"])),
+            SECONDS: ("processor time in seconds", self.plan.config["budget_s"]),
+        }
         names = []
         for label, part in found.items():
             figure, panels = by_costs(
-                dict.fromkeys(self.plan.strategies, 1.6), {column: (at[column], text) for column, text in labels.items()},
+                dict.fromkeys(self.plan.strategies, 1.6), parts, 60,
                 lambda name, at, column, part=part: np.maximum(LEAST, 100 * mean(part.regrets(name, at, column))),  # type: ignore[misc]
             )  # fmt: skip
             panels[0].set_yscale("log")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from agents.learners.stored import POLICY
 from agents.policies.card import CARD, read_card
 from agents.policies.training_tasks import is_current
@@ -94,7 +96,9 @@ def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
 def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any], split: str) -> Trained:
     """The policy of a folder; ValueError if its training differs from the requested one."""
     card = read_card(folder)
-    differing = {name: found for name, value in overrides.items() if (found := _setting(card, name)) != value}
+    config = OmegaConf.create(card["config"])
+    before = {name: card["agent"] if name == "agent" else OmegaConf.select(config, name.removeprefix("+")) for name in overrides}
+    differing = {name: found for name, found in before.items() if found != overrides[name]}
     if differing:
         asked_for = {name: overrides[name] for name in differing}
         raise ValueError(f"policy {folder} was trained with {differing}, asked for are {asked_for}; give it another folder")
@@ -109,13 +113,3 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
     if not is_current(card):
         raise ValueError(f"policy {folder} was trained on tasks of other rules or another model: their fingerprints differ here")
     return Trained(folder, seed, float(card["training_seconds"]), int(card["training_steps"]))
-
-
-def _setting(card: Mapping[str, Any], name: str) -> Any:
-    """A setting of `gensor train` from a card; None if the card lacks it."""
-    if name == "agent":
-        return card["agent"]
-    found: Any = card["config"]
-    for part in name.removeprefix("+").split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found

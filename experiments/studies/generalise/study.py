@@ -33,15 +33,6 @@ PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
 """Style of the box behind a label."""
 
 
-def draw(study: Regrets, folder: Path) -> list[str]:
-    """Write all figures; return the file names."""
-    return [
-        _evaluations(study, folder / "regret_by_evaluations.png"),
-        _seconds(study, folder / "regret_by_seconds.png"),
-        *(_profiles(study, policy, folder / f"profiles_{policy.name}.png") for policy in study.plan.policies),
-    ]
-
-
 def _bands(study: Regrets, x: np.ndarray, curves: dict[str, np.ndarray]) -> tuple[plt.Figure, plt.Axes]:
     """Draw the bands of all searches, those of policies with broader lines; return (figure, axes)."""
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
@@ -130,7 +121,12 @@ class Generalisation(Study[GeneralisePlan, Regrets]):
 
     def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:
         """Draw curves and profiles; return the file names."""
-        return draw(found, self.plan.output)
+        folder = self.plan.output
+        return [
+            _evaluations(found, folder / "regret_by_evaluations.png"),
+            _seconds(found, folder / "regret_by_seconds.png"),
+            *(_profiles(found, policy, folder / f"profiles_{policy.name}.png") for policy in self.plan.policies),
+        ]
 
     markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)
 

@@ -10,9 +10,10 @@ Data types alternate. The order is random with a fixed seed, so that a shortened
 from __future__ import annotations
 
 import csv
-import re
+import math
 from collections.abc import Iterator, Sequence
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import yaml
@@ -47,8 +48,6 @@ FLOATS = ("float32", "float16", "float32", "bfloat16")
 """Data types that alternate for all other operators; see WITH_BYTES."""
 WITH_BYTES = ("float32", "float16", "bfloat16", "float32", "int8", "float16", "bfloat16")
 """Data types that alternate for matrix products and convolutions without groups, which also have int8."""
-_NUMBER = re.compile(r"\b(m|n|k|b|c|h|w|r|s)=(\d+)")
-_SHAPE = re.compile(r"shape=\(([^)]*)\)")
 
 Named = tuple[str, Operator]
 
@@ -64,11 +63,9 @@ def candidates() -> Iterator[Named]:
 
 
 def axes(op: Operator) -> tuple[int, ...]:
-    """Sizes of an operator's axes, parsed from its text."""
-    text = str(op)
-    if found := _SHAPE.search(text):
-        return (int(np.prod([int(n) for n in found[1].split(",") if n.strip()])),)
-    return tuple(int(value) for _, value in _NUMBER.findall(text))
+    """Sizes of an operator's axes; an elementwise map has one."""
+    given: dict[str, Any] = dict(op.arguments)
+    return (math.prod(given["shape"]),) if "shape" in given else tuple(given[name] for name in given if name in "mnkbchwrs")
 
 
 def within(one: Operator, other: Operator, factor: float) -> bool:

@@ -15,13 +15,13 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.benches.lines import machine
 from experiments.commands.checks import check_some, check_whole
 from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.journal import Journal, Row, append_row, read_rows
+from experiments.common.lines import with_bar
 from experiments.common.results import write_text
 from experiments.device.archive.arms import Study, proposed, study_of
 from experiments.measured.ahead import alone_on, prepared
@@ -113,7 +113,7 @@ def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
 
 
 @command("cpu_study")
-def run(config: DictConfig, console: Console) -> Path:
+def main(config: DictConfig, console: Console) -> Path:
     """Run the missing proposals and timings, write the page, and return the folder."""
     check_whole(config, 1, "programs", "deep_programs", "rounds", "operators", null=("operators",))
     check_whole(config, 0, "deep", "cpu")
@@ -123,17 +123,13 @@ def run(config: DictConfig, console: Console) -> Path:
     others = alone_on(config.cpu)
     folder, content = make_folder(Path(config.output)), OmegaConf.to_container(config, resolve=True)
     study = study_of(content, operators_of(config.parts, config.operators))  # type: ignore[arg-type]
-    bars = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     fields = {"proposals": ("operator", "arm", "seed", "rank"), "trials": ("operator", "digest"), "together": ("operator",)}
     with ExitStack() as stack:
         journals = [stack.enter_context(Journal(folder / f"{name}.jsonl", of)) for name, of in fields.items()]
         backend = stack.enter_context(closing(cpu_backend()))
-        progress = stack.enter_context(Progress(*bars, console=console))
-        whole = CpuStudy(study, backend, *journals)
-        bar = progress.add_task("operators", total=len(study.operators))
-        for place, ready in prepared(range(len(study.operators)), whole.ready, others):
+        whole, count = CpuStudy(study, backend, *journals), len(study.operators)
+        for place, ready in with_bar(console, "operators", prepared(range(count), whole.ready, others), count):
             whole.timed(place, ready)
-            progress.advance(bar)
     append_row(folder / "facts.jsonl", {**machine(), "arch": hardware.get(study.hardware).arch})
     write_page(folder)
     return folder
@@ -148,5 +144,3 @@ def write_page(folder: Path) -> None:
     head = [f"# Learned {KINDS[read(folder).learned]} on this CPU", "", about, ""]
     write_text(folder / "study.md", "\n".join([*head, *page.lines_of(folder, "cpu", "../README.md"), ""]))
 
-
-main = run

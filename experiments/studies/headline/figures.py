@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.common.style import GREY, RC, look, save
 from experiments.statistics.statistics import performance_profile
-from experiments.studies.headline.page import Line, best_known, compared, gaps, primary, strata
+from experiments.studies.headline.page import Line, best_known, compared, gaps, parts, primary, strata
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
 
 NARROW = (0.8, 0.84, 0.88, 0.92, 0.96, 1.0, 1.04, 1.08, 1.12, 1.16, 1.2)
@@ -30,7 +30,9 @@ def draw(folder: Path, path: Path) -> list[str]:
 
 def _ratios(timed: Timed) -> Figure:
     """Figure of the policy's and the other arms' ratios to the traverser, and of all operators."""
-    upper, lower = [primary(timed), *_parts(timed)], _arms(timed)
+    upper = [primary(timed), *parts(timed, "first program alone", f"best of {RANKS[-1]}")]
+    others = [arm for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
+    lower = [compared(arm, timed, timed.whole, FIRST, ours=arm) for arm in others]
     figure = plt.figure(figsize=(11.0, 4.8))
     rows = {"height_ratios": (len(upper), max(1, len(lower))), "width_ratios": (1.0, 1.3), "wspace": 0.12, "hspace": 0.45}
     grid = figure.add_gridspec(2, 2, **rows)
@@ -43,19 +45,6 @@ def _ratios(timed: Timed) -> Figure:
     axes.set_xlabel("time over the traverser's (left of 1: faster)")
     _operators(figure.add_subplot(grid[:, 1]), timed)
     return figure
-
-
-def _parts(timed: Timed) -> list[Line]:
-    """Comparisons of the policy with the traverser after fewer and after more programs, and by data type."""
-    whole, deep = timed.whole, timed.deep(RANKS[-1])
-    parts = [compared("first program alone", timed, whole, RANKS[0])]
-    parts += [compared(f"best of {RANKS[-1]}", timed, deep, RANKS[-1])] if deep else []
-    return parts + [compared(name, timed, ops, FIRST) for name, ops in strata(whole).items()]
-
-
-def _arms(timed: Timed) -> list[Line]:
-    """Comparisons of the other arms with the reference."""
-    return [compared(arm, timed, timed.whole, FIRST, ours=arm) for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
 
 
 def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:

@@ -71,14 +71,20 @@ def primary(timed: Timed) -> Line:
     return compared("all operators", timed, timed.whole, FIRST)
 
 
+def parts(timed: Timed, first: str, most: str) -> list[Line]:
+    """Comparisons after the first program and after most programs, under these names, and of every stratum."""
+    deep = timed.deep(RANKS[-1])
+    lines = [compared(first, timed, timed.whole, RANKS[0])]
+    lines += [compared(most, timed, deep, RANKS[-1])] if deep else []
+    return lines + [compared(name, timed, ops, FIRST) for name, ops in strata(timed.whole).items()]
+
+
 def secondary(timed: Timed) -> list[Line]:
     """The secondary comparisons of the plan, with Holm's correction."""
-    whole, deep = timed.whole, timed.deep(RANKS[-1])
-    lines = [compared(f"first program alone (k = {RANKS[0]})", timed, whole, RANKS[0])]
-    lines += [compared(f"first {RANKS[-1]} programs, the first {len(deep)} operators", timed, deep, RANKS[-1])] if deep else []
-    lines += [compared(name, timed, ops, FIRST) for name, ops in strata(whole).items()]
+    most = f"first {RANKS[-1]} programs, the first {len(timed.deep(RANKS[-1]))} operators"
+    lines = parts(timed, f"first program alone (k = {RANKS[0]})", most)
     others = [arm for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
-    lines += [compared(f"beside `{arm}`", timed, whole, FIRST, arm) for arm in others]
+    lines += [compared(f"beside `{arm}`", timed, timed.whole, FIRST, arm) for arm in others]
     adjusted = holm([line.p for line in lines])
     return [Line(**{**vars(line), "p_holm": p}) for line, p in zip(lines, adjusted, strict=True)]
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from experiments.common.jobs import DONE, Outcome
 from experiments.common.settings import Job, Settings
+from experiments.common.texts import now
 from experiments.common.trials import Results
 from experiments.statistics import paired, statistics
-from experiments.studies.scores import interval, iqm, now
+from experiments.studies.scores import interval, iqm
 from experiments.studies.search.truth import BestKnown, Truth
 from experiments.studies.stamps import Stamp
 from gensor_gym import operators
 from gensor_gym.fingerprint import common
-from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
@@ -93,14 +93,10 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
     broken = {name: of[0] for name, of in errors.items() if of}
     curves = {name: _curves(of, truths, len(seeds), length, outcomes, results) for name, of in jobs.items() if name not in broken}
     facts = {"hardware": first.hardware.name, "device": first.device, "space": ", ".join(spaces), "trials": str(length)}
-    facts |= {"stamp": stamp_of(settings.backend), "fingerprint": common(job.fingerprint for job in settings.jobs)}
+    stamp = Stamp.REPLICATED if isinstance(settings.backend, RecordedBackend) else Stamp.PREDICTED
+    facts |= {"stamp": stamp, "fingerprint": common(job.fingerprint for job in settings.jobs)}
     chance = np.stack([truth.chance(length) for truth in truths]) if truths else np.empty((0, length))
     return Scores(facts, tuple(map(str, tasks)), seeds, tuple(t.regrets for t in truths), curves, chance, broken)
-
-
-def stamp_of(backend: Backend) -> Stamp:
-    """Stamp for the times of a backend."""
-    return Stamp.REPLICATED if isinstance(backend, RecordedBackend) else Stamp.PREDICTED
 
 
 def _truths(settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results) -> Truths:

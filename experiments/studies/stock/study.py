@@ -23,8 +23,7 @@ from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import DASHES, with_legend
 from experiments.studies.page import interval_sheet
 from experiments.studies.scores import interval, iqm
-from experiments.studies.stock.learning import CLASSES
-from experiments.studies.stock.trials import GROUNDS, Trial, run_trial
+from experiments.studies.stock.trials import CLASSES, GROUNDS, Trial, run_trial
 from experiments.studies.study import Plan, Row, Study, study_command
 from gensor_gym import hardware as machines
 from gensor_gym.fingerprint import common

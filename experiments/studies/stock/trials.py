@@ -1,21 +1,30 @@
-"""Train one agent and test it on operators that it was not trained on."""
+"""Train one agent and test it on operators that it was not trained on.
+
+A class of stable-baselines3 learns until its processor time is spent, and records a curve. A stopped training restarts.
+"""
 
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
 
 from agents import get_strategy
 from experiments.common.settings import code_digest, short_hash
-from experiments.studies.stock import learning
 from experiments.studies.study import evenly
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.exact.shipped import certificates_of
 from gensor_gym.fingerprint import common, fingerprints
 
@@ -26,6 +35,14 @@ Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observations [B, O], masks bool [B, N]) -> actions [B]."""
 GROUNDS = {"primitives": "make_sb3", "writing": "make_writing_sb3"}
 """Environment -> name of its factory in `gensor_gym.env.sb3`."""
+CLASSES: dict[str, Any] = {"PPO": PPO, "MaskablePPO": MaskablePPO, "DQN": DQN}
+POINTS = 60
+"""Number of points of a learning curve.
+
+Each point has processor seconds, steps and episodes so far, and, since the last point, the mean regret and length of episodes and
+the share of illegal steps.
+"""
+FOREVER = 1 << 40
 
 
 @cache
@@ -65,8 +82,7 @@ def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str)
     """`count` environments on one thread; each episode is about one of the operators."""
     from gensor_gym.env import sb3
 
-    maker = getattr(sb3, GROUNDS[ground])
-    made: ConstructVecEnv = maker(count, operator=list(ops), hardware=hardware, space=space, threads=1)
+    made: ConstructVecEnv = getattr(sb3, GROUNDS[ground])(count, operator=list(ops), hardware=hardware, space=space, threads=1)
     return made
 
 
@@ -107,6 +123,78 @@ class Trial:
         return short_hash(self.config)
 
 
+class Counted(VecEnvWrapper):
+    """Environment wrapper that counts illegal actions, unless the learner uses masks (`heeded`)."""
+
+    def __init__(self, venv: Any, heeded: bool) -> None:
+        super().__init__(venv)
+        self.heeded, self.illegal = heeded, 0
+
+    def reset(self) -> Any:
+        """Start all episodes."""
+        return self.venv.reset()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Count the illegal actions and pass the actions on."""
+        if not self.heeded:
+            legal = np.stack(self.venv.env_method("action_masks"))
+            self.illegal += int((~legal[np.arange(len(actions)), actions]).sum())
+        self.venv.step_async(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Wait for the wrapped environments."""
+        return self.venv.step_wait()
+
+
+class Limit(BaseCallback):
+    """Callback that ends training when its processor time is spent, and records the curve."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds, self.episodes, self.curve = seconds, 0, list[list[float]]()
+        self._since: list[tuple[float, float]] = []
+        self._marked = self._illegal = 0
+        self._start = time.process_time()
+
+    @property
+    def spent(self) -> float:
+        """Processor seconds since the start."""
+        return time.process_time() - self._start
+
+    def _on_step(self) -> bool:
+        """Record ended episodes; return whether to continue."""
+        ended = [info["episode"] for info in self.locals["infos"] if "episode" in info]
+        self._since += [(episode["regret"], episode["l"]) for episode in ended]
+        self.episodes += len(ended)
+        over = self.spent >= self.seconds
+        if over or self.spent >= self.seconds * (len(self.curve) + 1) / POINTS:
+            self._mark()
+        return not over
+
+    def _mark(self) -> None:
+        """Add a point to the curve; unknown values are None."""
+        steps, illegal = self.num_timesteps - self._marked, self.training_env.illegal - self._illegal  # type: ignore[attr-defined]
+        regrets = [regret for regret, _ in self._since if np.isfinite(regret)]
+        means = [float(np.mean(values)) if values else None for values in (regrets, [length for _, length in self._since])]
+        self.curve.append([round(self.spent, 2), self.num_timesteps, self.episodes, *means, illegal / max(1, steps)])  # type: ignore[list-item]
+        self._since, self._marked = [], self.num_timesteps
+        self._illegal = self.training_env.illegal  # type: ignore[attr-defined]
+
+
+def learned(learner: str, settings: Mapping[str, Any], envs: Any, seed: int, limit: Limit) -> Any:
+    """Train a model until `limit` is spent, and return it."""
+    torch.set_num_threads(1)
+    counted = Counted(envs, learner == "MaskablePPO")
+    model = CLASSES[learner]("MlpPolicy", counted, seed=seed_of_run(seed), device="cpu", **settings)
+
+    def progress(*_: int) -> None:
+        """Set the remaining share of time for schedules such as DQN's exploration, since the number of steps has no limit."""
+        model._current_progress_remaining = max(0.0, 1.0 - limit.spent / limit.seconds)
+
+    model._update_current_progress_remaining = progress
+    return model.learn(FOREVER, callback=limit)
+
+
 def run_trial(trial: Trial) -> dict[str, Any]:
     """Train and test an agent; return its row.
 
@@ -127,8 +215,8 @@ def run_trial(trial: Trial) -> dict[str, Any]:
         return {**found, "regrets": regrets, "lengths": lengths}
     envs = make(trial.environment, trial.num_envs, trial.lists[0], trial.hardware, trial.space)
     _play(envs, None, random, 8)  # compile before the clock starts
-    limit = learning.Limit(trial.seconds)
-    model = learning.learned(trial.learner, trial.settings, envs, trial.seed, limit)
+    limit = Limit(trial.seconds)
+    model = learned(trial.learner, trial.settings, envs, trial.seed, limit)
     regrets, lengths = _tried(trial, *(_of(model, trial.learner, deterministic) for deterministic in (False, True)))
     found |= {"curve": limit.curve, "steps": model.num_timesteps, "episodes": limit.episodes}
     return {**found, "regrets": regrets, "lengths": lengths}
@@ -136,10 +224,9 @@ def run_trial(trial: Trial) -> dict[str, Any]:
 
 def _of(model: Any, learner: str, deterministic: bool) -> Act:
     """Function that chooses actions by a model. If not deterministic, PPO samples and DQN explores at its final rate."""
-    masked = learner == "MaskablePPO"
 
     def act(observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-        given = {"action_masks": masks} if masked else {}
+        given = {"action_masks": masks} if learner == "MaskablePPO" else {}
         actions: np.ndarray = model.predict(observations, deterministic=deterministic, **given)[0]
         return actions
 

@@ -19,7 +19,7 @@ from agents.strategy import RECORDED, strategies_for
 from experiments.commands.checks import check_list, check_whole
 from experiments.common.settings import code_digest, digest_of_file, short_hash
 from experiments.studies.study import Plan
-from experiments.training.recorded.spaces import RecordedTraining, check_alike
+from experiments.training.recorded_spaces import RecordedTraining, check_alike
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, load_space
 
@@ -74,9 +74,9 @@ def search_recorded(search: RecordedSearch) -> dict[str, Any]:
 
 def improvements(seconds: list[float]) -> list[list[float]]:
     """(numbers, from 1 on, of the trials faster than all before; their seconds)."""
-    best = np.minimum.accumulate(seconds) if seconds else np.empty(0)
-    new = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]])) if seconds else np.empty(0, dtype=int)
-    return [(new + 1).tolist(), best[new].tolist()]
+    best = np.minimum.accumulate([np.inf, *seconds])
+    new = 1 + np.flatnonzero(best[1:] < best[:-1])
+    return [new.tolist(), best[new].tolist()]
 
 
 def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float, cap: float) -> np.ndarray:

@@ -14,7 +14,7 @@ from experiments.common import style
 from experiments.common.texts import table
 from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import heat_map
-from experiments.studies.page import differences, interval_sheet, intervals
+from experiments.studies.page import difference, interval_sheet, intervals
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF
 from gensor_gym.measure.stats.intervals import LEVEL
 
@@ -50,7 +50,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         lines += [
             f"## Less {other}", "",
             "Paired by task and seed; p of a sign-flip test on the tasks' means, adjusted by Holm within a column.", "",
-            *differences(head, summary[key]), "",
+            *intervals(head, summary[key], difference), "",
         ]  # fmt: skip
     for kernel in summary["kernels"]:
         lines += _matrix(summary, kernel)

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from experiments.common.lines import with_bar
 from experiments.common.pool import side_by_side
-from experiments.studies.scores import interval, mean, now, over
+from experiments.common.texts import now
+from experiments.studies.scores import interval, mean, over
 from experiments.studies.study import Row, Study, study_command
 from experiments.studies.transfer_recorded import report
 from experiments.studies.transfer_recorded.plan import (
@@ -32,7 +33,7 @@ from experiments.studies.transfer_recorded.plan import (
     regrets,
     search_recorded,
 )
-from experiments.training.recorded.spaces import known_card, learn_at
+from experiments.training.recorded_spaces import known_card, learn_at
 from gensor_gym.spaces import load_space
 
 BEST_OF_ANOTHER = BEST_OF + "another"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,22 +84,6 @@ def _size(rng: np.random.Generator, low: int, high: int) -> int:
     return round(size / _GRAIN) * _GRAIN if kind < 3 and size >= _GRAIN else max(1, round(size))
 
 
-def _gemm(rng: np.random.Generator) -> dict[str, int]:
-    return {"m": _size(rng, 1, 65536), "n": _size(rng, 16, 16384), "k": _size(rng, 4, 16384)}
-
-
-def _batched(rng: np.random.Generator) -> dict[str, int]:
-    return {"b": _size(rng, 2, 256), **{name: _size(rng, 16, 2048) for name in ("m", "n", "k")}}
-
-
-def _gemv(rng: np.random.Generator) -> dict[str, int]:
-    return {"m": _size(rng, 16, 65536), "k": _size(rng, 64, 65536)}
-
-
-def _sum(rng: np.random.Generator) -> dict[str, int]:
-    return {"m": _size(rng, 1, 1 << 19), "k": _size(rng, 16, 1 << 25)}
-
-
 def _convolution(rng: np.random.Generator) -> dict[str, int]:
     window = int(rng.choice([1, 1, 3, 3, 3, 5, 7]))
     dilation = int(rng.choice([1, 1, 1, 2])) if window > 1 else 1
@@ -108,13 +93,8 @@ def _convolution(rng: np.random.Generator) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _pooling(rng: np.random.Generator) -> dict[str, int]:
-    window = int(rng.choice([2, 3, 3, 5, 7]))
-    return {**_images(rng, window), "r": window, "s": window, "padding": window // 2 * int(rng.integers(2))}
-
-
-def _depthwise(rng: np.random.Generator) -> dict[str, int]:
-    window = int(rng.choice([3, 3, 5, 7]))
+def _windowed(rng: np.random.Generator, windows: Sequence[int]) -> dict[str, int]:
+    window = int(rng.choice(windows))
     return {**_images(rng, window), "r": window, "s": window, "padding": window // 2 * int(rng.integers(2))}
 
 
@@ -124,8 +104,18 @@ def _images(rng: np.random.Generator, least: int) -> dict[str, int]:
     return {"n": _size(rng, 1, 128), "c": _size(rng, 8, 2048), "h": side, "w": side, "stride": stride}
 
 
+def _sizes(rng: np.random.Generator, **ranges: tuple[int, int]) -> dict[str, int]:
+    return {name: _size(rng, *limits) for name, limits in ranges.items()}
+
+
 _DRAWS: dict[str, Draw] = {
-    "gemm": _gemm, "batched_gemm": _batched, "conv2d": _convolution, "gemv": _gemv, "reduce_sum": _sum,
-    "max_pool2d": _pooling, "avg_pool2d": _pooling, "depthwise_conv2d": _depthwise,
-}  # fmt: skip
+    "gemm": partial(_sizes, m=(1, 65536), n=(16, 16384), k=(4, 16384)),
+    "batched_gemm": partial(_sizes, b=(2, 256), m=(16, 2048), n=(16, 2048), k=(16, 2048)),
+    "gemv": partial(_sizes, m=(16, 65536), k=(64, 65536)),
+    "reduce_sum": partial(_sizes, m=(1, 1 << 19), k=(16, 1 << 25)),
+    "conv2d": _convolution,
+    "max_pool2d": partial(_windowed, windows=(2, 3, 3, 5, 7)),
+    "avg_pool2d": partial(_windowed, windows=(2, 3, 3, 5, 7)),
+    "depthwise_conv2d": partial(_windowed, windows=(3, 3, 5, 7)),
+}
 _ORDER = ("gemm", "conv2d", "batched_gemm", "conv2d", "gemm", "reduce_sum", "conv2d", "gemv", "max_pool2d", "avg_pool2d")

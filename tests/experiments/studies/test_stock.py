@@ -11,7 +11,6 @@ from rich.console import Console
 
 from experiments.commands.arguments import compose
 from experiments.studies.stock import trials
-from experiments.studies.stock.learning import Limit, learned
 from experiments.studies.stock.study import Stock, plan_of
 from gensor_gym.construction import ConstructionGraph
 from tests.support.coarse_figures import COARSE_FIGURES
@@ -48,8 +47,8 @@ def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest
 
 
 def test_processor_time_ends_a_learning() -> None:
-    limit, envs = Limit(0.6), trials.make("writing", 4, [TRAINED], "h200", "gensor")
-    model = learned("MaskablePPO", {"n_steps": 16, "batch_size": 64, "n_epochs": 1}, envs, 0, limit)
+    limit, envs = trials.Limit(0.6), trials.make("writing", 4, [TRAINED], "h200", "gensor")
+    model = trials.learned("MaskablePPO", {"n_steps": 16, "batch_size": 64, "n_epochs": 1}, envs, 0, limit)
     times = [point[0] for point in limit.curve]
     assert times == sorted(times) and 0.6 <= times[-1] < 6.0 and model.num_timesteps == limit.curve[-1][1] > 64
 

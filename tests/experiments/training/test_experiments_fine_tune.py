@@ -14,8 +14,7 @@ from agents.policies.learned import load_policy
 from experiments.commands.arguments import compose
 from experiments.fine_tuning import fine_tune
 from experiments.fine_tuning import walk as fine_tune_walk
-from experiments.fine_tuning.measured_budget import CURVE, seconds_before
-from experiments.fine_tuning.measured_reward import MeasuredVectorEnv, Timings
+from experiments.fine_tuning.measured_reward import CURVE, MeasuredVectorEnv, Timings, seconds_before
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR

@@ -25,9 +25,8 @@ from experiments.commands.arguments import compose  # noqa: E402
 from experiments.common.journal import locked  # noqa: E402
 from experiments.fine_tuning import columns as fine_tune_columns  # noqa: E402
 from experiments.fine_tuning import fine_tune
-from experiments.fine_tuning.measured_budget import CURVE, MeasuredBudget  # noqa: E402
-from experiments.fine_tuning.measured_columns import Judge, MeasuredLearner  # noqa: E402
-from experiments.fine_tuning.measured_reward import Timings  # noqa: E402
+from experiments.fine_tuning.columns import Judge, MeasuredLearner  # noqa: E402
+from experiments.fine_tuning.measured_reward import CURVE, MeasuredBudget, Timings  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.graph.schedule import Schedule  # noqa: E402
 from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, TILE  # noqa: E402

@@ -1,4 +1,8 @@
-"""Training of policies in recorded tuning spaces of one device or of several at once: settings and results."""
+"""Train a policy in recorded tuning spaces of one kernel, of one device or of several at once.
+
+Run `python -m experiments train_recorded 'spaces=[FILE, FILE]' output=FOLDER`, then `agents.tune(OTHER_FILE, "policy",
+checkpoint=FOLDER)`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
@@ -19,6 +25,8 @@ from agents.learners.registry import get_learner
 from agents.learners.stored import POLICY
 from agents.policies.card import CARD, read_card
 from experiments.commands.checks import check_whole
+from experiments.commands.command import command
+from experiments.common.journal import locked
 from experiments.common.results import write_text
 from experiments.common.settings import digest_of_file, short_hash
 from experiments.training.watch import CURVE, last_episodes
@@ -167,3 +175,24 @@ def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | Non
         return None
     card = read_card(folder)
     return card if short_hash(card.get("lesson")) == short_hash(training.identity) else None
+
+
+def training_of(config: DictConfig) -> RecordedTraining:
+    """The training of a configuration (conf/train_recorded.yaml); ValueError names an invalid setting."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    if not isinstance(plain["spaces"], list) or not plain["spaces"]:
+        raise ValueError(f"spaces is {plain['spaces']!r}: expected a list of files, as in 'spaces=[a.json.gz, b.json.gz]'")
+    return RecordedTraining(
+        tuple(map(str, plain["spaces"])), plain["agent"], plain["env"] or {}, plain["timing"], plain["steps"],
+        plain["num_envs"], plain["seed"],
+    )  # fmt: skip
+
+
+@command("train_recorded")
+def main(config: DictConfig, console: Console) -> Path:
+    """Train a policy, unless the folder already has it; return the folder."""
+    training, folder = training_of(config), Path(config.output)
+    with locked(folder), console.status(f"{training.steps:,} steps"):
+        card = learn(training, folder)
+    console.print(f"{card['kernel']} on {', '.join(card['devices'])}: {card['training_steps']:,} steps", highlight=False)
+    return folder
