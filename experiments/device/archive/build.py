@@ -22,7 +22,7 @@ from experiments.common.settings import ROOT
 from experiments.device.archive import networks
 from experiments.device.archive.arms import Arm, Study, proposed, read_study
 from experiments.device.archive.known import fastest, operators_timed
-from experiments.device.archive.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
+from experiments.device.archive.packed import ABOUT, FOLDER, PROPOSALS, TEXTS, described, kernel_of, write_part
 from experiments.device.stages import families
 from experiments.device.stages.candidates import candidates
 from experiments.device.table import read_operators
@@ -37,7 +37,6 @@ from gensor_gym.measure.native import make_kernel
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.compile_pool import CompilePool
 
-FOLDER = ROOT / "build" / "lease"
 PART = 600
 """Kernels per part: compressed together they take a sixth of their separate size."""
 GROUPS = ("never_run", "known", "study", "networks")

@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.journal import read_rows
+from experiments.common.settings import ROOT
 from gensor_gym import operators
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.codegen.kernel import Kernel, Launch
@@ -25,6 +27,10 @@ from gensor_gym.files import whole
 from gensor_gym.measure.workers.requests import Built
 
 ABOUT, PROPOSALS, KERNELS, TEXTS = "about.json", "proposals.jsonl.gz", "kernels.jsonl", "texts.tar.xz"
+FOLDER = ROOT / "build" / "lease"
+"""Folder of the archive under construction, which git ignores."""
+CARRY = FOLDER / "carry"
+"""Folder of the archive that is transferred to the GPU machine."""
 _PRESET, _QUICK = 6, 1
 """Compression levels of xz: for machine code, and for texts, which even the quick level reduces to a tenth."""
 
@@ -59,19 +65,24 @@ def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path | Non
     def write(temporary: Path) -> None:
         preset = _QUICK if cubins is None else _PRESET
         with lzma.open(temporary, "wb", preset=preset) as file, tarfile.open(fileobj=file, mode="w") as tar:
-            _add(tar, KERNELS, "".join(json.dumps(row) + "\n" for row in rows).encode())
+            add_file(tar, KERNELS, "".join(json.dumps(row) + "\n" for row in rows).encode())
             if cubins is not None:
                 for digest in [row["digest"] for row in rows]:
-                    _add(tar, f"{digest}.cubin", (cubins / f"{digest}.cubin").read_bytes())
+                    add_file(tar, f"{digest}.cubin", (cubins / f"{digest}.cubin").read_bytes())
 
     whole(path, write)
 
 
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def add_file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     """Add a file with these bytes to the tar."""
     info = tarfile.TarInfo(name)
     info.size = len(data)
     tar.addfile(info, io.BytesIO(data))
+
+
+def open_archive(folder: Path = CARRY) -> Archive:
+    """Unpack the archive in a folder into a temporary folder; ValueError if there is none."""
+    return Archive(folder, Path(tempfile.mkdtemp(prefix="gensor-gym-kernels-")))
 
 
 class Archive:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from experiments.common.journal import read_rows
-from experiments.device.archive.opened import open_archive
-from experiments.device.context import Context
-from experiments.device.stages.correctness import ANSWERED
+from experiments.device.archive.packed import open_archive
+from experiments.device.context import Context, rows_of_run
+from experiments.device.stages.correctness import checked
 from experiments.device.work.prebuilt import Bench, Compiling, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import CHECK, facts
@@ -42,9 +40,4 @@ def run(context: Context) -> dict[str, object]:
 
 def digest(out: Path, run: str) -> dict[str, object]:
     """Counts of the rows by status, and the failures."""
-    rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
-    failed = [row for row in rows if row["status"] not in ANSWERED]
-    return {
-        "checked": len(rows), "right": len(rows) - len(failed), "statuses": dict(Counter(row["status"] for row in rows)),
-        "failures": [{name: row[name] for name in ("operator", "schedule", "status", "error")} for row in failed[:20]],
-    }  # fmt: skip
+    return checked(rows_of_run(out / FILE, run))

@@ -13,9 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from experiments.common.journal import read_rows
-from experiments.device.archive.opened import open_archive
-from experiments.device.context import Context, StageJournal
+from experiments.device.archive.packed import open_archive
+from experiments.device.context import Context, StageJournal, rows_of_run
 from experiments.device.work.prebuilt import Bench, Compiling, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import facts
@@ -121,7 +120,7 @@ def _key(row: Row) -> str:
 
 def digest(out: Path, run: str, files: tuple[str, str] = (TRIALS, WINNERS)) -> dict[str, object]:
     """Numbers of kernels timed, by status, and of operators compared."""
-    trials, winners = ([row for row in read_rows(out / file) if row.get("run") == run] for file in files)
+    trials, winners = (rows_of_run(out / file, run) for file in files)
     statuses: dict[str, int] = defaultdict(int)
     for row in trials:
         statuses[row["status"]] += 1
