@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from experiments.common.journal import Journal, Row, read_rows
 
@@ -41,15 +40,10 @@ class Context:
         return StageJournal(self.path(name), self.run, Path(self.scratch) / f"{name}.begun")
 
     def to_json(self) -> dict[str, object]:
-        """Fields as JSON values for `from_json`, which starts a new clock."""
+        """Fields as JSON values, without the clock: `Context(**value)` starts a new one."""
         value = asdict(self)
         del value["begun"]
         return value
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Context:
-        """The context of `to_json`'s value; its clock starts now."""
-        return Context(**value)
 
 
 def rows_of_run(path: Path, run: str) -> list[Row]:

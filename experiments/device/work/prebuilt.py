@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from experiments.device.archive.packed import Archive, kernel_of
 from experiments.device.work.trials import Samples, compilers, or_crashed, or_without_torch
 from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
@@ -54,25 +53,6 @@ class Compilers:
         """Drop pending work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._pool.close()
-
-
-class Compiling:
-    """Compiled kernels of an archive; kernels packed as text are compiled ahead, in the order of `digests`."""
-
-    def __init__(self, archive: Archive, digests: Iterable[str]) -> None:
-        """Start compiling at once, on all cores except a few."""
-        self._archive = archive
-        texts = [digest for digest in dict.fromkeys(digests) if digest in archive.texts]
-        self._compilers = Compilers()
-        self._made = {digest: self._compilers.submit(kernel_of(archive.texts[digest])) for digest in texts}
-
-    def made(self, digest: str) -> Made:
-        """The kernel, after its compilation. KeyError for a kernel that the archive lacks."""
-        return self._made[digest].result() if digest in self._made else self._archive.built(digest)
-
-    def close(self) -> None:
-        """Drop pending work."""
-        self._compilers.close()
 
 
 class Bench:
