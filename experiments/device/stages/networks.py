@@ -20,7 +20,7 @@ import torch
 from experiments.device.archive import networks
 from experiments.device.archive.packed import CARRY
 from experiments.device.context import Context, rows_of_run
-from experiments.device.work.beside_torch import Timer, interleaved, launch_seconds
+from experiments.device.work.beside_torch import Timer, interleaved
 from experiments.device.work.prebuilt import Compilers
 from experiments.device.work.trials import summary_of
 from gensor_gym.codegen.kernel import Kernel
@@ -128,8 +128,13 @@ def replayed(function: GpuNetwork) -> Timer:
     stream = cupy.cuda.Stream(non_blocking=True)
 
     def seconds(calls: int) -> float:
-        graphs[calls] = graphs.get(calls) or held.captured(calls)
-        return launch_seconds(graphs[calls], stream)
+        graph = graphs[calls] = graphs.get(calls) or held.captured(calls)
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record(stream)
+        graph.launch(stream)
+        end.record(stream)
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
 
     return seconds
 
