@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import wait
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from experiments.commands.stopping import asked
 from experiments.common.jobs import Jobs, Outcome, attempt, warm_up
@@ -24,29 +25,23 @@ ONE_THREAD = ("GENSOR_GYM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPE
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
-Ended = tuple[Job, list[TraceRow], Outcome, str]
-"""(job, its trials, its outcome, trace of an unexpected error)."""
-
 _backend: Backend
 _warm: set[tuple[str, str]] = set()
 
 
-def attempts(jobs: Sequence[Job], backend: Backend, workers: int) -> Iterator[Ended]:
-    """Run jobs in parallel and yield each as it ends. An exception ends only its own job; closing the iterator drops the rest."""
-    yield from side_by_side(_search, jobs, workers, _take, (backend,))
-
-
 def made(jobs: Jobs, missing: Sequence[Job], workers: int) -> Iterator[tuple[Job, Outcome]]:
-    """Run the missing jobs in parallel, keep each outcome, and yield (job, outcome) as jobs end."""
-    for job, trials, outcome, trace in attempts(missing, jobs.backend, workers):
+    """Run the missing jobs in parallel, keep each outcome, and yield (job, outcome) as jobs end.
+
+    An exception ends only its own job; closing the iterator drops the rest.
+    """
+    for job, trials, outcome, trace in side_by_side(_search, missing, workers, partial(_take, jobs.backend)):
         yield job, jobs.keep(job, trials, outcome, trace)
 
 
 def side_by_side(
-    work: Callable[[Item], Found], items: Sequence[Item], workers: int,
-    begin: Callable[..., None] | None = None, given: tuple[Any, ...] = (),
-) -> Iterator[Found]:  # fmt: skip
-    """Yield results of `work` on every item as they come, from `workers` processes that called `begin(*given)` at their start.
+    work: Callable[[Item], Found], items: Sequence[Item], workers: int, begin: Callable[[], None] | None = None
+) -> Iterator[Found]:
+    """Yield results of `work` on every item as they come, from `workers` processes that called `begin` at their start.
 
     Exceptions of `work` are raised here. Closing the iterator drops pending items, and running ones if a signal stops the
     command.
@@ -55,7 +50,7 @@ def side_by_side(
         return
     with _one_thread():
         context = multiprocessing.get_context("spawn")  # a fork would share the locks of numeric libraries
-        pool = ProcessPoolExecutor(min(workers, len(items)), context, _begin, (begin, given))
+        pool = ProcessPoolExecutor(min(workers, len(items)), context, _begin, (begin,))
         try:
             waiting: list[Future[Found]] = [pool.submit(work, item) for item in items]
             for future in as_completed(waiting):
@@ -67,12 +62,12 @@ def side_by_side(
             pool.shutdown(cancel_futures=True)
 
 
-def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+def _begin(begin: Callable[[], None] | None) -> None:
     """Prepare a worker process: watch its parent, load the plugins and call `begin`."""
     Thread(target=_end_with_parent, daemon=True).start()
     load_named()
     if begin is not None:
-        begin(*given)
+        begin()
 
 
 def _take(backend: Backend) -> None:
@@ -89,8 +84,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _search(job: Job) -> Ended:
-    """Run one job, after loading its strategy's code in this process."""
+def _search(job: Job) -> tuple[Job, list[TraceRow], Outcome, str]:
+    """(job, its trials, its outcome, trace of an unexpected error), after loading its strategy's code in this process."""
     if (job.of, str(job.hyperparameters)) not in _warm:
         _warm.add((job.of, str(job.hyperparameters)))
         warm_up(job)

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> None:
     The process ends at once, without waiting for a stage's own threads and processes.
     """
     target, told, answer = arguments
-    context = Context.from_json(json.loads(told))
+    context = Context(**json.loads(told))
     use_wheels()
     module, _, name = target.partition(":")
     compiled: list[str] = []

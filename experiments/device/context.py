@@ -6,9 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from experiments.common.journal import Journal
+from experiments.common.journal import Journal, Row, read_rows
 
 
 @dataclass(frozen=True)
@@ -36,20 +35,20 @@ class Context:
         """Path of a file of the results."""
         return Path(self.out) / name
 
-    def journal(self, name: str, keep: bool = False) -> StageJournal:
-        """Journal of a file of the results; with `keep`, rows of earlier runs count as done."""
-        return StageJournal(self.path(name), self.run, Path(self.scratch) / f"{name}.begun", keep)
+    def journal(self, name: str) -> StageJournal:
+        """Journal of a file of the results."""
+        return StageJournal(self.path(name), self.run, Path(self.scratch) / f"{name}.begun")
 
     def to_json(self) -> dict[str, object]:
-        """Fields as JSON values for `from_json`, which starts a new clock."""
+        """Fields as JSON values, without the clock: `Context(**value)` starts a new one."""
         value = asdict(self)
         del value["begun"]
         return value
 
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Context:
-        """The context of `to_json`'s value; its clock starts now."""
-        return Context(**value)
+
+def rows_of_run(path: Path, run: str) -> list[Row]:
+    """Rows that a run wrote to a file of the results; empty if there is no file."""
+    return [row for row in read_rows(path) if row.get("run") == run]
 
 
 class StageJournal:
@@ -59,10 +58,10 @@ class StageJournal:
     leaves it out.
     """
 
-    def __init__(self, path: Path, run: str, begun: Path, keep: bool = False) -> None:
-        """Read the file. Rows of other runs count as `done` only with `keep`."""
+    def __init__(self, path: Path, run: str, begun: Path) -> None:
+        """Read the file. Rows of other runs do not count as `done`."""
         self._run, self._journal, self._begun = run, Journal(path, ()), Journal(begun)
-        self.done = {str(row["key"]): row for row in self._journal if "key" in row and (keep or row.get("run") == run)}
+        self.done = {str(row["key"]): row for row in self._journal if "key" in row and row.get("run") == run}
         self.crashed = set(self._begun.rows) - set(self.done)
 
     def pending(self, key: str) -> bool:

@@ -21,9 +21,9 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.commands.refusal import exit_code
-from experiments.device.arguments import read_words
 from experiments.device.card import gpu_state
 from experiments.device.stages import STAGES
 from experiments.device.wheels import NEEDED, ON_DEVICE, missing, use_wheels
@@ -46,7 +46,7 @@ class Settings:
 
 def read_arguments(arguments: list[str]) -> Settings:
     """Settings from `key=value` words; ValueError names the fault and the accepted values."""
-    settings = read_words(Settings, arguments)
+    settings = _of_words(arguments)
     names = [stage.name for stage in STAGES]
     if unknown := set(settings.stages) - set(names):
         raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}{near(unknown, names)}")
@@ -55,6 +55,22 @@ def read_arguments(arguments: list[str]) -> Settings:
     if not settings.deadline_s > 0:
         raise ValueError(f"deadline_s={settings.deadline_s}: expected seconds above 0")
     return settings
+
+
+def _of_words(words: list[str]) -> Settings:
+    """The defaults, changed by the words' values; ValueError names a word without a known key, or with an invalid value."""
+    kinds = {name: type(value) for name, value in vars(Settings()).items()}
+    values: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or key not in kinds:
+            raise ValueError(f"argument {word!r}: expected key=value with a key of {', '.join(kinds)}")
+        try:
+            listed = tuple(filter(None, text.strip("[]").replace(" ", "").split(",")))
+            values[key] = listed if kinds[key] is tuple else kinds[key](text)
+        except ValueError:
+            raise ValueError(f"{key}={text}: expected a number") from None
+    return Settings(**values)
 
 
 def absent() -> list[str]:

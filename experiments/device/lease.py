@@ -23,8 +23,7 @@ from typing import Any
 
 from experiments.common.folders import make_folder
 from experiments.common.journal import locked
-from experiments.device.archive.build import FOLDER
-from experiments.device.archive.packed import ABOUT, PROPOSALS
+from experiments.device.archive.packed import ABOUT, CARRY, PROPOSALS, add_file
 from experiments.device.card import machine_card
 from experiments.device.context import Context
 from experiments.device.report import write_summary
@@ -58,7 +57,7 @@ def _chosen(names: Sequence[str]) -> list[Stage]:
     """The stages to run; named stages share the time evenly."""
     if names:
         return [replace(stage, weight=1.0, least=5.0) for stage in STAGES if stage.name in names]
-    return [stage for stage in STAGES if stage.name in by_default((FOLDER / "carry" / ABOUT).exists())]
+    return [stage for stage in STAGES if stage.name in by_default((CARRY / ABOUT).exists())]
 
 
 def _run(out: Path, deadline_s: float, model: str, seed: int, stages: Sequence[Stage]) -> int:
@@ -129,7 +128,7 @@ def read_results(file: Path) -> dict[str, bytes]:
 
 def _about() -> dict[str, Any]:
     """Facts about the archive's build, which include the revision; empty without an archive."""
-    path = FOLDER / "carry" / ABOUT
+    path = CARRY / ABOUT
     return {"archive": json.loads(path.read_text(encoding="utf-8"))} if path.exists() else {}
 
 
@@ -184,14 +183,7 @@ def packed(work: Path) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=6) as tar:
         for path in sorted(path for path in work.rglob("*") if path.is_file() and not path.name.startswith(".")):
-            _add(tar, str(path.relative_to(work)), path.read_bytes())
-        if (proposals := FOLDER / "carry" / PROPOSALS).exists():
-            _add(tar, PROPOSALS, proposals.read_bytes())
+            add_file(tar, str(path.relative_to(work)), path.read_bytes())  # journals may grow meanwhile
+        if (proposals := CARRY / PROPOSALS).exists():
+            add_file(tar, PROPOSALS, proposals.read_bytes())
     return data.getvalue()
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    """Add a file with these bytes to the tar; journals may grow while it is packed."""
-    info = tarfile.TarInfo(name)
-    info.size = len(content)
-    tar.addfile(info, io.BytesIO(content))

@@ -11,13 +11,12 @@ import fcntl
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -45,16 +44,6 @@ TRIALS = 6
 """Trials of a strategy's search on the model, enough to learn from a measurement."""
 _WALKS = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
 """Small settings of the traverser strategies."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Result of the preparation."""
-
-    seconds: float
-    parts: int
-    failed: dict[str, str]
-    """Part -> end of its output, for parts that failed."""
 
 
 def _graph(machine: str, space: str = "extended") -> ConstructionGraph:
@@ -143,51 +132,38 @@ def waves() -> list[dict[str, Callable[[str], None]]]:
     return [first, {**walks, **learned}, {"environment": _environment, "stages": _stages, **searches}]
 
 
-def prepare(machine: str, limit: float) -> Prepared:
-    """Compile all parts within `limit` seconds. A stage that needs a missing part compiles the part itself."""
+def prepare(machine: str, limit: float) -> dict[str, str]:
+    """Compile all parts within `limit` seconds; return the end of the output of each part that failed.
+
+    A stage that needs a missing part compiles the part itself.
+    """
     begin = time.monotonic()
     failed: dict[str, str] = {}
-    count = 0
     for number, parts in enumerate(waves()):
         say(f"compiling our own code, {len(parts)} parts of wave {number + 1}: {', '.join(parts)}")
-        failed |= _run_wave([*parts], machine, begin + limit)
-        count += len(parts)
+        with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as threads:
+            said = threads.map(lambda name: _run_part(name, machine, begin + limit), parts)
+            failed |= {name: text for name, text in zip(parts, said, strict=True) if text}
     seconds = time.monotonic() - begin
     say(f"compiled in {seconds:.1f} s" + "".join(f"; {name}: {text}" for name, text in failed.items()))
-    return Prepared(seconds, count, failed)
-
-
-def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
-    """Run parts in parallel; return the output of the failed parts by name."""
-    waiting, running, failed = list(names), dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]](), dict[str, str]()
-    while waiting or running:
-        while waiting and len(running) < max(1, len(os.sched_getaffinity(0))):
-            name = waiting.pop(0)
-            running[name] = _start(name, machine)
-        time.sleep(0.05)
-        for name, (process, words) in list(running.items()):
-            if time.monotonic() > until:
-                process.kill()
-            if process.poll() is not None:
-                del running[name]
-                words.seek(0)
-                if process.returncode:
-                    said = words.read().decode(errors="replace").strip()[-300:]
-                    failed[name] = said or f"ended by {process.returncode}, out of time"
-                words.close()
-        if time.monotonic() > until:
-            failed |= dict.fromkeys(waiting, "out of time")
-            waiting.clear()
     return failed
 
 
-def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """Start the process of a part; return (process, its output). Walks have one thread, because other cores run other parts."""
+def _run_part(name: str, machine: str, until: float) -> str:
+    """Run a part in its process; return why it failed, empty if it did not.
+
+    Its walks have one thread, because other cores run other parts.
+    """
     command = [sys.executable, "-m", "experiments.device.prepare", name, machine]
-    environment = {**os.environ, "GENSOR_GYM_THREADS": "1"}
-    words = tempfile.TemporaryFile()
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=words, env=environment), words
+    environment, nowhere = {**os.environ, "GENSOR_GYM_THREADS": "1"}, subprocess.DEVNULL
+    try:
+        done = subprocess.run(
+            command, stdin=nowhere, stdout=nowhere, stderr=subprocess.PIPE, env=environment, check=False,
+            timeout=until - time.monotonic(), text=True, errors="replace",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "out of time"
+    return (done.stderr.strip()[-300:] or f"ended by {done.returncode}") if done.returncode else ""
 
 
 def save_in_turn() -> None:

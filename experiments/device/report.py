@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.results import write_text
+from experiments.common.texts import table
 from experiments.device.context import Context
 from experiments.device.runner import Outcome, Stage
 from gensor_gym.measure.stats.intervals import LEVEL
@@ -98,22 +99,26 @@ def _operators(result: dict) -> list[str]:
     """Lines of a table of speed-ups by operator, and errors."""
     if not result.get("speedup_over"):
         return _plain(result)
-    lines = ["| operator | TFLOP/s | over torch | over torch.compile |", "|---|---:|---:|---:|"]
+    cells = []
     for key in (key for key in result["tflops"] if not key.endswith(" torch.compile")):
         eager = result["speedup_over"].get(key, {}).get("torch")
         compiled = result["speedup_over"].get(f"{key} torch.compile", {}).get("torch.compile")
-        lines.append(f"| {key} | {result['tflops'][key]['gensor_gym']:.3g} | {_ratio(eager)} | {_ratio(compiled)} |")
-    means = (result["geomean_over_torch"], result["geomean_over_torch_compile"])
-    lines += [f"| geometric mean | | {_ratio(means[0])} | {_ratio(means[1])} |", ""]
-    return lines + [f"- {key}: {str(text).strip().splitlines()[-1]}" for key, text in result["errors"].items() if text]
+        cells.append((key, f"{result['tflops'][key]['gensor_gym']:.3g}", _ratio(eager), _ratio(compiled)))
+    means = _ratio(result["geomean_over_torch"]), _ratio(result["geomean_over_torch_compile"])
+    head = ("operator", "TFLOP/s", "over torch", "over torch.compile")
+    return [*table(head, [*cells, ("geometric mean", "", *means)]), "", *_errors(result)]
 
 
 def _fused(result: dict) -> list[str]:
     """Lines of a table of speed-ups over the best of torch and shares of a copy's bandwidth, and errors."""
-    lines = ["| operator | over the best of torch | of a copy's bandwidth |", "|---|---:|---:|"]
-    lines += [f"| {key} | {_ratio(over)} | {_ratio(result['of_copy'].get(key))} |" for key, over in result["over_torch"].items()]
-    lines += [f"| geometric mean | {_ratio(result['geomean_over_torch'])} | |", ""]
-    return lines + [f"- {key}: {str(text).strip().splitlines()[-1]}" for key, text in result["errors"].items()]
+    cells = [(key, _ratio(over), _ratio(result["of_copy"].get(key))) for key, over in result["over_torch"].items()]
+    cells.append(("geometric mean", _ratio(result["geomean_over_torch"]), ""))
+    return [*table(("operator", "over the best of torch", "of a copy's bandwidth"), cells), "", *_errors(result)]
+
+
+def _errors(result: dict) -> list[str]:
+    """A line for each error, with its last line."""
+    return [f"- {key}: {str(text).strip().splitlines()[-1]}" for key, text in result["errors"].items() if text]
 
 
 def contest_lines(result: dict) -> list[str]:
@@ -121,24 +126,26 @@ def contest_lines(result: dict) -> list[str]:
     if not result.get("seconds"):
         return _plain(result)
     names = list(dict.fromkeys(name for by_name in result["seconds"].values() for name in by_name))
-    lines = ["| us | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
-    for op, by_name in result["seconds"].items():
-        cells = [f"{1e6 * by_name[name]['median']:.2f}" if name in by_name else "" for name in names]
-        lines.append(f"| `{op}` | " + " | ".join(cells) + " |")
-    lines += ["", *_means(result), ""]
-    lines += [f"- {name} did not run: {text}" for name, text in result["not_run"].items()]
-    return lines + [f"- the time was up before its trials were: {text}" for text in result["cut_short"]]
+    cells = [
+        (f"`{op}`", *(f"{1e6 * by_name[name]['median']:.2f}" if name in by_name else "" for name in names))
+        for op, by_name in result["seconds"].items()
+    ]
+    return [
+        *table(("us", *names), cells), "", *_means(result), "",
+        *(f"- {name} did not run: {text}" for name, text in result["not_run"].items()),
+        *(f"- the time was up before its trials were: {text}" for text in result["cut_short"]),
+    ]  # fmt: skip
 
 
 def _means(result: dict) -> list[str]:
     """Lines of geometric means by strategy: speed-up over torch, and time over the first strategy's with its interval."""
-    first = result["over_first"]
-    lines = ["| geometric means | speed-up over torch | of winners | time over the first strategy's |", "|---|---:|---:|---:|"]
+    first, cells = result["over_first"], []
     counts, beside_first = result["winners_of_the_means"], first.get("strategies", {})
     for name in dict.fromkeys([*counts, *beside_first]):
         line = beside_first.get(name)
         beside = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]" if line else ""
-        lines.append(f"| {name} | {_ratio(result['geomean_over_torch'].get(name))} | {counts.get(name, 0)} | {beside} |")
+        cells.append((name, _ratio(result["geomean_over_torch"].get(name)), str(counts.get(name, 0)), beside))
+    lines = table(("geometric means", "speed-up over torch", "of winners", "time over the first strategy's"), cells)
     said = "Over {reference}: {pairs} pairs on {operators} operators, intervals over operators."
     return [*lines, *(["", said.format(**first)] if first else [])]
 

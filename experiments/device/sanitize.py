@@ -23,8 +23,7 @@ if __name__ == "__main__":
     use_wheels()
 
 from experiments.common.results import write_text  # noqa: E402
-from experiments.device.archive.opened import open_archive  # noqa: E402
-from experiments.device.archive.packed import Archive, kernel_of  # noqa: E402
+from experiments.device.archive.packed import Archive, kernel_of, open_archive  # noqa: E402
 from gensor_gym import operators  # noqa: E402
 
 SANITIZER = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")

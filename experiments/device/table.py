@@ -14,7 +14,6 @@ from gensor_gym import operators
 from gensor_gym.operators.types import Operator
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-FILE = CONF / "bench" / "gpu.yaml"
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,9 @@ class Contest:
 
 
 @cache
-def read_operators(file: Path = FILE) -> dict[str, Operator]:
+def read_operators() -> dict[str, Operator]:
     """Short name -> operator that is timed against torch, in order of importance. ValueError for one that does not parse."""
-    return {name: operators.parse(text) for name, text in _content(file)["operators"].items()}
+    return {name: operators.parse(text) for name, text in _content(CONF / "bench" / "gpu.yaml")["operators"].items()}
 
 
 @cache

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from experiments.common.journal import read_rows
-from experiments.device.conclusions import conclusions
+from experiments.common.texts import table
 from experiments.device.report import contest_lines
-from experiments.device.stages.standings import standings
+from experiments.device.stages.standings import conclusions, standings
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.lease import day as lease_day
-from experiments.evidence.units import UNITS, statuses
+from experiments.evidence.units import RIGHT, UNITS, lines_by_unit
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.headline import figures, page
 from experiments.studies.headline.scores import has_study, read
-from experiments.studies.search.report import table
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
@@ -68,17 +67,12 @@ def _correctness(day: Path) -> list[str]:
     rows = read_rows(day / CORRECTNESS)
     if not rows:
         return []
-    counts = statuses(rows)
-    right = sum(count["OK"] + count["IMPLAUSIBLE"] for count in counts.values())
-    cells = [
-        (unit, dtype, str(count["OK"] + count["IMPLAUSIBLE"]), str(count["COMPILE_ERROR"]), str(count["WRONG_ANSWER"]))
-        for (unit, dtype), count in sorted(counts.items())
-    ]
+    right = sum(row["status"] in RIGHT for row in rows)
     return [
         "## Right or wrong", "",
         f"{right} of {len(rows)} kernels of {len({row['operator'] for row in rows})} operators are right. Pruned: the compiler "
         "spilled registers or serialised wgmma, and nothing was timed.", "",
-        *table(("unit", "type", "right", "pruned", "wrong"), cells), "",
+        *lines_by_unit(rows, "pruned", "COMPILE_ERROR"), "",
     ]  # fmt: skip
 
 

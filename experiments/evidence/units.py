@@ -1,15 +1,18 @@
-"""Kernels by the unit that computes them, and the statuses of their measurements."""
+"""Kernels by the unit that computes them, and how many of them are right."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from experiments.common.texts import table
 from gensor_gym import operators
 from gensor_gym.graph.schedule import Schedule
 
 UNITS = {0: "CUDA cores", 1: "mma.sync", 2: "wgmma"}
+RIGHT = ("OK", "IMPLAUSIBLE")
+"""Statuses of kernels with a right answer."""
 
 
 def statuses(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Counter[str]]:
@@ -19,3 +22,12 @@ def statuses(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Counter
         key = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")], operators.parse(row["operator"]).dtype
         counts.setdefault(key, Counter())[row["status"]] += 1
     return counts
+
+
+def lines_by_unit(rows: Sequence[Mapping[str, Any]], name: str, status: str) -> list[str]:
+    """Table of the numbers of kernels that are right, that have a status, under the heading `name`, and that are wrong."""
+    cells = [
+        (unit, dtype, str(sum(count[one] for one in RIGHT)), str(count[status]), str(count["WRONG_ANSWER"]))
+        for (unit, dtype), count in sorted(statuses(rows).items())
+    ]
+    return table(("unit", "type", "right", name, "wrong"), cells)

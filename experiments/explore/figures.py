@@ -56,13 +56,16 @@ class Dot:
     words: str
 
 
+Shape = Rect | Text | Path | Dot
+
+
 @dataclass(frozen=True)
 class Figure:
     """Shapes in drawing order, with the figure's size and its description in words."""
 
     height: float
     about: str
-    shapes: tuple[Rect | Text | Path | Dot, ...]
+    shapes: tuple[Shape, ...]
     width: float = WIDTH
 
 
@@ -71,7 +74,7 @@ def tiles(axes: list[Axis], level_names: tuple[str, ...]) -> Figure:
     row, left, right = 42.0, 32.0, 112.0
     longest = max(max(axis.extent, *axis.tiles) for axis in axes)
     unit = (WIDTH - left - right) / _length(longest)
-    shapes: list[Rect | Text | Path | Dot] = []
+    shapes: list[Shape] = []
     for place, axis in enumerate(axes):
         top = place * row + 5
         shapes.append(Text("name", left - 8, top + 22, axis.name + (" Σ" if axis.reduce else ""), "end"))
@@ -94,25 +97,18 @@ def _length(size: int) -> float:
     return 0.35 + math.log2(size)
 
 
-class _Logarithmic:
-    """The logarithmic axes of a roofline: they map values to coordinates."""
+class _Scale:
+    """A logarithmic axis that maps values from `low` to `high` to coordinates from `begin` to `end`."""
 
-    def __init__(self, xs: tuple[float, float], ys: tuple[float, float], height: float) -> None:
-        self.xs, self.ys, self.height = xs, ys, height
-        self.left, self.right, self.top, self.bottom = 44.0, WIDTH - 8.0, 10.0, height - 34.0
+    def __init__(self, low: float, high: float, begin: float, end: float) -> None:
+        self.low, self.high, self.begin, self.end = low, high, begin, end
 
-    def x(self, value: float) -> float:
-        low, high = map(math.log, self.xs)
-        return self.left + (math.log(value) - low) / (high - low) * (self.right - self.left)
+    def __call__(self, value: float) -> float:
+        return self.begin + math.log(value / self.low) / math.log(self.high / self.low) * (self.end - self.begin)
 
-    def y(self, value: float) -> float:
-        low, high = map(math.log, self.ys)
-        return self.bottom - (math.log(value) - low) / (high - low) * (self.bottom - self.top)
-
-    def operations(self, y: float) -> float:
-        """The value on the vertical axis at coordinate `y`; the inverse of `self.y`."""
-        low, high = map(math.log, self.ys)
-        return math.exp(low + (self.bottom - y) / (self.bottom - self.top) * (high - low))
+    def value(self, place: float) -> float:
+        """The value at a coordinate."""
+        return self.low * math.exp((place - self.begin) / (self.end - self.begin) * math.log(self.high / self.low))
 
 
 def roofline(roof: Roofline) -> Figure:
@@ -120,36 +116,38 @@ def roofline(roof: Roofline) -> Figure:
     ridge = roof.peak / min(bandwidth for _, bandwidth, _ in roof.levels)
     low, high = min(roof.intensity, ridge) / 20, max(roof.intensity, ridge) * 20
     lowest = min(roof.first, roof.here) / 4
-    at = _Logarithmic((low, high), (lowest, max(roof.peak, roof.best) * 4), 250.0)
-    shapes: list[Rect | Text | Path | Dot] = [*_ticks(at)]
+    height = 250.0
+    x_of = _Scale(low, high, 44.0, WIDTH - 8.0)
+    y_of = _Scale(lowest, max(roof.peak, roof.best) * 4, height - 34.0, 10.0)
+    shapes: list[Shape] = [*_ticks(x_of, y_of)]
     for _, bandwidth, holding in sorted(roof.levels, key=lambda level: level[2]):  # the level that holds the data is drawn last
         begin = max(low, lowest / bandwidth)
         corner = roof.peak / bandwidth
         kind = "holding" if holding else "roof"
         points = [(begin, min(roof.peak, begin * bandwidth)), (max(begin, corner), roof.peak), (high, roof.peak)]
-        shapes.append(Path(kind, " ".join(f"{at.x(x):.1f},{at.y(y):.1f}" for x, y in points)))
-    shapes += _roof_names(at, roof, low, lowest)
-    x, best = at.x(roof.intensity), at.y(roof.best)
-    shapes.append(Path("climb", f"{x:.1f},{at.y(min(roof.first, roof.here)):.1f} {x:.1f},{best:.1f}"))
+        shapes.append(Path(kind, " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in points)))
+    shapes += _roof_names(x_of, y_of, roof)
+    x, best = x_of(roof.intensity), y_of(roof.best)
+    shapes.append(Path("climb", f"{x:.1f},{y_of(min(roof.first, roof.here)):.1f} {x:.1f},{best:.1f}"))
     shapes.append(Path("most", f"{x - 8:.1f},{best:.1f} {x + 8:.1f},{best:.1f}"))
-    shapes.append(Dot("first", x, at.y(roof.first), f"unscheduled: {rate(roof.first)}"))
-    shapes.append(Dot("here", x, at.y(roof.here), f"this program: {rate(roof.here)}"))
-    middle = (at.left + at.right) / 2
-    shapes.append(Text("label", middle, at.height - 4, "flop per byte that must be moved, and flop/s", "middle"))
-    return Figure(at.height, f"Roofline: this program reaches {roof.share}", tuple(shapes))
+    shapes.append(Dot("first", x, y_of(roof.first), f"unscheduled: {rate(roof.first)}"))
+    shapes.append(Dot("here", x, y_of(roof.here), f"this program: {rate(roof.here)}"))
+    middle = (x_of.begin + x_of.end) / 2
+    shapes.append(Text("label", middle, height - 4, "flop per byte that must be moved, and flop/s", "middle"))
+    return Figure(height, f"Roofline: this program reaches {roof.share}", tuple(shapes))
 
 
-def _ticks(at: _Logarithmic) -> list[Path | Text]:
+def _ticks(x_of: _Scale, y_of: _Scale) -> list[Path | Text]:
     """Ticks and grid lines at powers of ten, at most five per axis."""
     found: list[Path | Text] = []
-    for power in _powers(*at.ys):
-        y = at.y(10.0**power)
+    for power in _powers(y_of.low, y_of.high):
+        y = y_of(10.0**power)
         words = rate(10.0**power).removesuffix("flop/s")
-        found += [Path("grid", f"{at.left},{y:.1f} {at.right},{y:.1f}"), Text("tick", at.left - 6, y + 4, words, "end")]
-    for power in _powers(*at.xs):
-        x = at.x(10.0**power)
+        found += [Path("grid", f"{x_of.begin},{y:.1f} {x_of.end},{y:.1f}"), Text("tick", x_of.begin - 6, y + 4, words, "end")]
+    for power in _powers(x_of.low, x_of.high):
+        x = x_of(10.0**power)
         words = f"{10.0**power:g}"
-        found += [Path("grid", f"{x:.1f},{at.top} {x:.1f},{at.bottom}"), Text("tick", x, at.bottom + 14, words, "middle")]
+        found += [Path("grid", f"{x:.1f},{y_of.end} {x:.1f},{y_of.begin}"), Text("tick", x, y_of.begin + 14, words, "middle")]
     return found
 
 
@@ -159,15 +157,15 @@ def _powers(low: float, high: float) -> range:
     return range(first, last + 1, max(1, math.ceil((last - first + 1) / 5)))
 
 
-def _roof_names(at: _Logarithmic, roof: Roofline, low: float, lowest: float) -> list[Text]:
+def _roof_names(x_of: _Scale, y_of: _Scale, roof: Roofline) -> list[Text]:
     """Names of the memory levels next to their slopes, from the fastest level down, without overlap."""
     found: list[Text] = []
     for order, (name, bandwidth, holding) in enumerate(sorted(roof.levels, key=lambda level: -level[1])):
-        if low * bandwidth >= roof.peak:
+        if x_of.low * bandwidth >= roof.peak:
             continue  # its slope lies outside the figure
-        lower_end = at.y(min(roof.peak, max(low * bandwidth, lowest)))
-        y = min(at.y(roof.peak) + 14.0 + 22.0 * order, lower_end)
-        x = at.x(max(low, at.operations(y) / bandwidth))
+        lower_end = y_of(min(roof.peak, max(x_of.low * bandwidth, y_of.low)))
+        y = min(y_of(roof.peak) + 14.0 + 22.0 * order, lower_end)
+        x = x_of(max(x_of.low, y_of.value(y) / bandwidth))
         kind = "roofname strong" if holding else "roofname"
         found.append(Text(kind, x + 8, max(y + 8, found[-1].y + 13.0 if found else 0.0), name))
     return found
@@ -177,12 +175,10 @@ def way(steps: list[StepBack], floor: float) -> Figure:
     """Curve of the model's time after every step, on a logarithmic scale, above a line for the roofline's floor."""
     height, left, right = 110.0, 8.0, WIDTH - 8.0
     high = max(step.seconds for step in steps)
-    span = max(math.log(high / floor), 0.1)
-    x_of = lambda number: left + (right - left) * number / max(1, len(steps) - 1)  # noqa: E731
-    y_of = lambda seconds: 12 + (height - 28) * (1 - math.log(seconds / floor) / span)  # noqa: E731
-    points = [(x_of(step.number), y_of(step.seconds)) for step in steps]
+    y_of = _Scale(floor, max(high, floor * math.exp(0.1)), height - 16.0, 12.0)
+    points = [(left + (right - left) * step.number / max(1, len(steps) - 1), y_of(step.seconds)) for step in steps]
     best = min(steps, key=lambda step: step.seconds)
-    shapes: list[Rect | Text | Path | Dot] = [
+    shapes: list[Shape] = [
         Path("floor", f"{left},{y_of(floor):.1f} {right},{y_of(floor):.1f}"),
         Text("tick", left, y_of(floor) + 13, "roofline floor"),
         Path("way", " ".join(f"{x:.1f},{y:.1f}" for x, y in points)),

@@ -10,8 +10,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.explore import figures
 from experiments.explore.address import LONGEST, SEEDS, Address
-from experiments.explore.code import Listing
-from experiments.explore.readiness import Progress
 from experiments.explore.timing import Timed
 from experiments.explore.views import LINKED, View
 from gensor_gym import hardware
@@ -34,14 +32,15 @@ def _templates() -> Environment:
     )  # fmt: skip
 
 
-def _written(name: str, **values: object) -> str:
-    return _templates().get_template(name).render(**values)
+def part(name: str, **values: object) -> str:
+    """HTML of a part of the page (`waiting`, `refusal`, `measured` or `code`) from its template and the values that it shows."""
+    return _templates().get_template(f"{name}.html").render(**values)
 
 
 def page(address: Address, inner: str, token: str, players: list[tuple[str, str]]) -> str:
     """HTML of the whole page around the part `inner`."""
-    return _written(
-        "page.html", address=address, inner=inner, token=token, players=players, machines=hardware.names(), spaces=list(SPACES),
+    return part(
+        "page", address=address, inner=inner, token=token, players=players, machines=hardware.names(), spaces=list(SPACES),
         examples=EXAMPLES, longest=LONGEST, seeds=SEEDS,
     )  # fmt: skip
 
@@ -49,28 +48,8 @@ def page(address: Address, inner: str, token: str, players: list[tuple[str, str]
 def state(view: View, timed: Timed | None, absence: str) -> str:
     """HTML of the part that shows a state. `absence` says why the program cannot be measured; empty if it can."""
     players = [(player.name, f"{player.name}: {player.about}") for player in view.players]
-    return _written(
-        "state.html", view=view, timed=timed, absence=absence, players=json.dumps(players), linked=LINKED,
+    return part(
+        "state", view=view, timed=timed, absence=absence, players=json.dumps(players), linked=LINKED,
         tiles=figures.tiles(view.axes, view.level_names), roofline=figures.roofline(view.roofline),
         way=figures.way(view.way, view.floor_seconds),
     )  # fmt: skip
-
-
-def waiting(progress: Progress, address: Address) -> str:
-    """HTML of the part that shows the progress of a computation."""
-    return _written("waiting.html", progress=progress, address=address)
-
-
-def refusal(error: str) -> str:
-    """HTML of the part that shows an error."""
-    return _written("refusal.html", error=error)
-
-
-def measured(timed: Timed) -> str:
-    """HTML of the part that shows a measurement."""
-    return _written("measured.html", timed=timed)
-
-
-def code(listing: Listing) -> str:
-    """HTML of the part that shows a source."""
-    return _written("code.html", listing=listing)

@@ -46,32 +46,32 @@ class Explorer:
         try:
             address, _ = read(query)
         except ValueError as error:
-            return _html(pages.page(self.first, pages.refusal(str(error)), self.token, []), 400)
+            return HTMLResponse(pages.page(self.first, pages.part("refusal", error=str(error)), self.token, []), 400)
         inner, status, players = self._inner(lambda: position_of(address), address)
-        return _html(pages.page(address, inner, self.token, players), status)
+        return HTMLResponse(pages.page(address, inner, self.token, players), status)
 
     def state(self, request: Request) -> Response:
         """Answer with the part that shows a state, after one step of `player` if the query has one; 204 at that player's end."""
         try:
             address, others = read(request.url.query, ("player",))
         except ValueError as error:
-            return _html(pages.refusal(str(error)), 400)
+            return _refused(error)
         name = others["player"]
         inner, status, _ = self._inner(lambda: next_of(address, name) if name else position_of(address), address)
-        return _html(inner, status) if inner else Response(status_code=204)
+        return HTMLResponse(inner, status) if inner else Response(status_code=204)
 
     def _inner(self, found: Callable[[], Position | None], address: Address) -> tuple[str, int, list[tuple[str, str]]]:
         """(part of the page, status, players): a state, the progress or an error; an empty part if `found` gives None."""
         try:
             progress = self.readiness.waiting_for(address)
             if progress is not None:
-                return pages.waiting(progress, address), 200, []
+                return pages.part("waiting", progress=progress, address=address), 200, []
             position = found()
             if position is None:
                 return "", 204, []
-            view = _view(position)
+            view = _view(position.address)
         except (ValueError, ImportError) as error:
-            return pages.refusal(str(error)), 400, []
+            return pages.part("refusal", error=str(error)), 400, []
         players = [(player.name, f"{player.name}: {player.about}") for player in view.players]
         return pages.state(view, self.timer.known(position), absence(position)), 200, players
 
@@ -81,9 +81,9 @@ class Explorer:
             address, _ = read(request.url.query)
             if self.readiness.waiting_for(address) is not None:
                 return Response(status_code=204)
-            return _html(pages.code(listing_of(position_of(address))))
+            return HTMLResponse(pages.part("code", listing=listing_of(position_of(address))))
         except ValueError as error:
-            return _html(pages.refusal(str(error)), 400)
+            return _refused(error)
 
     async def measure(self, request: Request) -> Response:
         """Measure the program whose address is the body; 403 without the token of this server's pages."""
@@ -93,7 +93,7 @@ class Explorer:
         async for part in request.stream():
             body += part
             if len(body) > MOST_CHARACTERS:
-                return _html(pages.refusal(f"an address of more than {MOST_CHARACTERS} characters"), 413)
+                return _refused(f"an address of more than {MOST_CHARACTERS} characters", 413)
         return await run_in_threadpool(self._measured, body.decode("latin-1"))
 
     def _measured(self, query: str) -> Response:
@@ -101,12 +101,12 @@ class Explorer:
         try:
             address, _ = read(query)
             if self.readiness.waiting_for(address) is not None:
-                return _html(pages.refusal("rules and model are being compiled: measure once they are there"), 409)
-            return _html(pages.measured(self.timer.measure(position_of(address))))
+                return _refused("rules and model are being compiled: measure once they are there", 409)
+            return HTMLResponse(pages.part("measured", timed=self.timer.measure(position_of(address))))
         except ValueError as error:
-            return _html(pages.refusal(str(error)), 400)
+            return _refused(error)
         except RuntimeError as error:
-            return _html(pages.refusal(str(error)), 409)
+            return _refused(error, 409)
 
 
 def application(explorer: Explorer, port: int) -> Application:
@@ -115,17 +115,14 @@ def application(explorer: Explorer, port: int) -> Application:
 
 
 @lru_cache(maxsize=64)
-def _view_at(address: Address) -> View:
+def _view(address: Address) -> View:
+    """View of the position at an address, cached, so that going back is fast."""
     return view_of(position_of(address))
 
 
-def _view(position: Position) -> View:
-    """View of a position, cached by its address, so that going back is fast."""
-    return _view_at(position.address)
-
-
-def _html(text: str, status: int = 200) -> HTMLResponse:
-    return HTMLResponse(text, status)
+def _refused(error: object, status: int = 400) -> HTMLResponse:
+    """Answer with the part that shows an error."""
+    return HTMLResponse(pages.part("refusal", error=str(error)), status)
 
 
 def _file(name: str) -> Callable[[Request], Response]:

@@ -15,12 +15,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.commands.checks import check_whole
 from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.journal import Journal, Row
+from experiments.common.lines import with_bar
 from experiments.common.results import write_text
 from experiments.measured import pack
 from experiments.measured.ahead import alone_on, prepared
@@ -129,17 +129,10 @@ def run(config: DictConfig, console: Console) -> Path:
     others = alone_on(config.cpu)
     folder = make_folder(Path(config.output))
     listed = chosen()[: config.operators]
-    bars = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    with (
-        Journal(folder / NAME, FIELDS) as journal,
-        closing(cpu_backend(RULES)) as backend,
-        Progress(*bars, console=console) as progress,
-    ):
+    with Journal(folder / NAME, FIELDS) as journal, closing(cpu_backend(RULES)) as backend:
         collection = Collection(machine(config.machine, folder), journal, backend, config.seed)
-        done = len(listed) - len(collection.missing(listed))
-        bar = progress.add_task("operators", total=len(listed), completed=done)
-        for _ in collection.run(listed, others):
-            progress.advance(bar)
+        for _ in with_bar(console, "operators", collection.run(listed, others), len(collection.missing(listed))):
+            pass
         pack.write(list(journal), folder, config.machine)
     return folder
 

@@ -24,32 +24,18 @@ class Board(Protocol):
         """Show the rows."""
 
 
-class _Followed:
-    """Reader of growing files that returns each row once, in the order of `steps`."""
-
-    def __init__(self, files: list[Path], after: float) -> None:
-        """Start after step `after`; earlier rows are skipped."""
-        self._seen = dict.fromkeys(files, after)
-
-    def fresh(self) -> list[dict[str, Any]]:
-        """Rows that were added since the last call."""
-        found = []
-        for path, last in self._seen.items():
-            rows = [row for row in read_rows(path) if isinstance(row.get("steps"), int) and row["steps"] > last]
-            self._seen[path] = max([last, *(row["steps"] for row in rows)])
-            found += rows
-        return sorted(found, key=lambda row: row["steps"])
-
-
 @contextmanager
 def followed(files: list[Path], boards: list[tuple[Board, float]], every: float = EVERY) -> Iterator[None]:
-    """Send new rows of the files to the boards during the `with` block, and the remaining rows at its end."""
-    pairs = [(board, _Followed(files, after)) for board, after in boards]
+    """Send new rows of the files to the boards during the `with` block, and the remaining rows at its end.
+
+    A board comes with the step after which it is sent rows, each once, in the order of `steps`.
+    """
+    pairs = [(board, dict.fromkeys(files, after)) for board, after in boards]
     over = threading.Event()
 
     def look() -> None:
-        for board, rows in pairs:
-            if fresh := rows.fresh():
+        for board, seen in pairs:
+            if fresh := _fresh(seen):
                 board.log(fresh)
 
     def follow() -> None:
@@ -64,3 +50,13 @@ def followed(files: list[Path], boards: list[tuple[Board, float]], every: float 
         over.set()
         thread.join()
         look()
+
+
+def _fresh(seen: dict[Path, float]) -> list[dict[str, Any]]:
+    """Rows of growing files after the steps `seen`, which become those of their last rows."""
+    found = []
+    for path, last in seen.items():
+        rows = [row for row in read_rows(path) if isinstance(row.get("steps"), int) and row["steps"] > last]
+        seen[path] = max([last, *(row["steps"] for row in rows)])
+        found += rows
+    return sorted(found, key=lambda row: row["steps"])

@@ -9,12 +9,11 @@ import pytest
 
 
 def one_after_the_other(
-    work: Callable[[Any], Any], items: Sequence[Any], workers: int,
-    begin: Callable[..., None] | None = None, given: tuple[Any, ...] = (),
-) -> Iterator[Any]:  # fmt: skip
+    work: Callable[[Any], Any], items: Sequence[Any], workers: int, begin: Callable[[], None] | None = None
+) -> Iterator[Any]:
     """As `experiments.common.pool.side_by_side`."""
     if items and begin is not None:
-        begin(*given)
+        begin()
     return map(work, items)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.device.archive import opened
+from experiments.device.archive import packed
 from experiments.device.archive.packed import Archive
 from experiments.device.context import Context
 from experiments.device.runner import Stage
@@ -52,7 +52,7 @@ def _stand_in(stage: object) -> None:
     """The bench, and the archive of the variable."""
     patch = pytest.MonkeyPatch()
     patch.setattr("experiments.device.work.prebuilt.Bench", InstantBench)
-    patch.setattr(stage, "open_archive", lambda: opened.open_archive(Path(os.environ[CARRY])))
+    patch.setattr(stage, "open_archive", lambda: packed.open_archive(Path(os.environ[CARRY])))
 
 
 def first_contact(context: Context) -> dict[str, object]:

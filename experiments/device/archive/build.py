@@ -22,7 +22,7 @@ from experiments.common.settings import ROOT
 from experiments.device.archive import networks
 from experiments.device.archive.arms import SEEN, Arm, Study, proposed, read_study
 from experiments.device.archive.known import fastest, operators_timed
-from experiments.device.archive.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
+from experiments.device.archive.packed import ABOUT, FOLDER, PROPOSALS, described, kernel_of, write_part
 from experiments.device.stages import families
 from experiments.device.stages.candidates import candidates
 from experiments.device.table import read_operators
@@ -37,7 +37,6 @@ from gensor_gym.measure.native import make_kernel
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.compile_pool import CompilePool
 
-FOLDER = ROOT / "build" / "lease"
 PART = 600
 """Kernels per part: compressed together they take a sixth of their separate size."""
 GROUPS = ("never_run", "known", "study", "networks")
@@ -119,10 +118,6 @@ class Building:
                     old.unlink()
                 write_part(path, rows, self.cubins)
                 mark.touch()
-        missing = self.missing()
-        (carry / TEXTS).unlink(missing_ok=True)
-        if missing:
-            write_part(carry / TEXTS, missing)
         timed, seen = operators_timed(), {row["operator"] for row in self.proposals if row.get(SEEN)}
         lines = [_with_status(row, self.kernels.rows) for row in self.proposals if row.get("arm")]
         # A lease continues where the previous lease ended. Operators that do not count come last.
@@ -130,7 +125,7 @@ class Building:
         write_whole(carry / PROPOSALS, gzip.compress("".join(json.dumps(row) + "\n" for row in lines).encode(), mtime=0))
         about = {
             "revision": _revision(), "compiler": f"nvrtc {nvrtc.version()}", "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "kernels": len(good), "texts": len(missing), "proposals": len(lines),
+            "kernels": len(good), "proposals": len(lines),
             "operators": len({row["operator"] for row in lines}),
         }  # fmt: skip
         write_whole(carry / ABOUT, (json.dumps(about, indent=1) + "\n").encode())
@@ -158,11 +153,8 @@ def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
             yield operator, arm, study.wanted(place)
 
 
-def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, compile_them: bool = True) -> None:
-    """Draw and compile missing programs, then pack. An arm without its checkpoint is left for the next call.
-
-    Without `compile_them`, drawn kernels are packed as text and compiled on the GPU machine.
-    """
+def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS) -> None:
+    """Draw and compile missing programs, then pack. An arm without its checkpoint is left for the next call."""
     os.environ.setdefault("GENSOR_GYM_THREADS", "1")
     study, building = read_study(), Building(folder)
     try:
@@ -174,8 +166,7 @@ def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...
             _study(building, study)
         if "networks" in groups and not networks.is_of(make_folder(folder / "carry"), _revision()):
             networks.draw(study.hardware, folder / "carry", _revision())
-        if compile_them:
-            building.compile(size or len(os.sched_getaffinity(0)))
+        building.compile(size or len(os.sched_getaffinity(0)))
         building.pack()
     finally:
         building.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from experiments.common.journal import read_rows
 from experiments.common.settings import ROOT
@@ -60,12 +60,6 @@ def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
             yield from ((row["operator"], text, 1e-6 * us) for text, said, us in row["rows"] if us and said.startswith("ok"))
     for row in read_rows(path) if name in (*TABLES, *LISTS) else []:
         for trial in row.get("trials", [row]) if name in LISTS else [row]:
-            seconds = _seconds(trial)
+            seconds = statistics.median_high(trial["samples"]) if trial.get("samples") else trial.get("seconds")
             if trial.get("status") == Status.OK.value and trial.get("schedule") and seconds is not None:
                 yield row["operator"], trial["schedule"], seconds
-
-
-def _seconds(trial: dict[str, Any]) -> float | None:
-    """The median of a trial's samples, or its stated seconds."""
-    samples = sorted(trial.get("samples") or [])
-    return samples[len(samples) // 2] if samples else trial.get("seconds")

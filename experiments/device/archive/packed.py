@@ -1,8 +1,7 @@
 """A kernel without its source as plain JSON, and the archive of such kernels with their cubins.
 
 An archive is a folder: `about.json` (what built it), `proposals.jsonl.gz` (who proposed which kernel) and `part-N.tar.xz`, each
-with some hundred cubins and one `kernels.jsonl` of their launches. Kernels that were not compiled in time are in `texts.tar.xz`,
-with their source, and are compiled on the GPU machine.
+with some hundred cubins and one `kernels.jsonl` of their launches.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import io
 import json
 import lzma
 import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.journal import read_rows
+from experiments.common.settings import ROOT
 from gensor_gym import operators
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.files import whole
 from gensor_gym.measure.workers.requests import Built
 
-ABOUT, PROPOSALS, KERNELS, TEXTS = "about.json", "proposals.jsonl.gz", "kernels.jsonl", "texts.tar.xz"
-_PRESET, _QUICK = 6, 1
-"""Compression levels of xz: for machine code, and for texts, which even the quick level reduces to a tenth."""
+ABOUT, PROPOSALS, KERNELS = "about.json", "proposals.jsonl.gz", "kernels.jsonl"
+FOLDER = ROOT / "build" / "lease"
+"""Folder of the archive under construction, which git ignores."""
+CARRY = FOLDER / "carry"
+"""Folder of the archive that is transferred to the GPU machine."""
 
 
 def described(kernel: Kernel) -> dict[str, Any]:
@@ -53,25 +56,28 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path | None = None) -> None:
-    """Pack rows of kernels and, if `cubins` is given, their cubins from that folder; the file appears whole or not at all."""
+def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path) -> None:
+    """Pack rows of kernels and their cubins from a folder; the file appears whole or not at all."""
 
     def write(temporary: Path) -> None:
-        preset = _QUICK if cubins is None else _PRESET
-        with lzma.open(temporary, "wb", preset=preset) as file, tarfile.open(fileobj=file, mode="w") as tar:
-            _add(tar, KERNELS, "".join(json.dumps(row) + "\n" for row in rows).encode())
-            if cubins is not None:
-                for digest in [row["digest"] for row in rows]:
-                    _add(tar, f"{digest}.cubin", (cubins / f"{digest}.cubin").read_bytes())
+        with lzma.open(temporary, "wb", preset=6) as file, tarfile.open(fileobj=file, mode="w") as tar:
+            add_file(tar, KERNELS, "".join(json.dumps(row) + "\n" for row in rows).encode())
+            for digest in [row["digest"] for row in rows]:
+                add_file(tar, f"{digest}.cubin", (cubins / f"{digest}.cubin").read_bytes())
 
     whole(path, write)
 
 
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def add_file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     """Add a file with these bytes to the tar."""
     info = tarfile.TarInfo(name)
     info.size = len(data)
     tar.addfile(info, io.BytesIO(data))
+
+
+def open_archive(folder: Path = CARRY) -> Archive:
+    """Unpack the archive in a folder into a temporary folder; ValueError if there is none."""
+    return Archive(folder, Path(tempfile.mkdtemp(prefix="gensor-gym-kernels-")))
 
 
 class Archive:
@@ -88,13 +94,6 @@ class Archive:
         with ThreadPoolExecutor() as threads:
             parts = threads.map(lambda part: _unpacked(part, scratch), sorted(folder.glob("part-*.tar.xz")))
             self.rows = {row["digest"]: row for rows in parts for row in rows}
-        texts = _unpacked(folder / TEXTS, scratch) if (folder / TEXTS).exists() else ()
-        self.texts = {row["digest"]: row for row in texts}
-        """Digest -> row with the source of a kernel that is still to be compiled."""
-
-    def __contains__(self, digest: str) -> bool:
-        """Whether the archive has a kernel of this digest, compiled or as text."""
-        return digest in self.rows or digest in self.texts
 
     def built(self, digest: str) -> Built:
         """A compiled kernel with its cubin. KeyError for a kernel that the archive lacks."""

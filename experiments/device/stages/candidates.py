@@ -1,21 +1,31 @@
-"""Programs of an operator worth trying: the first of the model's rankings over both spaces, and the best of every kind."""
+"""Programs of an operator worth trying: the first of the model's rankings over both spaces, and the best of every kind.
+
+Before them come choices in a file that was written before any device run. These are independent of the measurement: their times
+show how well the model ranks.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 
 from agents.core.ranking import best_of_each, diverse
 from agents.gensor.markov import Markov, MarkovExtended
-from experiments.device.work.first_choices import first_choices
+from experiments.common.settings import ROOT
 from experiments.device.work.makers import Programs, kernels
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.foreign.files import read_text
+from gensor_gym.foreign.jsons import parse_object
 from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
+FIRST_CHOICES = ROOT / "results" / "gpu_ranking" / "first_ten.json"
+"""File of schedules in the model's order, by machine and operator."""
 COUNTS: dict[type[Markov], int] = {MarkovExtended: 36, Markov: 12}
 """Number of candidates from each ranking: three of four are from the extended space."""
 FIRST = 3
@@ -45,3 +55,19 @@ def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
 def made(op: Operator, machine: str, seed: int) -> Programs:
     """The candidates with their kernels."""
     return kernels(op, machine, candidates(op, hardware.get(machine), seed))
+
+
+def top(op: Operator | str, hw: Hardware, count: int) -> list[Schedule]:
+    """The first `count` programs of the model's ranking in space `extended`, as the traverser constructs and orders them."""
+    traverser = MarkovExtended()
+    built = traverser.construct(ConstructionGraph(op, hw, traverser.space), np.random.default_rng(0))
+    return list(diverse(built.schedules, traverser.per_register_tile))[:count]
+
+
+def first_choices(op: Operator, hw: Hardware, file: Path = FIRST_CHOICES) -> list[Schedule]:
+    """The file's schedules of an operator that are still legal, in order; ValueError for an invalid file."""
+    if not file.exists():
+        return []
+    texts = parse_object(read_text(file)).get(hw.name, {}).get(str(op), [])
+    graph = ConstructionGraph(op, hw, MarkovExtended().space)
+    return [schedule for schedule in map(Schedule.parse, texts) if graph.is_legal(schedule)]

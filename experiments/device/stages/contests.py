@@ -21,7 +21,7 @@ from agents.policies.learned import Learned
 from agents.strategy import Strategy
 from experiments.device.context import Context, StageJournal
 from experiments.device.table import Contest
-from experiments.device.work.trials import FINAL, SEARCH, device_backends, timed_beside_torch
+from experiments.device.work.trials import FINAL, SEARCH, device_backends, or_without_torch
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.fingerprint import fingerprint
@@ -166,7 +166,7 @@ def _together(op: Operator, arena: _Arena, final: NativeBackend) -> dict[str, ob
     row: dict[str, object] = {"kind": "together", "operator": str(op), "hardware": hw.name}
     if not kernels:
         return {**row, "error": "no strategy found a kernel that runs"}
-    samples, errors = timed_beside_torch(final, kernels, hw, ROUNDS)
+    samples, errors = or_without_torch(lambda torch: final.compare(kernels, hw, ROUNDS, torch=torch))
     named = {label: samples[found] for label, found in labels.items() if samples}
     torch = {name: samples[name] for name in ("torch",) if name in samples}
     return {**row, **errors, **({"samples": named | torch} if samples else {})}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-from experiments.common.journal import read_rows
-from experiments.device.context import Context, StageJournal
+from experiments.device.context import Context, StageJournal, rows_of_run
 from experiments.device.stages.families import BYTES, FAMILIES, FLOAT8, drawn, features
 from experiments.device.work.makers import Job, Programs, open_makers
 from experiments.device.work.pipeline import Pipeline, Work
@@ -66,14 +66,15 @@ def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[
 
 def digest(out: Path, run: str) -> dict[str, object]:
     """Counts of the rows by status, and the failures."""
-    rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
-    failed = [row for row in rows if row["status"] not in ANSWERED]
+    rows = rows_of_run(out / FILE, run)
     answered = {name for row in rows if row["status"] in ANSWERED for name in row["features"]}
+    return {**checked(rows), "operators": len({row["operator"] for row in rows}), "features_right": sorted(answered)}
+
+
+def checked(rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    """Counts of kernels that were verified, by status, and the first failures."""
+    failed = [row for row in rows if row["status"] not in ANSWERED]
     return {
-        "checked": len(rows),
-        "right": len(rows) - len(failed),
-        "operators": len({row["operator"] for row in rows}),
-        "statuses": dict(Counter(row["status"] for row in rows)),
-        "features_right": sorted(answered),
+        "checked": len(rows), "right": len(rows) - len(failed), "statuses": dict(Counter(row["status"] for row in rows)),
         "failures": [{name: row[name] for name in ("operator", "schedule", "status", "error")} for row in failed[:20]],
-    }
+    }  # fmt: skip

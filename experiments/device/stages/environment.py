@@ -24,15 +24,14 @@ import numpy as np
 import gensor_gym  # noqa: F401  # registers the environments
 from agents import optimize
 from agents.optimize import Result
-from experiments.common.journal import read_rows
-from experiments.device.context import Context, StageJournal
+from experiments.device.context import Context, StageJournal, rows_of_run
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import compilers, facts
+from experiments.device.work.trials import compilers, facts, or_crashed
 from gensor_gym import operators
 from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.devices.presence import device_name
-from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.compile_pool import CompilePool
@@ -77,10 +76,8 @@ class KeptPool(LocalPool):
 
     def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
         """Time like `LocalPool`; an error of the worker becomes the status CRASHED."""
-        try:
-            return super().time(worker, trial, built)
-        except RuntimeError as error:
-            return Measurement(Status.CRASHED, error=str(error), digest=trial.kernel.digest)
+        time = super().time
+        return or_crashed(lambda: time(worker, trial, built), trial.kernel.digest)
 
 
 class KeptBackend(NativeBackend):
@@ -225,7 +222,7 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 def digest(out: Path, run: str) -> dict[str, object]:
     """Results of random play, user and agent, with returns and microseconds of the agent's quarters, and rewards per second."""
-    rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
+    rows = rows_of_run(out / FILE, run)
     learned = [row for row in rows if row["kind"] == "learned"]
     quarter = max(1, len(learned) // 4)
     quarters = [learned[at : at + quarter] for at in range(0, 4 * quarter, quarter)] if len(learned) >= 4 else []

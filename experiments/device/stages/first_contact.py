@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from experiments.common.journal import read_rows
-from experiments.device.archive.opened import open_archive
-from experiments.device.context import Context
-from experiments.device.stages.correctness import ANSWERED
-from experiments.device.work.prebuilt import Bench, Compiling, side_by_side
+from experiments.device.archive.packed import open_archive
+from experiments.device.context import Context, rows_of_run
+from experiments.device.stages.correctness import checked
+from experiments.device.work.prebuilt import Bench, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import CHECK, facts
 from gensor_gym import hardware
@@ -23,16 +21,15 @@ WORKERS = 2
 def run(context: Context) -> dict[str, object]:
     """Verify as many kernels as the time allows, in the archive's order, with a row for each; return the digest."""
     archive, hw = open_archive(), hardware.get(context.hardware)
-    rows = [row for row in archive.proposals if row["group"] == "never_run" and row["digest"] in archive]
+    rows = [row for row in archive.proposals if row["group"] == "never_run" and row["digest"] in archive.rows]
     progress = Progress("kernels checked")
-    kernels = Compiling(archive, (row["digest"] for row in rows))
-    with closing(kernels), closing(context.journal(FILE)) as journal:
+    with closing(context.journal(FILE)) as journal:
 
         def check(bench: Bench, row: dict[str, object]) -> None:
             digest = str(row["digest"])
             if not journal.pending(digest):
                 return
-            measurement = bench.trial(kernels.made(digest), CHECK)
+            measurement = bench.trial(archive.built(digest), CHECK)
             journal.put(digest, {"operator": row["operator"], "schedule": row["schedule"], **facts(measurement)})
             progress.count("wrong" if measurement.status is Status.WRONG_ANSWER else "")
 
@@ -42,9 +39,4 @@ def run(context: Context) -> dict[str, object]:
 
 def digest(out: Path, run: str) -> dict[str, object]:
     """Counts of the rows by status, and the failures."""
-    rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
-    failed = [row for row in rows if row["status"] not in ANSWERED]
-    return {
-        "checked": len(rows), "right": len(rows) - len(failed), "statuses": dict(Counter(row["status"] for row in rows)),
-        "failures": [{name: row[name] for name in ("operator", "schedule", "status", "error")} for row in failed[:20]],
-    }  # fmt: skip
+    return checked(rows_of_run(out / FILE, run))

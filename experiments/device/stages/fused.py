@@ -8,22 +8,18 @@ bounds. First results: `results/h200/2026-11-27.md`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
-from experiments.common.journal import read_rows
-from experiments.device.context import Context
+from experiments.device.context import Context, rows_of_run
 from experiments.device.work.beside_torch import COMPILED, COPY, EAGER, OURS, beside_torch
-from experiments.device.work.prebuilt import Bench, Made, side_by_side
-from experiments.device.work.trials import SEARCH, compilers, summary_of
+from experiments.device.work.prebuilt import Bench, Compilers, side_by_side
+from experiments.device.work.trials import SEARCH, summary_of
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym import hardware
-from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.table import fused_operator, stand_in
@@ -32,8 +28,6 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import make_kernel
-from gensor_gym.measure.workers.compile_pool import CompilePool
-from gensor_gym.measure.workers.pool import compiled
 
 FILE = "fused.jsonl"
 CANDIDATES = 12
@@ -52,9 +46,6 @@ FIRST = (
 _TORCH = threading.Lock()
 """Lock: only one operator at a time is compared with torch, in this process."""
 
-Compile = Callable[[list[Kernel | Measurement]], list[Made]]
-"""Function that compiles kernels to cubins in parallel."""
-
 
 def operators() -> dict[str, str]:
     """Name -> operator text, in the order of the stage."""
@@ -65,20 +56,14 @@ def operators() -> dict[str, str]:
 def run(context: Context) -> dict[str, object]:
     """Time each operator, with a row for each; return the digest."""
     hw = hardware.get(context.hardware)
-    pool, threads = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS), ThreadPoolExecutor(compilers())
-
-    def compile(kernels: list[Kernel | Measurement]) -> list[Made]:
-        return list(threads.map(lambda made: made if isinstance(made, Measurement) else compiled(pool, made), kernels))
-
-    with closing(pool), closing(context.journal(FILE)) as journal:
+    with closing(Compilers()) as compilers, closing(context.journal(FILE)) as journal:
 
         def compare(bench: Bench, name: str) -> None:
             if journal.pending(name):
                 journal.begin(name)
-                journal.put(name, _row(fused_operator(operators()[name]), hw, bench, compile, context))
+                journal.put(name, _row(fused_operator(operators()[name]), hw, bench, compilers, context))
 
         side_by_side(operators(), compare, hw, WORKERS, lambda: context.left > 0)
-        threads.shutdown(wait=False, cancel_futures=True)
     return digest(Path(context.out), context.run)
 
 
@@ -89,16 +74,16 @@ def ranked(graph: GirGraph, count: int) -> list[GirSchedule]:
     return [GirSchedule(row) for row in rows[first]]
 
 
-def _row(op: Dataflow, hw: Hardware, bench: Bench, compile: Compile, context: Context) -> dict[str, object]:
+def _row(op: Dataflow, hw: Hardware, bench: Bench, compilers: Compilers, context: Context) -> dict[str, object]:
     """Try programs of an operator, compare the fastest with torch and the copy, and return the operator's row."""
     graph = GirGraph(op, hw)
     schedules = ranked(graph, CANDIDATES)
-    kernels = [make_kernel(op, schedule, hw) for schedule in schedules]
+    waiting = [compilers.submit(make_kernel(op, schedule, hw)) for schedule in schedules]
     tried: list[tuple[GirSchedule, Measurement]] = []
-    for schedule, made in zip(schedules, compile(kernels), strict=True):
+    for schedule, built in zip(schedules, waiting, strict=True):
         if tried and context.left <= 0:
             break
-        tried.append((schedule, bench.trial(made, SEARCH)))
+        tried.append((schedule, bench.trial(built.result(), SEARCH)))
     row: dict[str, object] = {"operator": str(op), "bytes": op.compulsory_bytes, "roofline_s": roofline_floor(op, hw)}
     row["trials"] = [_trial(graph, schedule, measured) for schedule, measured in tried]
     right = [(m.seconds, place) for place, (_, m) in enumerate(tried) if m.status is Status.OK]
@@ -133,7 +118,7 @@ def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
 
 def digest(out: Path, run: str) -> dict[str, object]:
     """Ratios by operator, and their means."""
-    rows = {row["key"]: row for row in read_rows(out / FILE) if row.get("run") == run}
+    rows = {row["key"]: row for row in rows_of_run(out / FILE, run)}
     over = {key: row["over_torch"] for key, row in rows.items() if "over_torch" in row}
     copies = {key: row["of_copy"] for key, row in rows.items() if key in LARGE and "of_copy" in row}
     return {

@@ -10,24 +10,20 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from experiments.common.journal import read_rows
 from experiments.device.archive import networks
-from experiments.device.archive.build import FOLDER
-from experiments.device.context import Context
+from experiments.device.archive.packed import CARRY
+from experiments.device.context import Context, rows_of_run
 from experiments.device.work.beside_torch import Timer, interleaved
-from experiments.device.work.trials import compilers, summary_of
-from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
+from experiments.device.work.prebuilt import Compilers
+from experiments.device.work.trials import summary_of
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.measure.workers.builders import CompileFailed
-from gensor_gym.measure.workers.compile_pool import CompilePool
 from gensor_gym.networks.gpu.function import GpuNetwork
 
 FILE = "networks.jsonl"
@@ -48,7 +44,7 @@ def run(context: Context) -> dict[str, object]:
 
     After an error the device is tried: if it is lost, this process ends, and the next one goes on.
     """
-    archive, held = networks.read(FOLDER / "carry"), dict[str, Opened]()
+    archive, held = networks.read(CARRY), dict[str, Opened]()
     parts = ((f"{name}{of}", does) for of, does in (("", timed), (" compiled", compiled)) for name in networks.NAMES)
     with closing(context.journal(FILE)) as journal:
         for key, does in parts:
@@ -107,14 +103,9 @@ def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: 
 
 def compile_together(kernels: list[Kernel]) -> None:
     """Compile different kernels on many cores, those that NVRTC's cache lacks. What a search would prune is compiled too."""
-    pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
-
-    def compile(kernel: Kernel) -> None:
-        with suppress(CompileFailed):  # it spills, or is refused, which loading says
-            pool(kernel)
-
-    with closing(pool), ThreadPoolExecutor(compilers()) as threads:
-        list(threads.map(compile, {kernel.digest: kernel for kernel in kernels}.values()))
+    with closing(Compilers()) as compilers:
+        for waiting in [compilers.submit(kernel) for kernel in {kernel.digest: kernel for kernel in kernels}.values()]:
+            waiting.result()  # one that spills, or is refused, fails here without an error, and again when it is loaded
 
 
 def distance(found: Any, reference: Any) -> float:
@@ -180,7 +171,7 @@ def _sampled(timers: dict[str, Timer], seed: int) -> dict[str, Any]:
 
 def digest(out: Path, run: str) -> dict[str, object]:
     """The time of torch over ours and the largest errors, by network; networks that are wrong have no time."""
-    rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
+    rows = rows_of_run(out / FILE, run)
     errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
     wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR)
     over: dict[str, dict[str, float]] = {}

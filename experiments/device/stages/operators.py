@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.journal import read_rows
 from experiments.device.card import gpu_state
-from experiments.device.context import Context, StageJournal
+from experiments.device.context import Context, StageJournal, rows_of_run
 from experiments.device.stages.candidates import made
 from experiments.device.table import read_operators
 from experiments.device.work.makers import open_makers
 from experiments.device.work.progress import Progress, say
-from experiments.device.work.trials import FINAL, SEARCH, device_backends, device_pipeline, summary_of, timed_beside_torch
+from experiments.device.work.trials import FINAL, SEARCH, device_backends, device_pipeline, or_without_torch, summary_of
 from experiments.device.work.turns import Entry, Turns
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym import hardware
@@ -105,7 +104,7 @@ def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: StageJournal
     row |= {"schedule": str(schedule), "conditions": measured.conditions}
     kernel = make_kernel(op, schedule, hw)
     assert isinstance(kernel, Kernel)
-    samples, errors = timed_beside_torch(final, {"gensor_gym": kernel}, hw, ROUNDS)
+    samples, errors = or_without_torch(lambda torch: final.compare({"gensor_gym": kernel}, hw, ROUNDS, torch=torch))
     if not samples:
         return {**row, **errors}
     found = compared(samples, op)
@@ -151,7 +150,7 @@ def _finite(measurement: Measurement) -> float | None:
 
 def digest(out: Path, run: str) -> dict[str, object]:
     """Speed-ups by operator and their geometric means."""
-    rows = {row["key"]: row for row in read_rows(out / FILE) if row.get("run") == run}
+    rows = {row["key"]: row for row in rows_of_run(out / FILE, run)}
     speedups = {
         key: {name: ratio["median"] for name, ratio in row["speedup_over"].items()}
         for key, row in rows.items()

@@ -1,13 +1,17 @@
-"""Results of a contest's rows: times of the winners, speed-ups over torch, and paired comparisons with the first strategy."""
+"""Results of a contest's rows: times of the winners, speed-ups over torch, and paired comparisons with the first strategy.
+
+`conclusions` concludes about strategies; `gensor_gym.measure.stats.verdict` concludes about two kernels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from experiments.common.journal import read_rows
+from experiments.device.context import rows_of_run
 from experiments.device.work.trials import summary_of
 from experiments.statistics.paired import against
 from experiments.statistics.statistics import geometric_mean
@@ -23,7 +27,7 @@ Samples = Mapping[str, list[float]]
 
 def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, object]:
     """Medians by operator and search, geometric means over torch, `over_first`, and reasons for missing rows."""
-    rows = [row for row in read_rows(file) if row.get("run") == run]
+    rows = rows_of_run(file, run)
     timed = [row for row in rows if row["kind"] == "together" and "samples" in row]
     together: dict[str, Samples] = {row["operator"]: row["samples"] for row in timed}
     searches = [row for row in rows if row["kind"] == "search"]
@@ -87,3 +91,22 @@ def _relative(samples: Samples) -> dict[str, float]:
     labels = [label for label in samples if label != TORCH]
     logs = np.log(np.array([samples[label] for label in labels]))
     return dict(zip(labels, np.median(logs - logs.mean(axis=0), axis=1).tolist(), strict=True))
+
+
+def conclusions(over_first: Mapping[str, Any]) -> list[str]:
+    """A sentence for every strategy compared with the first, from `over_first`; or one sentence if it is empty."""
+    if not over_first:
+        return ["Nothing can be said: fewer than two operators have winners of all strategies that were timed together."]
+    return [_conclusion(name, line, over_first["reference"]) for name, line in over_first["strategies"].items()]
+
+
+def _conclusion(name: str, line: Mapping[str, float], reference: str) -> str:
+    """A sentence about one strategy. The interval decides, and a difference counts only if the sign-flip test agrees."""
+    interval = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]"
+    said = f"`{name}` takes {interval} of `{reference}`'s time"
+    if line["low"] <= 1.0 <= line["high"]:
+        return f"{said}: not told apart."
+    faster = f"{100 * abs(line['ratio'] - 1.0):.1f} % {'faster' if line['ratio'] < 1.0 else 'slower'}"
+    if line["p_holm"] > 0.05:
+        return f"{said}: {faster} by the interval, not by the sign-flip test (p {line['p_holm']:.2g} after Holm): not told apart."
+    return f"{said}: {faster} (p {line['p_holm']:.2g} after Holm)."

@@ -7,21 +7,20 @@ after all operators. results/gpu_study/README.md has the questions.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from experiments.common.journal import read_rows
-from experiments.device.archive.opened import open_archive
-from experiments.device.context import Context, StageJournal
-from experiments.device.work.prebuilt import Bench, Compiling, side_by_side
+from experiments.device.archive.packed import Archive, open_archive
+from experiments.device.context import Context, StageJournal, rows_of_run
+from experiments.device.work.prebuilt import Bench, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import facts
 from gensor_gym import hardware
 from gensor_gym.measure.measurement import Status
-from gensor_gym.measure.workers.requests import Built
 
 TRIALS, WINNERS = "trials.jsonl", "together.jsonl"
 WORKERS = 3
@@ -44,13 +43,12 @@ def run_group(context: Context, group: str, files: tuple[str, str], first: int) 
     archive, hw = open_archive(), hardware.get(context.hardware)
     turns = in_turns([row for row in archive.proposals if row["group"] == group], first)
     progress = Progress("kernels timed")
-    kernels = Compiling(archive, (row["digest"] for rows in turns for row in rows))
-    with closing(kernels), closing(context.journal(files[0])) as trials, closing(context.journal(files[1])) as winners:
+    with closing(context.journal(files[0])) as trials, closing(context.journal(files[1])) as winners:
 
         def time(bench: Bench, proposals: Sequence[Row]) -> None:
-            _time(bench, proposals, kernels, context, trials, progress)
+            _time(bench, proposals, archive, context, trials, progress)
             if context.left > 0 and proposals[0]["rank"] <= first:
-                _together(bench, proposals, kernels, trials, winners, first)
+                _together(bench, proposals, archive, trials, winners, first)
 
         side_by_side(turns, time, hw, WORKERS, lambda: context.left > 0)
 
@@ -64,7 +62,7 @@ def in_turns(proposals: Iterable[Row], first: int) -> list[list[Row]]:
 
 
 def _time(
-    bench: Bench, proposals: Sequence[Row], kernels: Compiling, context: Context, journal: StageJournal, progress: Progress
+    bench: Bench, proposals: Sequence[Row], archive: Archive, context: Context, journal: StageJournal, progress: Progress
 ) -> None:
     """Time the kernels of an operator by rank over all arms, as long as there is time."""
     for row in proposals:
@@ -74,14 +72,14 @@ def _time(
         if not row["digest"] or row["status"] or not journal.pending(key):
             continue
         journal.begin(key)
-        measurement = bench.trial(kernels.made(row["digest"]))
+        measurement = bench.trial(archive.built(row["digest"]))
         about = {"group": row["group"], "operator": row["operator"], "schedule": row["schedule"]}
         journal.put(key, {**about, **facts(measurement)})
         progress.count(row["operator"])
 
 
 def _together(
-    bench: Bench, proposals: Sequence[Row], kernels: Compiling, trials: StageJournal, winners: StageJournal, first: int
+    bench: Bench, proposals: Sequence[Row], archive: Archive, trials: StageJournal, winners: StageJournal, first: int
 ) -> None:
     """Time the fastest of each arm's first programs, and torch, in interleaved rounds; several arms may share a kernel."""
     operator = proposals[0]["operator"]
@@ -92,8 +90,7 @@ def _together(
     if not found:
         winners.put(operator, {"operator": operator, "error": "no program ran well"})
         return
-    built = {digest: made for digest in found if isinstance(made := kernels.made(digest), Built)}
-    samples, errors = bench.together(built, ROUNDS)
+    samples, errors = bench.together({digest: archive.built(digest) for digest in found}, ROUNDS)
     winners.put(operator, {"operator": operator, "samples": samples, **errors})
 
 
@@ -110,8 +107,8 @@ def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list
 
 def _seconds(row: Row) -> float:
     """Median of a trial's samples; infinite if it failed."""
-    samples = sorted(row.get("samples", []))
-    return samples[len(samples) // 2] if row.get("status") == Status.OK.value and samples else math.inf
+    samples = row.get("samples")
+    return statistics.median_high(samples) if row.get("status") == Status.OK.value and samples else math.inf
 
 
 def _key(row: Row) -> str:
@@ -121,7 +118,7 @@ def _key(row: Row) -> str:
 
 def digest(out: Path, run: str, files: tuple[str, str] = (TRIALS, WINNERS)) -> dict[str, object]:
     """Numbers of kernels timed, by status, and of operators compared."""
-    trials, winners = ([row for row in read_rows(out / file) if row.get("run") == run] for file in files)
+    trials, winners = (rows_of_run(out / file, run) for file in files)
     statuses: dict[str, int] = defaultdict(int)
     for row in trials:
         statuses[row["status"]] += 1

@@ -8,20 +8,21 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
-from experiments.device.archive.packed import Archive, kernel_of
-from experiments.device.work.trials import compilers
+from experiments.device.work.trials import Samples, compilers, or_crashed, or_without_torch
 from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.targets import target_of
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.compile_pool import CompilePool
 from gensor_gym.measure.workers.pool import compiled, timed
-from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
+from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built, CompareRequest, Trial
 
 T = TypeVar("T")
@@ -36,24 +37,17 @@ _RESTART_AFTER = 3000
 _SECONDS = {"wait": 120.0, "verify": 30.0, "check": 30.0, "reference": 60.0}
 
 
-class Compiling:
-    """Compiled kernels of an archive; kernels packed as text are compiled ahead, in the order of `digests`."""
+class Compilers:
+    """Parallel compilers of kernels, on all cores except a few."""
 
-    def __init__(self, archive: Archive, digests: Iterable[str]) -> None:
-        """Start compiling at once, on all cores except a few."""
-        self._archive = archive
-        texts = [digest for digest in dict.fromkeys(digests) if digest in archive.texts]
+    def __init__(self) -> None:
+        """Start compilers with the first kernel."""
         self._pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
         self._threads = ThreadPoolExecutor(compilers())
-        self._made = {digest: self._threads.submit(self._compiled, digest) for digest in texts}
 
-    def made(self, digest: str) -> Made:
-        """The kernel, after its compilation. KeyError for a kernel that the archive lacks."""
-        return self._made[digest].result() if digest in self._made else self._archive.built(digest)
-
-    def _compiled(self, digest: str) -> Made:
-        """Compile a kernel that was packed as text."""
-        return compiled(self._pool, kernel_of(self._archive.texts[digest]))
+    def submit(self, made: Kernel | Measurement) -> Future[Made]:
+        """Queue a kernel for compilation; a failure, or a kernel that is missing, is a measurement that says why."""
+        return self._threads.submit(lambda: compiled(self._pool, made) if isinstance(made, Kernel) else made)
 
     def close(self) -> None:
         """Drop pending work."""
@@ -69,31 +63,20 @@ class Bench:
         self._hardware, self._threads = hw, target_of(hw).threads(hw)
         self._worker = WorkerProcess("cuda", _RESTART_AFTER, _SECONDS)
 
-    def trial(self, built: Made, rules: TimingRules = QUICK, seed: int = 0) -> Measurement:
+    def trial(self, built: Made, rules: TimingRules = QUICK) -> Measurement:
         """Verify and time one kernel; a failure is its status, including an error of the worker."""
         if isinstance(built, Measurement):
             return built
         kernel = built.kernel
         floor = MARGIN * warm_floor(kernel.operator, self._hardware)
-        try:
-            return timed(self._worker, Trial(kernel, self._threads, floor, seed, rules), built)
-        except RuntimeError as error:
-            return Measurement(Status.CRASHED, error=str(error), digest=kernel.digest)
+        trial = Trial(kernel, self._threads, floor, rules=rules)
+        return or_crashed(lambda: timed(self._worker, trial, built), kernel.digest)
 
-    def together(self, built: Mapping[str, Built], rounds: int) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Time one operator's kernels in interleaved rounds: (samples by name and of torch in its layouts, errors).
-
-        If torch fails, the rounds are repeated without it. Errors are `torch_error`, why torch is missing, and `error`, why there
-        are no samples at all.
-        """
-        errors: dict[str, str] = {}
-        for torch in (self._threads, None):
-            request = CompareRequest(tuple(built.items()), self._threads, rounds, torch_threads=torch, rules=TOGETHER)
-            try:
-                return self._worker.ask(request), errors
-            except (ValueError, RuntimeError, WorkerLost) as error:
-                errors["torch_error" if torch else "error"] = str(error)[-600:]
-        return {}, errors
+    def together(self, built: Mapping[str, Built], rounds: int) -> tuple[Samples, dict[str, str]]:
+        """Time one operator's kernels in interleaved rounds: (samples by name and of torch in its layouts, errors)."""
+        request = CompareRequest(tuple(built.items()), self._threads, rounds, torch_threads=self._threads, rules=TOGETHER)
+        ask = self._worker.ask
+        return or_without_torch(lambda torch: ask(request if torch else replace(request, torch_threads=None)))
 
     def close(self) -> None:
         """End the worker."""

@@ -25,6 +25,8 @@ from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import Built
 
 T = TypeVar("T")
+Samples = dict[str, list[float]]
+"""Seconds of every round by contestant."""
 
 SEARCH = TimingRules(budget=0.1, warmup=GPU_WARMUP)
 """Rules for trials of searches and tables: half of the usual sampling time, so that more trials fit."""
@@ -33,14 +35,13 @@ CHECK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
 FINAL = TimingRules(warmup=GPU_WARMUP)
 WINDOW = 56
 """Number of kernels begun and not yet timed: several for each compiler, so that none is idle during a trial."""
-_SPARE_CORES = 2
 _RESTART_AFTER = 3000
 """Requests after which the device's worker is replaced; each new worker opens the device and computes its references again."""
 
 
-def compilers(spare: int = _SPARE_CORES) -> int:
-    """Number of processes that compile: all cores except `spare`, which belong to the timing worker and the stage."""
-    return max(1, len(os.sched_getaffinity(0)) - spare)
+def compilers() -> int:
+    """Number of processes that compile: all cores except two, which belong to the timing worker and the stage."""
+    return max(1, len(os.sched_getaffinity(0)) - 2)
 
 
 def device_backends(*rules: TimingRules) -> list[NativeBackend]:
@@ -53,11 +54,11 @@ def device_backends(*rules: TimingRules) -> list[NativeBackend]:
 class Threads:
     """A `Crew` in real time: a thread for each compiler of a backend, which waits for that compiler's process."""
 
-    def __init__(self, backend: NativeBackend, size: int) -> None:
-        """Allow `size` compilations at once."""
+    def __init__(self, backend: NativeBackend) -> None:
+        """Allow `compilers()` compilations at once."""
         self._backend = backend
         self._done: queue.SimpleQueue[Future[tuple[int, Built | Measurement]]] = queue.SimpleQueue()
-        self._threads = ThreadPoolExecutor(size)
+        self._threads = ThreadPoolExecutor(compilers())
 
     def now(self) -> float:
         """Seconds of the monotonic clock."""
@@ -89,36 +90,38 @@ class Threads:
 
 def device_pipeline(
     backend: NativeBackend, hw: Hardware, group: Callable[[T], Hashable] = lambda name: None,
-    wanted: Callable[[T], bool] = lambda name: True, size: int | None = None,
+    wanted: Callable[[T], bool] = lambda name: True,
 ) -> Pipeline[T]:  # fmt: skip
-    """A pipeline of trials on a backend's device, with `size` compilations at once, by default `compilers()`.
+    """A pipeline of trials on a backend's device.
 
     Measurements come as their kernels are ready, which need not be the order of the work; measurements of one `group` stay
     together.
     """
-    return Pipeline(Threads(backend, size or compilers()), partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
+    return Pipeline(Threads(backend), partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
 
 
 def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
     """Make one trial; an error of the worker, which a search would raise, fails this trial and not the stage."""
+    return built if isinstance(built, Measurement) else or_crashed(lambda: backend.trial(built, hw), built.kernel.digest)
+
+
+def or_crashed(trial: Callable[[], Measurement], digest: str) -> Measurement:
+    """The measurement of a trial of the kernel `digest`; an error of the worker becomes the status CRASHED."""
     try:
-        return backend.trial(built, hw)
+        return trial()
     except RuntimeError as error:
-        digest = built.digest if isinstance(built, Measurement) else built.kernel.digest
         return Measurement(Status.CRASHED, error=str(error), digest=digest)
 
 
-def timed_beside_torch(
-    final: NativeBackend, kernels: dict[str, Kernel], hw: Hardware, rounds: int
-) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Time kernels in interleaved rounds with torch, or without it if it fails: (samples by kernel and of `torch`, errors).
+def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[str, str]]:
+    """(samples, errors) of `timed`, called with whether torch is timed too: with torch, and without it if that fails.
 
     Errors are `torch_error`, why torch is missing, and `error`, why there are no samples at all.
     """
     errors: dict[str, str] = {}
     for torch in (True, False):
         try:
-            return final.compare(kernels, hw, rounds, torch=torch), errors
+            return timed(torch), errors
         except (ValueError, RuntimeError, WorkerLost) as error:
             errors["torch_error" if torch else "error"] = str(error)[-600:]
     return {}, errors

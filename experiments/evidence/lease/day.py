@@ -14,16 +14,14 @@ from matplotlib.figure import Figure
 
 from experiments.common.journal import read_rows
 from experiments.common.style import GREY, PALETTE, RC, save
-from experiments.device.conclusions import conclusions
+from experiments.common.texts import table
 from experiments.device.stages import adaptive
-from experiments.device.stages.standings import standings
+from experiments.device.stages.standings import conclusions, standings
 from experiments.device.table import read_experiment
-from experiments.evidence.units import statuses
+from experiments.evidence.units import RIGHT, lines_by_unit
 from experiments.statistics.statistics import geometric_mean
-from experiments.studies.search.report import table
 
 CONTACTS = ("first_look_contact", "first_contact")
-RIGHT = ("OK", "IMPLAUSIBLE")
 Row = Mapping[str, Any]
 
 
@@ -101,11 +99,6 @@ def _contacts(day: Path) -> list[str]:
     rows = {row["digest"]: row for name in CONTACTS for row in _rows(day, name)}
     if not rows:
         return []
-    counts = statuses(rows.values())
-    cells = [
-        (unit, dtype, str(sum(count[name] for name in RIGHT)), str(count["CRASHED"]), str(count["WRONG_ANSWER"]))
-        for (unit, dtype), count in sorted(counts.items())
-    ]
     lost = ", ".join(f"`{op}`" for op in sorted({row["operator"] for row in rows.values() if row["status"] == "CRASHED"}))
     right = sum(row["status"] in RIGHT for row in rows.values())
     wrong = sum(row["status"] == "WRONG_ANSWER" for row in rows.values())
@@ -114,7 +107,7 @@ def _contacts(day: Path) -> list[str]:
         f"{right} of {len(rows)} are right, {wrong or 'none'} wrong. "
         f"Those that crashed are all that took rows of B in groups ({lost}): boxes of a tensor map begin at multiples "
         "of 16 bytes, and theirs did not.", "",
-        *table(("unit", "type", "right", "crashed", "wrong"), cells), "",
+        *lines_by_unit(list(rows.values()), "crashed", "CRASHED"), "",
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
-from experiments.device.work.first_choices import FIRST_CHOICES, top
+from experiments.device.stages.candidates import FIRST_CHOICES, top
 from experiments.evidence.facts import read_facts
 from experiments.evidence.ranking.measured import EVERY, FITTED, raced, recorded
 from experiments.evidence.ranking.page import COMMAND, markdown

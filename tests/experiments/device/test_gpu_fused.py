@@ -54,7 +54,7 @@ class InstantCompilers:
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.device.work.prebuilt.Bench", InstantBench)
-    monkeypatch.setattr(fused, "CompilePool", InstantCompilers)
+    monkeypatch.setattr("experiments.device.work.prebuilt.CompilePool", InstantCompilers)
     monkeypatch.setattr(fused, "operators", lambda: OPERATORS)
     monkeypatch.setattr(fused, "beside_torch", beside)
     monkeypatch.setattr(InstantDevice, "broken", 0)

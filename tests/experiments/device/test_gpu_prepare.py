@@ -75,10 +75,9 @@ def test_a_part_that_fails_is_named_and_the_others_are_done(monkeypatch: pytest.
     """A part that there is not ends its process; the time of one that takes too long is up."""
     monkeypatch.setattr(prepare, "waves", lambda: [{"nothing of this name": print}, {"enumeration": print}])
     found = prepare.prepare("h200", 300.0)
-    assert found.parts == 2 and list(found.failed) == ["nothing of this name"]
-    assert "KeyError" in found.failed["nothing of this name"]
+    assert list(found) == ["nothing of this name"] and "KeyError" in found["nothing of this name"]
     late = prepare.prepare("h200", 0.0)
-    assert set(late.failed) == {"nothing of this name", "enumeration"}
+    assert set(late) == {"nothing of this name", "enumeration"}
 
 
 @pytest.mark.thorough

@@ -20,7 +20,6 @@ from experiments.device.archive.arms import Arm, Study, proposed, read_study
 from experiments.device.archive.known import operators_timed
 from experiments.device.archive.packed import Archive, described, kernel_of
 from experiments.device.stages import study
-from experiments.device.work.prebuilt import Compiling
 from experiments.evidence.pack import write_rows
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.cuda import nvrtc
@@ -29,7 +28,6 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 from gensor_gym.measure.native import make_kernel
-from gensor_gym.measure.workers.requests import Built
 from tests.support import lease_stages
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
@@ -178,22 +176,6 @@ def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> N
     process.wait()
     kept = [json.loads(line) for line in home(out)["trials.jsonl"].splitlines()]
     assert len(kept) >= len(rows) >= 3
-
-
-@pytest.mark.thorough
-def test_what_was_not_compiled_in_time_travels_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "read_study", lambda: STUDY)
-    build.build(tmp_path, groups=("study",), compile_them=False)
-    archive = Archive(tmp_path / "carry", tmp_path / "scratch")
-    assert not archive.rows
-    digest = next(iter(archive.texts))
-    kernels = Compiling(archive, [digest])
-    made = kernels.made(digest)
-    kernels.close()
-    assert isinstance(made, Built)
-    assert (made.kernel.digest, made.kernel.source != "") == (digest, True)
-    build.build(tmp_path, size=1, groups=("study",))
-    assert set(archive.texts) == set(Archive(tmp_path / "carry", tmp_path / "scratch").rows)
 
 
 def test_what_lies_deeper_comes_when_all_operators_had_their_turn() -> None:

@@ -132,12 +132,12 @@ def test_changed_lines_of_the_code_are_marked() -> None:
     kept = [line.text for line in listing.lines if not line.changed]
     assert 0 < listing.changed == len(sources[1]) - len(kept) and listing.removed == len(sources[0]) - len(kept)
     assert listing_of(position_of(SMALL)).changed == 0
-    assert pages.code(listing).count('class="changed"') == listing.changed
+    assert pages.part("code", listing=listing).count('class="changed"') == listing.changed
 
 
 def test_what_is_typed_is_escaped() -> None:
     bad = "<script>alert(1)</script>\"'&"
-    html = pages.page(replace(SMALL, operator=bad, machine=bad), pages.refusal(bad), "token", [(bad, bad)])
+    html = pages.page(replace(SMALL, operator=bad, machine=bad), pages.part("refusal", error=bad), "token", [(bad, bad)])
     assert "<script>alert" not in html and html.count("&lt;script&gt;alert") >= 4
     assert re.findall(r"<script[^>]*>", html) == ['<script src="/page.js" defer>']
     assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", html)
@@ -194,7 +194,7 @@ def test_readiness_says_what_is_awaited_and_forgets_what_failed() -> None:
     readiness = Readiness((("first", lambda address: None), ("second", second)))
     progress = readiness.waiting_for(SMALL, 0.05)
     assert progress is not None and progress.share <= 0.5
-    assert "Getting ready" in pages.waiting(progress, SMALL)
+    assert "Getting ready" in pages.part("waiting", progress=progress, address=SMALL)
     gate.set()
     assert readiness.waiting_for(SMALL, 10.0) is None and readiness.waiting_for(SMALL.after("stop"), 0.0) is None
     assert len(seen) == 1

@@ -7,14 +7,15 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from experiments.commands.arguments import CONF, compose
-from experiments.common.pool import attempts
 from experiments.common.settings import settings_of
 from experiments.studies.search import scores as study_scores
 from experiments.studies.search.figures import at_seconds
@@ -25,7 +26,7 @@ from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.records.backend import open_recorded
 from gensor_gym.measure.records.tables import read_table
 from tests.support.coarse_figures import COARSE_FIGURES
-from tests.support.in_process import search_here
+from tests.support.in_process import one_after_the_other, search_here
 
 pytestmark = COARSE_FIGURES
 SHAPES = 'operator=[reduce_sum(m=16, k=65536),elementwise(name="exp", shape=(192, 128, 128))]'
@@ -77,12 +78,12 @@ def test_what_is_done_is_not_done_again(done: tuple[SearchPlan, dict], monkeypat
     (plan.settings.output / "jobs" / f"{victim.key}.json").unlink()  # as if the run had been stopped before its end
     searched = []
 
-    def watched(jobs: list, *rest: object) -> object:
+    def watched(work: Callable, jobs: list, *rest: Any) -> object:
         searched.extend(jobs)
-        return attempts(jobs, *rest)  # type: ignore[arg-type]
+        return one_after_the_other(work, jobs, *rest)
 
     search_here(monkeypatch)
-    monkeypatch.setattr("experiments.common.pool.attempts", watched)
+    monkeypatch.setattr("experiments.common.pool.side_by_side", watched)
     again = _run(plan)
     assert searched == [victim]
     assert (plan.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process
