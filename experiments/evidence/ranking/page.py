@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from experiments.benches.fitting.ranks import FASTEST
 from experiments.common.texts import table
 from experiments.evidence.ranking.measured import FITTED
-from experiments.evidence.ranking.scores import FASTEST, FIRST, Scored
+from experiments.evidence.ranking.scores import FIRST, Scored
 
 JUDGED = 150
 """Least number of programs of a table that counts."""
