@@ -13,13 +13,11 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Found, Searches, searches_of, seeds_of, tiers_of
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Ended, Found, Program, Searches, tiers_of
 from experiments.tables.gensor.speeds import mean_text
 from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
-from experiments.tables.gensor_gemm import profile
+from experiments.tables.gensor_gemm import profile_of
 from experiments.tables.table import Cell, Table
-from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.schedule import Schedule
 from gensor_gym.operators.types import Operator
 
 TOP = 10
@@ -50,10 +48,10 @@ def _contenders(names: Sequence[str], trials: int) -> list[Contender]:
 
 def _predicted(config: DictConfig, folder: Path) -> Table:
     """Table by the model of an RTX 4090: rates and profiles of three steps next to the published values."""
-    searches, seeds = searches_of(config, folder, MODEL), seeds_of(config)
-    steps = (ROLLER, PLAIN, FULL)
+    searches = Searches(config, folder, MODEL)
+    steps, seeds = (ROLLER, PLAIN, FULL), searches.seeds
     classes = stand_in(RTX_4090, config.limit)
-    ended = searches.run([op for ops in classes.values() for op in ops], _contenders(steps, TOP), seeds)
+    ended = searches.run([op for ops in classes.values() for op in ops], _contenders(steps, TOP))
     rows: list[tuple[Cell, ...]] = []
     for name, ops in classes.items():
         theirs = published.TABLE_VI[name]
@@ -79,17 +77,13 @@ def _predicted(config: DictConfig, folder: Path) -> Table:
         f"Published: one operator of each class, Table VI of {published.SOURCE} Rates of different operators do not compare.",
         NAMED, *_directions(rows),
     )  # fmt: skip
-    return Table("Gensor, Table VI, on the model of an RTX 4090", searches.stamp("rtx4090"), columns, tuple(rows), notes)
+    return Table("Gensor, Table VI, on the model of an RTX 4090", searches.stamp(), columns, tuple(rows), notes)
 
 
 def _profiled(found: list[tuple[Operator, Found]]) -> np.ndarray:
     """(TFLOP/s, occupancy in percent, memory busy in percent) of each program, float64 [N, 3]."""
-    values = []
-    for op, ended in found:
-        graph = ConstructionGraph(op, "rtx4090", ended.outcome.space)
-        of = profile(graph, Schedule.parse(ended.outcome.schedule))
-        values.append((op.flops / of.seconds / 1e12, 100 * of.occupancy, 100 * of.memory))
-    return np.array(values)
+    profiles = ((op, profile_of(op, ended)) for op, ended in found)
+    return np.array([(op.flops / of.seconds / 1e12, 100 * of.occupancy, 100 * of.memory) for op, of in profiles])
 
 
 def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
@@ -111,13 +105,13 @@ def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
 
 def _measured(config: DictConfig, folder: Path) -> Table:
     """Table measured on the present hardware: first programs and winners of ten, timed together."""
-    searches, seeds = searches_of(config, folder, LIVE), seeds_of(config)
+    searches = Searches(config, folder, LIVE)
     steps = (ROLLER, TREE, FULL) if searches.hardware.kind == "cpu" else (ROLLER, TREE, PLAIN, FULL)
     trials = config.trials or TOP
     classes = stand_in(HOST, config.limit)
     ops = [op for some in classes.values() for op in some]
-    ended = searches.run(ops, _contenders(steps, trials), seeds)
-    logs = {op: _timed(searches, op, steps, ended, seeds) for op in ops}
+    ended = searches.run(ops, _contenders(steps, trials))
+    logs = {op: _timed(searches, op, steps, ended) for op in ops}
     rows = tuple(_measured_row(name, some, logs, steps) for name, some in [*classes.items(), ("all", ops)])
     over = [(step, FULL) for step in steps[:-1]]
     columns = (
@@ -126,8 +120,9 @@ def _measured(config: DictConfig, folder: Path) -> Table:
         "Gensor over no vthread, published",
     )  # fmt: skip
     notes = (
-        f"Ours: {searches.device}, float32, {searches.hardware.units} threads, seeds {seeds}; first programs and the fastest of "
-        f"{trials} of all steps timed together in {config.rounds} interleaved rounds. Ratios of speeds, geometric means; in "
+        f"Ours: {searches.device}, float32, {searches.hardware.units} threads, seeds {searches.seeds}; first programs and the "
+        f"fastest of {trials} of all steps timed together in {config.rounds} interleaved rounds. "
+        "Ratios of speeds, geometric means; in "
         "brackets the 95 % bootstrap over operators and seeds (of a class with few operators it is narrower than it should be).",
         f"Published: RTX 4090, one operator of each class, Table VI of {published.SOURCE} How many programs were measured is "
         "not stated.",
@@ -136,27 +131,23 @@ def _measured(config: DictConfig, folder: Path) -> Table:
         "fastest, and ten programs measured to bring roller nearer.",
         NAMED, *_surprises(logs, steps),
     )  # fmt: skip
-    return Table(f"Gensor, Table VI, its like on {searches.device}", searches.stamp("rtx4090"), columns, rows, notes)
+    return Table(f"Gensor, Table VI, its like on {searches.device}", searches.stamp(), columns, rows, notes)
 
 
-def _timed(
-    searches: Searches, op: Operator, steps: Sequence[str], ended: dict[tuple[Operator, str, int], Found], seeds: list[int]
-) -> dict[str, np.ndarray]:
+def _timed(searches: Searches, op: Operator, steps: Sequence[str], ended: Ended) -> dict[str, np.ndarray]:
     """Logarithms of seconds [seeds], by step followed by "/first" or "/best"; NaN if missing."""
-    winners: dict[str, Found | tuple[str, float]] = {}
+    winners: dict[str, Program | None] = {}
     for step in steps:
-        for seed in seeds:
+        for seed in searches.seeds:
             found = ended[op, step, seed]
-            winners[f"{step}/best/{seed}"] = found
-            if (first := found.first) is not None:
-                winners[f"{step}/first/{seed}"] = (first["schedule"], first["seconds"])
+            winners |= {f"{step}/best/{seed}": found.best, f"{step}/first/{seed}": found.first}
     samples = searches.retimed(op, winners).samples
 
     def log(label: str) -> float:
         return float(np.log(np.median(samples[label]))) if label in samples else float("nan")
 
     labels = [f"{step}/{which}" for step in steps for which in ("first", "best")]
-    return {label: np.array([log(f"{label}/{seed}") for seed in seeds]) for label in labels}
+    return {label: np.array([log(f"{label}/{seed}") for seed in searches.seeds]) for label in labels}
 
 
 def _measured_row(

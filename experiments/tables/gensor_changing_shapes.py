@@ -14,7 +14,8 @@ from omegaconf import DictConfig
 from experiments.commands.checks import check_whole
 from experiments.comparison.retime import TORCH
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, searches_of, seeds_of, tiers_of, trials_of
+from experiments.tables.gensor.figures import draw_curves
+from experiments.tables.gensor.searches import ANSOR, LIVE, MODEL, Contender, Searches, tiers_of, trials_of
 from experiments.tables.gensor.speeds import Speeds, rates, speeds_of
 from experiments.tables.gensor_operators import differ
 from experiments.tables.table import Cell, Table
@@ -22,7 +23,6 @@ from gensor_gym import operators
 
 HIDDEN, INNER = 512, 2048
 """Extents of the layer of a small BERT (four layers, hidden size 512)."""
-MODEL_TRIALS, LIVE_TRIALS = 256, 32
 ROLLER, MARKOV = "roller", "markov"
 
 
@@ -31,63 +31,54 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     check_whole(config, 1, "calls")
     tables: list[Table] = []
     for tier in tiers_of(config):
-        found = contenders(tier, trials_of(config, tier, MODEL_TRIALS, LIVE_TRIALS))
-        tables += _tables(config, searches_of(config, folder, tier, alone=True), found, folder)
+        found = _contenders(tier, trials_of(config, tier))
+        tables += _tables(config, Searches(config, folder, tier, alone=True), found, folder)
     return tables
 
 
-def contenders(tier: str, trials: int) -> list[Contender]:
+def _contenders(tier: str, trials: int) -> list[Contender]:
     """Strategies that run their first program (one trial), and strategies that choose among several programs by timing."""
-    ansor = "ansor" if tier == MODEL else "ansor_small"
     ten = [Contender(f"{name}, 10 timed", min(10, trials), of=name) for name in (MARKOV, ROLLER)] if tier == LIVE else []
-    return [*(Contender(name, 1) for name in (MARKOV, "markov_ext", ROLLER)), *ten, Contender(ansor, trials)]
+    return [*(Contender(name, 1) for name in (MARKOV, "markov_ext", ROLLER)), *ten, Contender(ANSOR[tier], trials)]
 
 
 def _tables(config: DictConfig, searches: Searches, found: list[Contender], folder: Path) -> list[Table]:
     """Both tables of a tier."""
-    seeds, lengths = seeds_of(config), published.LENGTHS[: config.limit]
+    lengths = published.LENGTHS[: config.limit]
     ops = [operators.gemm(m=length, n=INNER, k=HIDDEN) for length in lengths]
-    ended = searches.run(ops, found, seeds)
-    speeds = speeds_of(searches, ops, found, seeds, ROLLER)
+    ended = searches.run(ops, found)
+    speeds = speeds_of(searches, ops, found, ROLLER)
     spent = {
-        one.name: np.array([np.median([ended[op, one.name, seed].outcome.elapsed_s for seed in seeds]) for op in ops])
+        one.name: np.array([np.median([ended[op, one.name, seed].outcome.elapsed_s for seed in searches.seeds]) for op in ops])
         for one in found
     }
     run = {name: np.exp(np.nanmean(np.log(seconds), axis=1)) for name, seconds in speeds.seconds.items()}
     spent |= {TORCH: np.zeros(len(ops))} if TORCH in run else {}
-    notes = _conditions(searches, found, seeds)
-    said = _disagreement(speeds, lengths)
+    notes = _conditions(searches, found)
     pictures = (_draw(searches, spent, run, config.calls, folder),) if config.figures else ()
-    stamp, where = searches.stamp("rtx4090"), searches.device
+    sequence = f"The sequence: lengths {', '.join(map(str, lengths))} one after the other, {config.calls} calls of each."
     return [
+        _speed_table(f"After Gensor's figure 11: speed by length, {searches.device}", searches, speeds, lengths, notes),
         Table(
-            f"After Gensor's figure 11: speed by length, {where}", stamp, _speed_columns(speeds),
-            _speed_rows(speeds, lengths), (*said, *notes),
-        ),
-        Table(
-            f"After Gensor's figure 12: the cost of changing shapes, {where}", stamp, TOTAL_COLUMNS,
-            _total_rows(spent, run, config.calls), (_sequence(lengths, config.calls), *notes), pictures,
+            f"After Gensor's figure 12: the cost of changing shapes, {searches.device}", searches.stamp(), TOTAL_COLUMNS,
+            _total_rows(spent, run, config.calls), (sequence, *notes), pictures,
         ),
     ]  # fmt: skip
 
 
-def _speed_columns(speeds: Speeds) -> tuple[str, ...]:
-    """Columns of the table of speeds: ours, then the published."""
-    ours = [name for name in speeds.logs if name != ROLLER]
-    return (
-        "operator", "roller, TFLOP/s", *(f"{name} over roller" for name in ours), "Gensor over Roller, published",
-        "PyTorch over Roller, published", "DietCode over Roller, published",
-    )  # fmt: skip
-
-
-def _speed_rows(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[tuple[Cell, ...], ...]:
-    """Rows of the table of speeds, one for each length."""
+def _speed_table(title: str, searches: Searches, speeds: Speeds, lengths: tuple[int, ...], notes: tuple[str, ...]) -> Table:
+    """Table of speeds, a row for each length: ours, then the published."""
     ours, base = [name for name in speeds.logs if name != ROLLER], rates(speeds, ROLLER)
-    theirs = [published.FIGURE_11[name] for name in ("Gensor", "PyTorch", "DietCode")]
-    return tuple(
-        (f"length {length}: {op}", base[i], *(speeds.cell(name, i) for name in ours), *(values[i] for values in theirs))
+    theirs = {name: published.FIGURE_11[name] for name in ("Gensor", "PyTorch", "DietCode")}
+    columns = (
+        "operator", "roller, TFLOP/s", *(f"{name} over roller" for name in ours),
+        *(f"{name} over Roller, published" for name in theirs),
+    )  # fmt: skip
+    rows = tuple(
+        (f"length {length}: {op}", base[i], *(speeds.cell(name, i) for name in ours), *(of[i] for of in theirs.values()))
         for i, (length, op) in enumerate(zip(lengths, speeds.operators, strict=True))
     )
+    return Table(title, searches.stamp(), columns, rows, (*_disagreement(speeds, lengths), *notes))
 
 
 def _disagreement(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[str, ...]:
@@ -140,12 +131,7 @@ def ahead(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], name: str) -
     return "never" if faster <= 0 else f"{dearer / faster:.3g}"
 
 
-def _sequence(lengths: tuple[int, ...], calls: int) -> str:
-    """Sentence that describes the sequence of lengths."""
-    return f"The sequence: lengths {', '.join(map(str, lengths))} one after the other, {calls} calls of each."
-
-
-def _conditions(searches: Searches, found: list[Contender], seeds: list[int]) -> tuple[str, ...]:
+def _conditions(searches: Searches, found: list[Contender]) -> tuple[str, ...]:
     """Sentences on the conditions of our values and of the published values."""
     trials = ", ".join(f"{one.name} {one.trials}" for one in found)
     how = (
@@ -155,8 +141,8 @@ def _conditions(searches: Searches, found: list[Contender], seeds: list[int]) ->
         "median of interleaved rounds in which all winners and torch ran together; torch needs no change"
     )
     return (
-        f"Ours: {searches.device}, float32, gemm(m=length, n={INNER}, k={HIDDEN}) of one sequence, seeds {seeds}; trials: "
-        f"{trials}. Seconds {how}.",
+        f"Ours: {searches.device}, float32, gemm(m=length, n={INNER}, k={HIDDEN}) of one sequence, seeds {searches.seeds}; "
+        f"trials: {trials}. Seconds {how}.",
         f"Published: figures 11 and 12 of {published.SOURCE} Figure 11: a small BERT, batch not stated, whole network; figure "
         "12: MobileNetV2 in four stages of 2000 inferences of batch 128, optimised anew each time the channels change, seconds "
         "in all. An inference of a network at batch 128 takes far longer than a call of one operator, so there a change weighs "
@@ -164,12 +150,8 @@ def _conditions(searches: Searches, found: list[Contender], seeds: list[int]) ->
     )
 
 
-def _draw(
-    searches: Searches, spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int, folder: Path
-) -> str:
+def _draw(searches: Searches, spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int, folder: Path) -> str:
     """Draw total seconds over the number of calls of every shape; return the file name."""
-    from experiments.tables.gensor.figures import draw_curves
-
     grid = np.geomspace(1, max(1e6, 10.0 * calls), 25)
     curves = {name: (grid, spent[name].sum() + grid * run[name].sum()) for name in spent}
     path = folder / f"gensor_changing_shapes_{searches.hardware.name}.png"

@@ -14,19 +14,20 @@ from omegaconf import DictConfig
 
 from experiments.common.jobs import DONE
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, searches_of, seeds_of, tiers_of, trials_of
+from experiments.tables.gensor.figures import draw_curves
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, tiers_of, trials_of
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 from gensor_gym.operators.types import Operator
 
 CONSTRUCTING = ("markov", "markov_ext", "roller", "welder", "greedy", "beam")
 MEASURING = ("ansor", "autotvm", "random", "genetic", "tpe")
-"""Strategies that search with the model, each with MODEL_TRIALS trials."""
+"""Strategies that search with the model."""
 MEASURING_LIVE = ("ansor_small", "autotvm_small", "random", "genetic")
 """Strategies that search on hardware, each with LIVE_TRIALS trials: variants for few trials."""
 TOP = 10
 """Number of programs that a constructing strategy also measures, in separate rows; Roller's authors timed ten."""
-MODEL_TRIALS, LIVE_TRIALS = 256, 16
+LIVE_TRIALS = 16
 LARGEST = 2**11
 """Largest extent at which kernels are timed on a CPU. Twice the extent takes eight times as long to verify and to time."""
 FLAT = 0.1
@@ -41,13 +42,13 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """A table for each tier with a column for each size, the slope, and a figure; `limit` caps the sizes."""
     tables = []
     if MODEL in tiers_of(config):
-        trials = trials_of(config, MODEL, MODEL_TRIALS, LIVE_TRIALS)
+        trials = trials_of(config, MODEL)
         found = [Contender(name, 1) for name in CONSTRUCTING] + [Contender(name, trials) for name in MEASURING]
-        searches = searches_of(config, folder, MODEL, alone=True)
+        searches = Searches(config, folder, MODEL, alone=True)
         tables.append(_table(config, searches, found, published.SIZES[: config.limit], folder))
     if LIVE in tiers_of(config):
-        trials = trials_of(config, LIVE, MODEL_TRIALS, LIVE_TRIALS)
-        searches = searches_of(config, folder, LIVE)
+        trials = trials_of(config, LIVE, LIVE_TRIALS)
+        searches = Searches(config, folder, LIVE)
         sizes = [n for n in published.SIZES if n <= LARGEST or searches.hardware.kind == "gpu"][: config.limit]
         found = [Contender(name, 1) for name in CONSTRUCTING]
         found += [Contender(f"{name}, {TOP} timed", TOP, of=name) for name in ("markov", "roller")]
@@ -58,12 +59,11 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes: Sequence[int], folder: Path) -> Table:
     """Table of medians over seeds and of slopes, with the published rows below."""
-    seeds = seeds_of(config)
     ops = {n: operators.gemm(m=n, n=n, k=n) for n in sizes}
-    ended = searches.run(ops.values(), found, seeds)
+    ended = searches.run(ops.values(), found)
 
     def taken(name: str, field: str) -> np.ndarray:
-        outcomes = [[ended[op, name, seed].outcome for seed in seeds] for op in ops.values()]
+        outcomes = [[ended[op, name, seed].outcome for seed in searches.seeds] for op in ops.values()]
         return np.array([[getattr(o, field) if o.status == DONE else np.nan for o in some] for some in outcomes])
 
     trials = {one.name: f"{one.trials} trial{'s' if one.trials > 1 else ''}" for one in found}
@@ -81,9 +81,8 @@ def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes
     pictures = (_draw(searches, ops, seconds, folder),) if config.figures else ()
     columns = ("seconds", *(f"{n}" for n in sizes), "slope")
     title = f"Gensor, figure 8: compile time over GEMM size, {searches.device}"
-    largest = sizes[-1]
-    notes = (*_verdict(searches, slopes), _seconds(seconds, largest), *_conditions(searches, seeds))
-    return Table(title, searches.stamp("rtx4090"), columns, tuple(rows), notes, pictures)
+    notes = (*_verdict(searches, slopes), _seconds(seconds, sizes[-1]), *_conditions(searches))
+    return Table(title, searches.stamp(), columns, tuple(rows), notes, pictures)
 
 
 def slope(sizes: Sequence[int], seconds: np.ndarray) -> tuple[float, float, float]:
@@ -112,7 +111,7 @@ def _slope_text(of: tuple[float, float, float]) -> str:
     return "-" if np.isnan(of[0]) else f"{of[0]:+.2f} [{of[1]:+.2f}, {of[2]:+.2f}]"
 
 
-def _conditions(searches: Searches, seeds: list[int]) -> tuple[str, ...]:
+def _conditions(searches: Searches) -> tuple[str, ...]:
     """Sentences on the conditions of our values and of the published values."""
     theirs = (
         f"Published: figure 8 of {published.SOURCE} RTX 4090 with an i7-13700K; how many programs Gensor and Roller timed, and "
@@ -122,13 +121,14 @@ def _conditions(searches: Searches, seeds: list[int]) -> tuple[str, ...]:
     )
     if searches.tier == MODEL:
         return (
-            f"Ours: wall time of a search on the host with the model of an RTX 4090 answering, seeds {seeds}, what a strategy "
-            "loads and compiles once being loaded before. No kernel is compiled or timed, which is what the published times of "
-            "the measuring strategies consist of: their rows say what their own thinking costs, no more.",
+            f"Ours: wall time of a search on the host with the model of an RTX 4090 answering, seeds {searches.seeds}, "
+            "what a strategy loads and compiles once being loaded before. No kernel is compiled or timed, "
+            "which is what the published times of the measuring strategies consist of: their rows say what their own thinking "
+            "costs, no more.",
             *theirs,
         )
     return (
-        f"Ours: wall time of a search on {searches.device}, float32, {searches.hardware.units} threads, seeds {seeds}: "
+        f"Ours: wall time of a search on {searches.device}, float32, {searches.hardware.units} threads, seeds {searches.seeds}: "
         "construction or search, generating and compiling C, checking the result, timing. Where a kernel was known from an "
         "earlier search, the time that its trial took then is counted. With 1 trial a constructing strategy checks and times "
         "nothing but its first program; construction alone leaves that out too.",
@@ -166,8 +166,6 @@ def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
 
 def _draw(searches: Searches, ops: dict[int, Operator], seconds: dict[str, np.ndarray], folder: Path) -> str:
     """Draw our times and the published times next to each other; return the file name."""
-    from experiments.tables.gensor.figures import draw_curves
-
     sizes = np.array(list(ops))
     ours = {name: (sizes, np.median(times, axis=1)) for name, times in seconds.items()}
     theirs = {name: (np.array(published.SIZES), np.array(times)) for name, times in published.FIGURE_8.items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.searches import MODEL, MODEL_OF, Contender, Found, Searches, tiers_of, trials_of
 from experiments.tables.table import Stamp, Table
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -23,10 +23,8 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.geometry import power_value, reduce_steps, tensor_bytes
 from gensor_gym.graph.tables.layout import SPLIT_K, TENSOR_CORE
 from gensor_gym.graph.tables.tables import EPILOGUE_BYTES, ITEM, NUM_READS, THREADS_UNIT
+from gensor_gym.operators.types import Operator
 
-HARDWARE = "rtx4090"
-MODEL_TRIALS = 256
-STRATEGIES = ("markov", "roller", "ansor")
 BESIDE = {"markov": 0, "ansor": 1}
 """Strategy -> index of its counterpart in the published pairs."""
 
@@ -44,6 +42,11 @@ class Profile:
     """Share of the bytes requested from L2 that need not be read from DRAM. Writes count as hits, like in a profiler."""
     occupancy: float
     """Threads resident on a multiprocessor, as a share of its capacity."""
+
+
+def profile_of(op: Operator, found: Found) -> Profile:
+    """The profile of the program on an RTX 4090 that a search ended with."""
+    return profile(ConstructionGraph(op, MODEL_OF, found.outcome.space), Schedule.parse(found.outcome.schedule))
 
 
 def profile(graph: ConstructionGraph, schedule: Schedule) -> Profile:
@@ -69,18 +72,16 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """The table of the products; `limit` caps them."""
     if MODEL not in tiers_of(config):
         raise ValueError(f"tiers {list(config.tiers)}: Table V is a profile of an RTX 4090 kernel, which is by the model alone")
-    searches = Searches(config, folder, MODEL, HARDWARE)
-    trials = config.model_trials or MODEL_TRIALS
+    searches, trials = Searches(config, folder, MODEL), trials_of(config, MODEL)
+    del searches.seeds[1:]  # a profile is of one program
     found = [Contender("markov", 1), Contender("roller", min(10, trials)), Contender("ansor", trials)]
-    (seed, *_), names = seeds_of(config), list(published.TABLE_V)[: config.limit]
+    seed, names = searches.seeds[0], list(published.TABLE_V)[: config.limit]
     ops = {name: operators.resolve_one(f"gensor_table5/{name}") for name in names}
-    ended = searches.run(ops.values(), found, [seed])
+    ended = searches.run(ops.values(), found)
     rows, said = [], []
     for name, op in ops.items():
         for one in found:
-            outcome = ended[op, one.name, seed].outcome
-            graph = ConstructionGraph(op, HARDWARE, outcome.space)
-            ours = profile(graph, Schedule.parse(outcome.schedule))
+            ours = profile_of(op, ended[op, one.name, seed])
             theirs = tuple(pair[BESIDE[one.name]] for pair in published.TABLE_V[name]) if one.name in BESIDE else (None,) * 4
             shares = (100 * ours.compute, 100 * ours.memory, 100 * ours.l2_hit)
             pairs = zip((*shares, 1e3 * ours.seconds), theirs, strict=True)
@@ -88,16 +89,15 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
             rows.append((f"{op}: {one.name}", *cells, 100 * ours.occupancy))
             if one.name == "markov" and (sentence := _disagreement(str(op), ours, theirs)):
                 said.append(sentence)
-    return [Table("Gensor, Table V: GEMM on an RTX 4090", Stamp.PREDICTED, COLUMNS, tuple(rows), (*said, *notes(trials, seed)))]
+    columns = (
+        "product: strategy", "compute %", "published", "memory busy %", "published", "L2 hit %", "published", "ms", "published",
+        "occupancy %",
+    )  # fmt: skip
+    notes = (*said, *_conditions(trials, seed))
+    return [Table("Gensor, Table V: GEMM on an RTX 4090", Stamp.PREDICTED, columns, tuple(rows), notes)]
 
 
-COLUMNS = (
-    "product: strategy", "compute %", "published", "memory busy %", "published", "L2 hit %", "published", "ms", "published",
-    "occupancy %",
-)  # fmt: skip
-
-
-def notes(trials: int, seed: int) -> tuple[str, ...]:
+def _conditions(trials: int, seed: int) -> tuple[str, ...]:
     """Sentences on the conditions of our values and of the published values."""
     return (
         f"Ours: the model of an RTX 4090 for what a strategy ends with, seed {seed}; markov its first program, roller its first "

@@ -14,7 +14,8 @@ from omegaconf import DictConfig
 
 from experiments.comparison.retime import TORCH
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, seeds_of, tiers_of
+from experiments.tables.gensor.figures import draw_operators
+from experiments.tables.gensor.searches import ANSOR, LIVE, MODEL, Contender, Searches, tiers_of, trials_of
 from experiments.tables.gensor.speeds import Speeds, mean_text, rates, speeds_of
 from experiments.tables.gensor.stand_in import HOST, NAMED, ORIN, RTX_4090, stand_in
 from experiments.tables.table import Cell, Table
@@ -23,12 +24,14 @@ FIGURES = (
     ("rtx4090", "figure 6", RTX_4090, published.FIGURE_6),
     ("orin_nano", "figure 7", ORIN, published.FIGURE_7),
 )
-MODEL_TRIALS, LIVE_TRIALS = 256, 32
-"""Trials of the searches that measure, unless the configuration sets them."""
 TOP = 10
 """Number of programs that the constructing strategies measure, the same as Roller's."""
 FAR = 1.25
 """Two ratios disagree if they differ by a larger factor, or lie on different sides of 1 and differ by more than 1.05."""
+
+
+Figure = dict[str, tuple[float, float, float]]
+"""Operator of a figure of the paper -> speeds of (library, Roller, Gensor) relative to Ansor's."""
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
@@ -36,16 +39,15 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     tables: list[Table] = []
     if MODEL in tiers_of(config):
         for hardware, figure, names, paper in FIGURES:
-            ansor = Contender("ansor", config.model_trials or MODEL_TRIALS)
-            tables += _compare(config, folder, (MODEL, hardware, figure), names, paper, ansor)
+            tables += _compare(config, Searches(config, folder, MODEL, hardware), figure, names, paper, folder)
     if LIVE in tiers_of(config):
-        ansor = Contender("ansor_small", config.trials or LIVE_TRIALS)
-        tables += _compare(config, folder, (LIVE, config.hardware, "figure 6"), HOST, published.FIGURE_6, ansor)
+        tables += _compare(config, Searches(config, folder, LIVE), "figure 6", HOST, published.FIGURE_6, folder)
     return tables
 
 
-def contenders(ansor: Contender, tier: str) -> list[Contender]:
-    """All contenders. The constructing strategies measure their first ten programs, also with the model."""
+def _contenders(config: DictConfig, tier: str) -> list[Contender]:
+    """All contenders, Ansor last. The constructing strategies measure their first ten programs, also with the model."""
+    ansor = Contender(ANSOR[tier], trials_of(config, tier))
     trials = min(ansor.trials, TOP)
     ours = [Contender(name, trials) for name in ("markov", "markov_ext", "roller")]
     more = [Contender(f"{name}, {ansor.trials} trials", ansor.trials, of=name) for name in ("markov", "markov_ext")]
@@ -53,32 +55,29 @@ def contenders(ansor: Contender, tier: str) -> list[Contender]:
 
 
 def _compare(
-    config: DictConfig, folder: Path, what: tuple[str, str, str], names: tuple[str, ...],
-    paper: dict[str, tuple[float, float, float]], ansor: Contender,
-) -> list[Table]:  # fmt: skip
-    """Tables by class and by operator, for `what` = (tier, hardware, figure of the paper)."""
-    tier, hardware, figure = what
-    seeds = seeds_of(config)
-    searches = Searches(config, folder, tier, hardware)
-    classes = stand_in(names, config.limit)
-    ops = [op for some in classes.values() for op in some]
-    found = contenders(ansor, tier)
-    speeds = speeds_of(searches, ops, found, seeds, ansor.name)
+    config: DictConfig, searches: Searches, figure: str, names: tuple[str, ...], paper: Figure, folder: Path
+) -> list[Table]:
+    """Tables by class and by operator, next to a figure of the paper."""
+    classes, found = stand_in(names, config.limit), _contenders(config, searches.tier)
+    ansor = found[-1].name
+    speeds = speeds_of(searches, [op for some in classes.values() for op in some], found, ansor)
     stamp = searches.stamp("rtx4090" if figure == "figure 6" else "orin_nano")
-    notes = (*conditions(searches, found, seeds, config.rounds), NAMED, f"Published: {figure} of {published.SOURCE}")
-    pictures: tuple[str, ...] = ()
-    if config.figures:
-        from experiments.tables.gensor.figures import draw_operators
-
-        pictures = (draw_operators(speeds, ansor.name, paper, figure, folder / f"gensor_operators_{searches.hardware.name}.png"),)
+    notes = (_conditions(searches, found, config.rounds), NAMED, f"Published: {figure} of {published.SOURCE}")
+    path = folder / f"gensor_operators_{searches.hardware.name}.png"
+    pictures = (draw_operators(speeds, ansor, paper, figure, path),) if config.figures else ()
     title = f"Gensor, {figure}, on {searches.device}"
     first = Table(
         f"{title}: classes", stamp, CLASS_COLUMNS, tuple(_class_rows(speeds, list(classes), paper)),
-        (*disagreements(speeds, list(classes), paper), *notes), pictures,
+        (*_disagreements(speeds, list(classes), paper), *notes), pictures,
     )  # fmt: skip
-    others = [name for name in speeds.logs if name != ansor.name]
-    columns = ("operator", *(f"{name}, TFLOP/s" for name in speeds.logs), *(f"{name} over {ansor.name}" for name in others))
-    return [first, Table(f"{title}: operators", stamp, columns, tuple(_operator_rows(speeds, ansor.name)), notes)]
+    others = [name for name in speeds.logs if name != ansor]
+    columns = ("operator", *(f"{name}, TFLOP/s" for name in speeds.logs), *(f"{name} over {ansor}" for name in others))
+    flops = {name: rates(speeds, name) for name in speeds.logs}
+    rows = tuple(
+        (str(op), *(of[i] for of in flops.values()), *(speeds.cell(name, i) for name in others))
+        for i, op in enumerate(speeds.operators)
+    )
+    return [first, Table(f"{title}: operators", stamp, columns, rows, notes)]
 
 
 CLASS_COLUMNS = (
@@ -88,9 +87,7 @@ CLASS_COLUMNS = (
 )  # fmt: skip
 
 
-def _class_rows(
-    speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]
-) -> list[tuple[Cell, ...]]:
+def _class_rows(speeds: Speeds, classes: list[str], paper: Figure) -> list[tuple[Cell, ...]]:
     """Rows of means over the operators of a class, ours and the paper's."""
     rows: list[tuple[Cell, ...]] = []
     for name in (*classes, None):
@@ -98,12 +95,12 @@ def _class_rows(
             continue
         library, roller, gensor, over = published.class_means(paper, name)
         count = int(speeds.complete(name).sum())
-        torch = speeds.of_class(TORCH, name) if TORCH in speeds.logs else None
+        over_ansor = {of: mean_text(speeds.class_logs(of, name)) for of in speeds.logs}
         rows.append(
             (
                 f"{name or 'all'} ({count} shapes)", mean_text(_over_roller(speeds, name)), over,
-                speeds.of_class("markov", name), gensor, speeds.of_class("roller", name), roller,
-                speeds.of_class("markov_ext", name), torch, library,
+                over_ansor["markov"], gensor, over_ansor["roller"], roller,
+                over_ansor["markov_ext"], over_ansor.get(TORCH), library,
             )
         )  # fmt: skip
     return rows
@@ -114,37 +111,28 @@ def _over_roller(speeds: Speeds, of: str | None) -> np.ndarray:
     return speeds.class_logs("markov", of) - speeds.class_logs("roller", of)
 
 
-def _operator_rows(speeds: Speeds, reference: str) -> list[tuple[Cell, ...]]:
-    """Rows of the table by operator."""
-    flops = {name: rates(speeds, name) for name in speeds.logs}
-    others = [name for name in speeds.logs if name != reference]
-    return [
-        (str(op), *(flops[name][i] for name in speeds.logs), *(speeds.cell(name, i) for name in others))
-        for i, op in enumerate(speeds.operators)
-    ]
-
-
-def conditions(searches: Searches, found: list[Contender], seeds: list[int], rounds: int) -> tuple[str, ...]:
-    """Sentences on the conditions of our values."""
+def _conditions(searches: Searches, found: list[Contender], rounds: int) -> str:
+    """Sentence on the conditions of our values."""
     trials = ", ".join(f"{one.name} {one.trials}" for one in found)
     if searches.tier == MODEL:
         return (
-            f"Ours: latency of the {searches.device} for the program that a strategy ends with; seeds {seeds}; trials (answers "
-            f"of the model): {trials}. `markov` ranks by this very model and sees it for nothing, whereas `ansor` pays a trial "
-            "for every answer, so the comparison of the two favours `markov`; in brackets the bootstrap over operators and "
-            "seeds. The vendor's library has no model here.",
+            f"Ours: latency of the {searches.device} for the program that a strategy ends with; seeds {searches.seeds}; trials "
+            f"(answers of the model): {trials}. `markov` ranks by this very model and sees it for nothing, whereas `ansor` "
+            "pays a trial for every answer, so the comparison of the two favours `markov`; in brackets the bootstrap over "
+            "operators and "
+            "seeds. The vendor's library has no model here."
         )
     return (
-        f"Ours: {searches.device}, float32, {searches.hardware.units} threads; seeds {seeds}; measured trials: {trials}; all "
-        f"winners and torch timed again in {rounds} interleaved rounds, of which medians are compared; in brackets 95 % "
-        "bootstrap intervals, of a class over operators and seeds, of an operator over rounds. The vendor's library is torch "
-        "(oneDNN); on a CPU there are no virtual threads.",
+        f"Ours: {searches.device}, float32, {searches.hardware.units} threads; seeds {searches.seeds}; measured trials: "
+        f"{trials}; "
+        f"all winners and torch timed again in {rounds} interleaved rounds, of which medians are compared; in brackets "
+        "95 % bootstrap intervals, of a class over operators and seeds, of an operator over rounds. The vendor's library is "
+        "torch "
+        "(oneDNN); on a CPU there are no virtual threads."
     )
 
 
-def disagreements(
-    speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]
-) -> tuple[str, ...]:
+def _disagreements(speeds: Speeds, classes: list[str], paper: Figure) -> tuple[str, ...]:
     """Sentences, with a possible cause, on every class whose ratios disagree."""
     said = []
     for name in classes:

@@ -9,13 +9,24 @@ import numpy as np
 from omegaconf import DictConfig
 
 from experiments.tables.gensor import published
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Found, Searches, searches_of, seeds_of, tiers_of, trials_of
+from experiments.tables.gensor.figures import draw_curves
+from experiments.tables.gensor.searches import (
+    ANSOR,
+    LIVE,
+    LIVE_TRIALS,
+    MODEL,
+    Contender,
+    Ended,
+    Found,
+    Searches,
+    tiers_of,
+    trials_of,
+)  # fmt: skip
 from experiments.tables.gensor.speeds import speeds_of
 from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.table import Cell, Table
 from gensor_gym.operators.types import Operator
 
-MODEL_TRIALS, LIVE_TRIALS = 256, 32
 OPERATORS = {MODEL: (RTX_4090, 2), LIVE: (HOST, 2)}
 """Tier -> (stand-in shapes, number of shapes per class unless `limit` is set)."""
 NEAR = 0.9
@@ -29,27 +40,25 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """A table and a figure for each tier."""
     tables = []
     for tier in tiers_of(config):
-        searches, trials = searches_of(config, folder, tier, alone=True), trials_of(config, tier, MODEL_TRIALS, LIVE_TRIALS)
         names, some = OPERATORS[tier]
         ops = [op for ops in stand_in(names, config.limit or some).values() for op in ops]
-        tables.append(_table(config, searches, ops, contenders(tier, trials), folder))
+        found = _contenders(tier, trials_of(config, tier))
+        tables.append(_table(config, Searches(config, folder, tier, alone=True), ops, found, folder))
     return tables
 
 
-def contenders(tier: str, trials: int) -> list[Contender]:
+def _contenders(tier: str, trials: int) -> list[Contender]:
     """Constructing strategies, and searches that learn from measurements."""
-    ansor = "ansor" if tier == MODEL else "ansor_small"
     few = min(trials, LIVE_TRIALS)  # with the model the ranking is exact, and more trials add nothing
     constructing = [Contender(name, few) for name in ("markov", "markov_ext")]
-    return [*constructing, Contender("roller", min(10, trials)), Contender(ansor, trials), Contender("random", trials)]
+    return [*constructing, Contender("roller", min(10, trials)), Contender(ANSOR[tier], trials), Contender("random", trials)]
 
 
 def _table(config: DictConfig, searches: Searches, ops: list[Operator], found: list[Contender], folder: Path) -> Table:
     """Table with a row for each strategy, then the published rows."""
-    seeds = seeds_of(config)
-    ended = searches.run(ops, found, seeds)
+    ended = searches.run(ops, found)
     best = {op: min(s for (at, *_), of in ended.items() if at == op for s in _best(of.rows)[1]) for op in ops}
-    finals = _finals(config, searches, ops, found)
+    finals = _finals(searches, ops, found)
     rows = [_row(one, [(of, best[op]) for (op, name, _), of in ended.items() if name == one.name], finals) for one in found]
     slowest = published.FIGURE_10[SLOWEST][1]
     rows += [
@@ -62,13 +71,13 @@ def _table(config: DictConfig, searches: Searches, ops: list[Operator], found: l
     )  # fmt: skip
     pictures = (_draw(searches, ended, best, found, folder),) if config.figures else ()
     title = f"After Gensor's figure 10: performance over optimisation time, {searches.device}"
-    notes = (*_disagreement(rows, found), *_conditions(searches, seeds, len(ops)), NAMED)
-    return Table(title, searches.stamp("rtx4090"), columns, tuple(rows), notes, pictures)
+    notes = (*_disagreement(rows, found), *_conditions(searches, len(ops)), NAMED)
+    return Table(title, searches.stamp(), columns, tuple(rows), notes, pictures)
 
 
-def _finals(config: DictConfig, searches: Searches, ops: list[Operator], found: list[Contender]) -> dict[str, float]:
+def _finals(searches: Searches, ops: list[Operator], found: list[Contender]) -> dict[str, float]:
     """Speed of every strategy's winners relative to the best, timed together: geometric means by name."""
-    speeds = speeds_of(searches, ops, found, seeds_of(config), found[0].name)
+    speeds = speeds_of(searches, ops, found, found[0].name)
     logs = np.log(np.stack([speeds.seconds[one.name] for one in found]))
     relative = np.exp(np.nanmean(np.nanmin(logs, axis=(0, 2), keepdims=True) - logs, axis=(1, 2)))
     return dict(zip((one.name for one in found), relative.tolist(), strict=True))
@@ -124,12 +133,9 @@ def _over(above: Cell, below: Cell) -> str:
 
 
 def _draw(
-    searches: Searches, ended: dict[tuple[Operator, str, int], Found], best: dict[Operator, float], found: list[Contender],
-    folder: Path,
-) -> str:  # fmt: skip
+    searches: Searches, ended: Ended, best: dict[Operator, float], found: list[Contender], folder: Path
+) -> str:
     """Draw the arithmetic mean over searches of the speed so far, 0 before the first kernel, next to the published curve."""
-    from experiments.tables.gensor.figures import draw_curves
-
     ends = [of.outcome.elapsed_s for of in ended.values()]
     firsts = [at[0] for of in ended.values() if len(at := _best(of.rows)[0])]
     grid = np.geomspace(max(min(firsts), 1e-4) * 0.7, max(ends) * 1.2, POINTS)
@@ -154,7 +160,7 @@ def _share(grid: np.ndarray, at: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], shares])[places]
 
 
-def _conditions(searches: Searches, seeds: list[int], count: int) -> tuple[str, ...]:
+def _conditions(searches: Searches, count: int) -> tuple[str, ...]:
     """Sentences on the conditions of our values and of the published values."""
     theirs = (
         f"Published: figure 10 of {published.SOURCE} ResNet-34 at batch 128, whole network, speeds over Ansor's in the end; "
@@ -167,8 +173,9 @@ def _conditions(searches: Searches, seeds: list[int], count: int) -> tuple[str, 
         else "wall time with generating, compiling, checking and timing; of kernels known before, the time that they took then"
     )
     return (
-        f"Ours: {searches.device}, {count} operators, seeds {seeds}, medians over searches; seconds are {what}. Speed: over the "
-        "fastest that any strategy found on the operator, in the figure the arithmetic mean over searches; in the end, the "
+        f"Ours: {searches.device}, {count} operators, seeds {searches.seeds}, medians over searches; seconds are {what}. "
+        f"Speed: over "
+        "the fastest that any strategy found on the operator, in the figure the arithmetic mean over searches; in the end, the "
         "geometric mean of the winners'"
         + ("." if searches.tier == MODEL else ", timed again together (during a search the fastest of several is optimistic)."),
         theirs,

@@ -73,8 +73,8 @@ def test_what_is_not_recorded_is_named(rows: Any) -> None:
     while not done:
         _, reward, done, _, info = env.step(int(np.flatnonzero(info["action_mask"])[0]))
     assert (info["status"], reward) == ("NOT_RECORDED", 0.0)
-    with pytest.raises(ValueError, match="h200.*zen4_1c"):
-        measure(str(rows.operator.iloc[0]), _schedule(next(rows.itertuples())), "h200", "measured")
+    with pytest.raises(ValueError, match="h100.*zen4_1c"):
+        measure(str(rows.operator.iloc[0]), _schedule(next(rows.itertuples())), "h100", "measured")
     assert get_backend("measured", hardware.get(MACHINE)).device(hardware.get(MACHINE)) == MACHINE
     again = EnvSpec.from_json(env.spec.to_json())
     assert again.kwargs["hardware"] == MACHINE and gymnasium.make(again).unwrapped.tasks.hardware.name == MACHINE

@@ -32,12 +32,8 @@ class Speeds:
     high: dict[str, np.ndarray]
     seconds: dict[str, np.ndarray]
 
-    def of_class(self, name: str, of: str | None) -> str:
-        """Text of the geometric mean over a class (None: all operators) with its bootstrap interval over operators and seeds."""
-        return mean_text(self.class_logs(name, of))
-
     def class_logs(self, name: str, of: str | None) -> np.ndarray:
-        """`logs` of a class on the operators for which every name has a value, so that means are over the same operators."""
+        """`logs` of a class (None: all) on the operators for which every name has a value, so that means are over the same."""
         return self.logs[name][self.complete(of)]
 
     def complete(self, of: str | None) -> np.ndarray:
@@ -54,23 +50,21 @@ class Speeds:
         return f"{text} [{np.nanmin(self.low[name][at]):.2f}, {np.nanmax(self.high[name][at]):.2f}]" if self.live else text
 
 
-def speeds_of(
-    searches: Searches, operators: Sequence[Operator], contenders: Sequence[Contender], seeds: Sequence[int], reference: str
-) -> Speeds:
+def speeds_of(searches: Searches, operators: Sequence[Operator], contenders: Sequence[Contender], reference: str) -> Speeds:
     """Search, time all winners for an operator together, and compare with the contender named `reference`."""
-    found = searches.run(operators, contenders, seeds)
+    found, seeds = searches.run(operators, contenders), searches.seeds
     names = [one.name for one in contenders] + ([TORCH] if searches.tier == LIVE else [])
     shape = (len(operators), len(seeds))
     made = {field: {name: np.full(shape, np.nan) for name in names} for field in ("logs", "low", "high", "seconds")}
     for i, op in enumerate(operators):
-        timed = searches.retimed(op, {_label(name, seed): of for (at, name, seed), of in found.items() if at == op})
+        timed = searches.retimed(op, {_label(name, seed): of.best for (at, name, seed), of in found.items() if at == op})
         for j, seed in enumerate(seeds):
             for name in names:
                 _fill(made, timed, (i, j), name, seed, reference)
-    for name in (name for name in names if name == TORCH and np.isnan(made["seconds"][name]).all()):
+    if TORCH in names and np.isnan(made["seconds"][TORCH]).all():
         for values in made.values():
-            del values[name]
-    return Speeds(tuple(operators), searches.tier == LIVE, made["logs"], made["low"], made["high"], made["seconds"])
+            del values[TORCH]
+    return Speeds(tuple(operators), searches.tier == LIVE, **made)
 
 
 def _fill(
