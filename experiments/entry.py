@@ -19,8 +19,8 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from typing import TextIO
 
-from experiments.commands.refusal import DEBUG, whole_output
-from experiments.commands.stopping import stoppable
+from agents.cli.refusal import DEBUG, whole_output
+from agents.cli.stopping import stoppable
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Command:
 
 COMMANDS = {
     "optimize": Command(
-        "experiments.kernels.optimize:main",
+        "agents.cli.kernels.optimize:main",
         "find a fast kernel for one operator, and take it away",
         ("'gemm(m=512, n=512, k=512)'", "'gemv(m=512, k=512)' strategy=roller trials=4 export=outputs/gemv"),
     ),
     "export": Command(
-        "experiments.kernels.export:main",
+        "agents.cli.kernels.export:main",
         "take the kernels of a file of operators away, as one library with a C header",
         ("operators.txt folder=outputs/library", "operators.txt folder=outputs/library trials=16 strategy=markov_ext"),
     ),
@@ -53,18 +53,18 @@ COMMANDS = {
         ("operator='gemm(m=512, n=384, k=1000)' strategy=[markov,random]", "experiment=smoke seed=0,1 -m"),
     ),
     "collect": Command(
-        "experiments.measured.collect:main",
+        "agents.recording.collect:main",
         "record the times of programs of many operators on this machine: Measured v1",
         ("output=outputs/measured cpu=1", "operators=20"),
     ),
     "minari": Command(
-        "experiments.measured.minari_episodes:main",
+        "agents.recording.minari_episodes:main",
         "programs of Measured v1 as a Minari data set: episodes with the reward of real times",
         ("operators=100", "machine=zen4_avx2_1c part=validation operators=null"),
         goes_on=False,
     ),
     "adapt": Command(
-        "experiments.measured.adapt:main",
+        "agents.recording.adapt:main",
         "measure this machine for some minutes, so that strategy adapted knows its times",
         ("minutes=10", "minutes=10 cpu=1"),
     ),
@@ -79,12 +79,12 @@ COMMANDS = {
         ("cpu=1 output=outputs/cpu_study", "arms=elsewhere deep=0"),
     ),
     "train": Command(
-        "experiments.training.train:main",
+        "agents.training.train:main",
         "train a policy on the model",
         ("agent=ppo output=outputs/ppo", "agent=columns env.hardware=h200 output=outputs/columns"),
     ),
     "fine_tune": Command(
-        "experiments.fine_tuning.fine_tune:main",
+        "agents.training.fine_tuning.fine_tune:main",
         "go on training a policy with measured rewards",
         (
             "checkpoint=agents/data/policies/columns_cpu output=outputs/fine_tuned",
@@ -92,7 +92,7 @@ COMMANDS = {
         ),
     ),
     "train_recorded": Command(
-        "experiments.training.recorded_spaces:main",
+        "agents.training.recorded_spaces:main",
         "train a policy in recorded tuning spaces",
         (
             "'spaces=[gensor_gym/data/spaces/benchmark_hub/gemm/RTX_3090.json.gz]' output=outputs/gemm_3090",
@@ -101,7 +101,7 @@ COMMANDS = {
         goes_on=False,
     ),
     "learn_correction": Command(
-        "experiments.training.learn_correction:main",
+        "agents.training.learn_correction:main",
         "learn what measurements say of the model",
         (
             "measured=outputs/fine_tuned/measured.jsonl output=outputs/correction",
@@ -110,7 +110,7 @@ COMMANDS = {
         goes_on=False,
     ),
     "sweep_table": Command(
-        "experiments.training.sweep_table:main",
+        "experiments.tuning.sweep_table:main",
         "what came of a sweep of trainings, a line for every setting",
         ("outputs/sweep", "multirun/shaping"),
         goes_on=False,
@@ -156,7 +156,7 @@ COMMANDS = {
         ("choices=markov", "choices=model_annealing"),
     ),
     "record": Command(
-        "experiments.recording.record:main",
+        "agents.recording.record:main",
         "record tables of timings that others can search without this machine",
         (
             "operator='gemm(m=64, n=64, k=64)' space=compact machine=mine",
@@ -164,31 +164,31 @@ COMMANDS = {
         ),
     ),
     "store": Command(
-        "experiments.recording.store:main",
+        "agents.recording.store:main",
         "list, export, import, merge and prune stores of trials",
         ("list outputs/compare/trials.sqlite", "prune outputs/compare/trials.sqlite --older-than 30"),
         goes_on=False,
     ),
     "task_cards": Command(
-        "experiments.recording.task_cards:main",
+        "agents.recording.task_cards:main",
         "a card of each task: how large its space is, what is known of it",
         ("'gemm(m=512, n=512, k=512)'", "'gemm(m=512, n=512, k=512)' --space compact"),
         goes_on=False,
     ),
     "certify": Command(
-        "experiments.certification.certify:main",
+        "agents.exact.certify:main",
         "certify optima of the analytic model",
         ("'gemm(m=512, n=512, k=512)'", "'gemm(m=512, n=512, k=512)' --space gensor"),
         goes_on=False,
     ),
     "check_certificates": Command(
-        "experiments.certification.check_certificates:main",
+        "agents.exact.check_certificates:main",
         "check certificates",
         ("gensor_gym/data/certificates/h200_gensor.jsonl", "gensor_gym/data/certificates/h200_gensor.jsonl --samples 1000000"),
         goes_on=False,
     ),
     "explain": Command(
-        "experiments.certification.explain:main",
+        "agents.exact.explain:main",
         "what an episode or a schedule lost against the optimum, step by step",
         (
             "'gemm(m=512, n=512, k=512)' --actions 'tile[4] cache tile[3] stop'",
@@ -197,7 +197,7 @@ COMMANDS = {
         goes_on=False,
     ),
     "explore": Command(
-        "experiments.explore.__main__:main",
+        "agents.explore.__main__:main",
         "a local page on which a program is constructed, by hand or by a strategy",
         ("'gemm(m=512, n=512, k=512)'", "'gemv(m=4096, k=4096)' --machine h200 --space extended"),
     ),

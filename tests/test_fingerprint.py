@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gensor_gym
-from experiments.certification.check_certificates import parts_of
+from agents.exact.check_certificates import parts_of
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.exact import Certificate, read_certificates
 from gensor_gym.exact.shipped import certificate_of, folder

@@ -44,10 +44,10 @@ OTHERS = {
     "experiments/device/archive": "an archive that this checkout made, and files that ship",
     "experiments/studies/headline/chosen.py": "ships with the package",
     "agents/columns/demonstrations.py": "written by this user's own cache",
-    "experiments/training/train.py": "ships with the package",
-    "experiments/commands/command.py": "configurations of the checkout",
+    "agents/training/train.py": "ships with the package",
+    "agents/cli/command.py": "configurations of the checkout",
     "experiments/device/wheels.py": "archives of the package index, looked at by name",
-    "experiments/resuming/archive.py": "members of states, none compressed, each up to a size",
+    "agents/training/resuming/archive.py": "members of states, none compressed, each up to a size",
     "agents/columns/policy.py": "weights alone, where it is trusted",
     "agents/hybrids/correction.py": "a booster as JSON, read by foreign before",
 }  # fmt: skip

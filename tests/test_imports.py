@@ -37,12 +37,12 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/device/stages/networks.py",
     ),
     "hydra": (
-        "experiments/commands/arguments.py",
-        "experiments/commands/command.py",
-        "experiments/commands/words.py",
-        "experiments/commands/hydra_folder.py",
+        "agents/cli/arguments.py",
+        "agents/cli/command.py",
+        "agents/cli/words.py",
+        "agents/cli/hydra_folder.py",
         "experiments/comparison/sweep.py",
-        "experiments/training/sweep_table.py",
+        "experiments/tuning/sweep_table.py",
     ),
     "sb3_contrib": (
         "agents/learners/masked/a2c.py",
@@ -62,19 +62,19 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/learners/observed.py",
         "experiments/benches/environment/learning.py",
         "experiments/device/stages/environment.py",
-        "experiments/training/checkpoints.py",
-        "experiments/fine_tuning/walk.py",
-        "experiments/resuming/model.py",
+        "agents/training/checkpoints.py",
+        "agents/training/fine_tuning/walk.py",
+        "agents/training/resuming/model.py",
         "experiments/studies/stock/trials.py",
-        "experiments/training/recorded_spaces.py",
-        "experiments/training/walk.py",
-        "experiments/training/watch.py",
+        "agents/training/recorded_spaces.py",
+        "agents/training/walk.py",
+        "agents/training/watch.py",
     ),
     "torch": (
         "experiments/conformance/cases.py",
         "experiments/conformance/models.py",
         "experiments/conformance/kernelbench.py",
-        "experiments/measured/extract.py",
+        "agents/recording/extract.py",
         "agents/learners/cloning.py",
         "experiments/studies/stock/trials.py",
         "experiments/device/stages/networks.py",
@@ -106,12 +106,12 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/kernel_sets/called.py",
         "experiments/benches/environment/learning.py",
         "experiments/device/stages/environment.py",
-        "experiments/training/checkpoints.py",
-        "experiments/resuming/tree.py",
-        "experiments/fine_tuning/columns.py",
-        "experiments/training/recorded_spaces.py",
-        "experiments/tracking/tensorboard.py",
-        "experiments/training/train.py",
+        "agents/training/checkpoints.py",
+        "agents/training/resuming/tree.py",
+        "agents/training/fine_tuning/columns.py",
+        "agents/training/recorded_spaces.py",
+        "agents/training/tracking/tensorboard.py",
+        "agents/training/train.py",
         "gensor_gym/codegen/runtime/torch_operator.py",
         "gensor_gym/frontends/decomposed.py",
         "gensor_gym/frontends/objects.py",
@@ -125,7 +125,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 
-hydra: programs of `experiments` that take a configuration are decorated by `experiments.commands.command`; the others read its
+hydra: programs of `experiments` that take a configuration are decorated by `agents.cli.command`; the others read its
 errors, folders and callbacks.
 torch, stable_baselines3, sb3_contrib: every way to learn is a file of its own, imported when it is chosen by name.
 """

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from agents.cli.arguments import compose
+from agents.runs.journal import read_rows
 from docs.pictures import result, walk
-from experiments.commands.arguments import compose
-from experiments.common.journal import read_rows
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.generalise.plan import plan_of, searches
 from experiments.studies.generalise.policies import train_missing

@@ -12,8 +12,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from agents import get_strategy
-from experiments.commands.arguments import compose
-from experiments.common.settings import ROOT
+from agents.cli.arguments import compose
+from agents.runs.settings import ROOT
 from experiments.tuning.tune import score, tasks_of
 from gensor_gym import operators
 from gensor_gym.cost.calibration import shipped_fits

@@ -1,6 +1,6 @@
 """The card of a policy: a file next to it that names its training tasks and is checked before the policy is used.
 
-`experiments/training/train.py` writes it.
+`agents/training/train.py` writes it.
 """
 
 from __future__ import annotations

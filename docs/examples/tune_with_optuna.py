@@ -9,9 +9,9 @@ import sys
 import optuna
 from rich.console import Console
 
-from experiments.commands.arguments import compose
-from experiments.common.jobs import Jobs
-from experiments.common.settings import settings_of
+from agents.cli.arguments import compose
+from agents.runs.jobs import Jobs
+from agents.runs.settings import settings_of
 from experiments.comparison.compare import compare
 from experiments.comparison.summary import score
 

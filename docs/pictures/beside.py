@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from agents.runs.journal import read_rows
 from experiments.common import style
-from experiments.common.journal import read_rows
 
 HOST = Path(__file__).resolve().parents[2] / "results/host"
 PROCESSORS = {

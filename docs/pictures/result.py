@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from agents.runs.journal import read_rows
 from experiments.common import style
-from experiments.common.journal import read_rows
 from experiments.evidence.later_run import OURS
 from gensor_gym import operators
 

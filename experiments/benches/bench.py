@@ -11,12 +11,12 @@ from importlib import import_module
 from omegaconf import DictConfig
 from rich.console import Console
 
+from agents.cli.command import command_line, configured
+from agents.cli.found import modules_with
+from agents.cli.refusal import refusals
+from agents.runs.folders import make_folder
+from agents.runs.sheets.records import of_records
 from experiments.benches.lines import Lines
-from experiments.commands.command import command_line, configured
-from experiments.commands.found import modules_with
-from experiments.commands.refusal import refusals
-from experiments.common.folders import make_folder
-from experiments.sheets.records import of_records
 from gensor_gym.registry import check_known
 
 _CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from agents import optimize
 from agents.optimize import Result
-from experiments.benches.kernel_sets.called import placed, seconds
+from agents.runs.calls import placed, seconds
 from experiments.benches.lines import Lines, Steal, machine, resolved
 from experiments.comparison.summary import interval
 from gensor_gym import hardware, operators

@@ -17,14 +17,14 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.core.playoff import playoff
+from agents.runs.journal import Journal
+from agents.runs.settings import code_digest, short_hash
 from experiments.benches.kernel_sets import called, prepacked
 from experiments.benches.kernel_sets.called import KERNEL
 from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine, once, resolved
 from experiments.benches.searched import searched
-from experiments.common.journal import Journal
-from experiments.common.settings import code_digest, short_hash
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
 from gensor_gym import hardware

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from experiments.common.journal import Journal
-from experiments.common.settings import code_digest
+from agents.runs.journal import Journal
+from agents.runs.settings import code_digest
 from gensor_gym import operators
 from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.measure.devices.cpu import processor_name

@@ -15,9 +15,9 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from agents.gensor.markov import MarkovExtended
+from agents.runs.results import write_text
+from agents.runs.texts import table
 from experiments.benches.lines import Lines, machine
-from experiments.common.results import write_text
-from experiments.common.texts import table
 from gensor_gym import operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc, sass

@@ -13,8 +13,8 @@ import gymnasium
 import numpy as np
 from omegaconf import DictConfig
 
+from agents.runs import texts
 from experiments.benches.lines import Lines, machine
-from experiments.common import texts
 from gensor_gym.env import CONSTRUCT
 
 

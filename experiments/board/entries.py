@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agents.runs.journal import Journal, lying
+from agents.runs.results import write_text
+from agents.runs.settings import ROOT, short_hash
 from agents.strategy import CONSTRUCTIONS, LEARNING, build, strategies_for
 from experiments.board.differences import Difference, compare_texts
 from experiments.board.submitted import check_name, load_function
-from experiments.common.journal import Journal, lying
-from experiments.common.results import write_text
-from experiments.common.settings import ROOT, short_hash
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.paths import actions_to
 from gensor_gym.foreign import parse_json, read_text

@@ -10,9 +10,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from agents.cli.parser import Parser
+from agents.cli.refusal import exit_code
 from experiments.board import entries, suite_page
-from experiments.commands.parser import Parser
-from experiments.commands.refusal import exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.cli.parser import Parser
+from agents.cli.refusal import exit_code
+from agents.runs.folders import make_folder
 from experiments.board.entries import FOLDER, Entrant, submit
-from experiments.commands.parser import Parser
-from experiments.commands.refusal import exit_code
-from experiments.common.folders import make_folder
 from gensor_gym.foreign import parse_json
 
 

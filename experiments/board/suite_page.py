@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.runs.results import write_text
+from agents.runs.settings import ROOT
+from agents.runs.texts import table
 from experiments.board.entries import verified
 from experiments.board.suite_scores import (
     CAP,
@@ -20,9 +23,6 @@ from experiments.board.suite_scores import (
     scores_after,
     standings,
 )
-from experiments.common.results import write_text
-from experiments.common.settings import ROOT
-from experiments.common.texts import table
 from experiments.statistics import statistics
 from gensor_gym.suites import get
 from gensor_gym.suites.session import WINDOWS

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from experiments.common.journal import append_row, read_rows
-from experiments.common.pool import side_by_side
+from agents.runs.journal import append_row, read_rows
+from agents.runs.pool import side_by_side
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate, append_certificate, certify, read_certificates
 from gensor_gym.exact.optimum import MOST_NODES

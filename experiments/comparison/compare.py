@@ -20,18 +20,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from experiments.commands.command import command_line, configured, say_where
-from experiments.commands.hydra_folder import keep_configuration, sweep_name, task_folder, task_number
-from experiments.commands.parent import end_with_launcher
-from experiments.commands.refusal import refusals
-from experiments.commands.tracking import tracking_of
-from experiments.common.jobs import DONE, Jobs, Outcome, unguided
-from experiments.common.results import write_text
-from experiments.common.settings import Job, Settings, settings_of, short_hash
+from agents.cli.command import command_line, configured, say_where
+from agents.cli.hydra_folder import keep_configuration, sweep_name, task_folder, task_number
+from agents.cli.parent import end_with_launcher
+from agents.cli.refusal import refusals
+from agents.cli.tracking import tracking_of
+from agents.runs.jobs import DONE, Jobs, Outcome, unguided
+from agents.runs.results import write_text
+from agents.runs.settings import Job, Settings, settings_of, short_hash
+from agents.training.tracking.wandb_run import check_login, hint
 from experiments.comparison import table
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.comparison.summary import label_of, score, summarise, torch_before
-from experiments.tracking.wandb_run import check_login, hint
 from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
@@ -129,7 +129,7 @@ def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) 
 def _write(settings: Settings, summary: dict, trials: list[dict], console: Console) -> Path | None:
     """Write summary and figures, then the W&B runs; return the folder of the comparison's own run, None without tracking."""
     from experiments.comparison import figures
-    from experiments.tracking import comparison
+    from experiments.comparison import tracking as comparison
 
     with console.status("writing summary and figures"):
         names = figures.draw(summary, trials, settings.output) if settings.figures else []

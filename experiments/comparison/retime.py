@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from experiments.common.results import write_text
-from experiments.common.settings import short_hash
+from agents.runs.results import write_text
+from agents.runs.settings import short_hash
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.foreign import read_fields
 from gensor_gym.graph.schedule import Schedule

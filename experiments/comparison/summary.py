@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.jobs import Outcome
-from experiments.common.results import write_text
-from experiments.common.settings import Job, Settings, short_hash
-from experiments.common.texts import now
+from agents.runs.jobs import Outcome
+from agents.runs.results import write_text
+from agents.runs.settings import Job, Settings, short_hash
+from agents.runs.texts import now
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.statistics.paired import against
 from experiments.statistics.statistics import geometric_mean

@@ -18,10 +18,10 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.commands.refusal import refusals
-from experiments.common.jobs import Jobs, Outcome
-from experiments.common.journal import Row, read_rows
-from experiments.common.settings import Job, Settings, settings_of
+from agents.cli.refusal import refusals
+from agents.runs.jobs import Jobs, Outcome
+from agents.runs.journal import Row, read_rows
+from agents.runs.settings import Job, Settings, settings_of
 from experiments.comparison import table
 from experiments.comparison.compare import NOTES, TASKS, compare
 from gensor_gym.foreign import read_json

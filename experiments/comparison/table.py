@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from experiments.common.texts import page, seconds_text, table
-from experiments.sheets.cells import NOTHING, Cell, Given, count, factor, percent, seconds, spread
-from experiments.sheets.sheet import Sheet
+from agents.runs.sheets.cells import NOTHING, Cell, Given, count, factor, percent, seconds, spread
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import page, seconds_text, table
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import TOLERANCE
 

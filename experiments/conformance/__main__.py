@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from experiments.commands.parser import Parser
-from experiments.common.journal import Journal
-from experiments.common.results import write_text
-from experiments.common.texts import table
+from agents.cli.parser import Parser
+from agents.runs.journal import Journal
+from agents.runs.results import write_text
+from agents.runs.texts import table
 from experiments.conformance.apart import OUTPUT, counted
 from experiments.conformance.cases import FAR, SPECIAL, STATUSES, Outcome, cases, tried
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from experiments.commands.parser import Parser
-from experiments.common.journal import Journal
-from experiments.common.results import write_text
+from agents.cli.parser import Parser
+from agents.runs.journal import Journal
+from agents.runs.results import write_text
 from experiments.conformance.cases import STATUSES, Outcome
 
 SECONDS = 300.0

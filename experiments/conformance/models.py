@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.commands.parser import Parser
-from experiments.common.texts import table
+from agents.cli.parser import Parser
+from agents.runs.texts import table
 from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
 from experiments.conformance.cases import STATUSES, Case, Outcome, tried
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from experiments.common.journal import Journal, Row, read_rows
+from agents.runs.journal import Journal, Row, read_rows
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.commands.refusal import exit_code
+from agents.cli.refusal import exit_code
 from experiments.device.card import gpu_state
 from experiments.device.stages import STAGES
 from experiments.device.wheels import NEEDED, ON_DEVICE, missing, use_wheels

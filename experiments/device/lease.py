@@ -21,8 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.common.folders import make_folder
-from experiments.common.journal import locked
+from agents.runs.folders import make_folder
+from agents.runs.journal import locked
 from experiments.device.archive.packed import ABOUT, CARRY, PROPOSALS, add_file
 from experiments.device.card import machine_card
 from experiments.device.context import Context

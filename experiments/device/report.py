@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from experiments.common.results import write_text
-from experiments.common.texts import table
+from agents.runs.results import write_text
+from agents.runs.texts import table
 from experiments.device.context import Context
 from experiments.device.runner import Outcome, Stage
 from gensor_gym.measure.stats.intervals import LEVEL

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from experiments.common.processes import run_group
+from agents.runs.processes import run_group
 from experiments.device.context import Context
 
 DONE, FAILED, TIMEOUT, SKIPPED = "done", "failed", "timeout", "skipped"

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.commands.parser import Parser
-from experiments.commands.refusal import exit_code
-from experiments.common.settings import ROOT
+from agents.cli.parser import Parser
+from agents.cli.refusal import exit_code
+from agents.runs.settings import ROOT
 from experiments.evidence import later_run
 from experiments.evidence.facts import FILE, RAW, read_facts
 from experiments.evidence.lease import take

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.journal import read_rows
-from experiments.common.texts import table
+from agents.runs.journal import read_rows
+from agents.runs.texts import table
 from experiments.device.report import contest_lines
 from experiments.device.stages.standings import conclusions, standings
 from experiments.evidence.facts import FILE, RAW

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from experiments.commands.parser import Parser
-from experiments.common.journal import Row, read_rows
-from experiments.measured.pack import write
+from agents.cli.parser import Parser
+from agents.recording.pack import write
+from agents.runs.journal import Row, read_rows
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import FILE, to_json
 from gensor_gym.measure.records.measured import FOLDER

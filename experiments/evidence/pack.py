@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.commands.parser import Parser
-from experiments.commands.refusal import exit_code
-from experiments.common.journal import read_rows
+from agents.cli.parser import Parser
+from agents.cli.refusal import exit_code
+from agents.runs.journal import read_rows
 from gensor_gym.measure.measurement import Status
 
 

@@ -1,6 +1,6 @@
 """Long journals as they ship: `python -m experiments.evidence.ship FILE.jsonl ..` packs each as FILE.jsonl.gz in its place.
 
-The text stays as it is, byte for byte, and packing it again gives the same file. `experiments.common.journal` reads it by its
+The text stays as it is, byte for byte, and packing it again gives the same file. `agents.runs.journal` reads it by its
 former name. (`experiments.evidence.pack` is for raw files of a device: it leaves out texts that schedules can reproduce.)
 """
 
@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.commands.parser import Parser
-from experiments.commands.refusal import exit_code
+from agents.cli.parser import Parser
+from agents.cli.refusal import exit_code
 from experiments.evidence.pack import folded
 
 MOST_PLAIN = 16_000

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.journal import read_rows
-from experiments.common.schedules import schedules_of
+from agents.recording.passes import Plan
+from agents.recording.record_table import Content, write
+from agents.runs.journal import read_rows
+from agents.runs.schedules import schedules_of
 from experiments.evidence.facts import RAW, Facts
-from experiments.recording.passes import Plan
-from experiments.recording.record_table import Content, write
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import FILE
 from gensor_gym.hardware.types import Hardware

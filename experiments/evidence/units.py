@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.common.texts import table
+from agents.runs.texts import table
 from gensor_gym import operators
 from gensor_gym.graph.schedule import Schedule
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.commands.parser import Parser
-from experiments.common.journal import Journal, read_rows
-from experiments.common.results import write_text
+from agents.cli.parser import Parser
+from agents.runs.journal import Journal, read_rows
+from agents.runs.results import write_text
 from experiments.mutations.copies import MODES, Copy, Outcome, Unsure
 from experiments.mutations.faults import KINDS, MUTATIONS
 from gensor_gym.registry import near

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.common.pool import ONE_THREAD
+from agents.runs.pool import ONE_THREAD
 from experiments.mutations.faults import Mutation
 
 MODES = ("quick", "named", "whole")

@@ -1,4 +1,4 @@
-"""Run another program with a log and a time limit; see `experiments.common.processes`."""
+"""Run another program with a log and a time limit; see `agents.runs.processes`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from experiments.common.processes import run_group
+from agents.runs.processes import run_group
 
 LAST = 5
 """Number of last lines of the log that an error quotes."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.common.journal import Journal
-from experiments.common.settings import short_hash
+from agents.runs.journal import Journal
+from agents.runs.settings import short_hash
 
 OURS, TVM = "ours", "tvm"
 

@@ -21,14 +21,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.cli.checks import check_list, check_whole
+from agents.cli.command import command_line, configured
+from agents.cli.refusal import refusals
+from agents.runs.folders import make_folder
+from agents.runs.results import write_text
+from agents.runs.settings import ROOT, code_digest
+from agents.runs.texts import seconds_text
 from experiments.benches.lines import machine
-from experiments.commands.checks import check_list, check_whole
-from experiments.commands.command import command_line, configured
-from experiments.commands.refusal import refusals
-from experiments.common.folders import make_folder
-from experiments.common.results import write_text
-from experiments.common.settings import ROOT, code_digest
-from experiments.common.texts import seconds_text
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.peers import tvm_report
 from experiments.peers.ours import WARM_UP

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.common.folders import make_folder
-from experiments.common.results import write_text
+from agents.runs.folders import make_folder
+from agents.runs.results import write_text
 from experiments.peers.processes import Stopped, run_process
 
 REQUIREMENTS = Path(__file__).with_name("tvm_requirements.txt")

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from agents.runs.sheets.cells import NOTHING, Cell, Given, spread
+from agents.runs.sheets.sheet import Sheet
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.comparison.summary import interval, ratio
 from experiments.comparison.table import BUSY
 from experiments.peers.runs import Run
-from experiments.sheets.cells import NOTHING, Cell, Given, spread
-from experiments.sheets.sheet import Sheet
 from experiments.statistics.statistics import bootstrap, geometric_mean
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import Verdict, verdict

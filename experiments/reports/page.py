@@ -18,8 +18,8 @@ from bokeh.models import Plot
 from bokeh.resources import Resources
 from markdown_it import MarkdownIt
 
+from agents.runs.sheets.cells import Given, as_cell
 from experiments.common.style import dark_of
-from experiments.sheets.cells import Given, as_cell
 
 STATIC = Path(__file__).parent / "static"
 KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".jpg": "image/jpeg"}

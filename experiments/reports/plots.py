@@ -10,10 +10,10 @@ from bokeh.models import ColumnDataSource, FactorRange, HoverTool
 from bokeh.models.annotations import Legend, LegendItem, Whisker
 from bokeh.plotting import figure
 
+from agents.runs.sheets.screen import words
+from agents.training import curves
 from experiments.common import style
-from experiments.sheets.screen import words
 from experiments.statistics import statistics
-from experiments.training import curves
 from gensor_gym.measure.stats.intervals import LEVEL
 
 Item = tuple[str, list[Any]]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.commands.parser import Parser
-from experiments.common.folders import make_folder
-from experiments.common.results import write_text
+from agents.cli.parser import Parser
+from agents.runs.folders import make_folder
+from agents.runs.results import write_text
 from experiments.reports import sections
 from experiments.reports.gathering import gather
 from experiments.reports.page import Page, from_markdown

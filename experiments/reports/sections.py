@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.runs.sheets.cells import Given, percent_interval
+from agents.training import curves
 from experiments.comparison.table import COLUMNS, cells
 from experiments.reports import plots
 from experiments.reports.page import Page, table
-from experiments.sheets.cells import Given, percent_interval
-from experiments.training import curves
 
 HEAD = ("configuration", "seeds", "steps", "last return", "training", "evaluation on validation")
 MOST = 60

@@ -15,11 +15,11 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.cli.checks import check_list, check_positive, check_some, check_whole
+from agents.runs.anytime import Search, digest_of_policy
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import page
 from agents.strategy import get_strategy
-from experiments.commands.checks import check_list, check_positive, check_some, check_whole
-from experiments.common.anytime import Search, digest_of_policy
-from experiments.common.texts import page
-from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import BROAD, THIN, by_costs, with_legend
 from experiments.studies.generalise.policies import Trained, train_missing
 from experiments.studies.page import after, difference, interval_sheet, intervals

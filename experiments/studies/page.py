@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from experiments.common.texts import interval_text, p_text, seconds_text, table
-from experiments.sheets.cells import percent_interval
-from experiments.sheets.sheet import Sheet
+from agents.runs.sheets.cells import percent_interval
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import interval_text, p_text, seconds_text, table
 
 Values = Mapping[str, Sequence[dict[str, float]]]
 """Name of a row -> its means with intervals, one for each column."""

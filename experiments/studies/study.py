@@ -18,12 +18,12 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.commands.command import command
-from experiments.common.anytime import run_search
-from experiments.common.journal import Journal, locked, lying, read_rows
-from experiments.common.lines import Keyed, run_missing
-from experiments.common.results import write_summary, write_text
-from experiments.sheets.sheet import Sheet
+from agents.cli.command import command
+from agents.runs.anytime import run_search
+from agents.runs.journal import Journal, locked, lying, read_rows
+from agents.runs.lines import Keyed, run_missing
+from agents.runs.results import write_summary, write_text
+from agents.runs.sheets.sheet import Sheet
 
 PLAN, LINES = "plan.json", "lines.jsonl"
 """Files of the plan and of the rows of finished searches. Rows that ship in packed form are not computed again."""

@@ -16,9 +16,9 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.common.anytime import Search
-from experiments.common.texts import interval_text, now, page, table
-from experiments.sheets.sheet import Sheet
+from agents.runs.anytime import Search
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import interval_text, now, page, table
 from experiments.studies.figures import heat_map
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, plan_of, searches, searches_of
 from experiments.studies.generalise.policies import Trained, train_missing

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.commands.checks import check_whole
+from agents.cli.checks import check_whole
 from experiments.comparison.retime import TORCH
 from experiments.tables.gensor import published
 from experiments.tables.gensor.figures import draw_curves

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.common.jobs import DONE
+from agents.runs.jobs import DONE
 from experiments.tables.gensor import published
 from experiments.tables.gensor.figures import draw_curves
 from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, tiers_of, trials_of

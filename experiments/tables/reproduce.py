@@ -14,10 +14,10 @@ from pathlib import Path
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.commands.command import command
-from experiments.common.folders import make_folder
-from experiments.common.results import write_text
-from experiments.common.settings import code_digest
+from agents.cli.command import command
+from agents.runs.folders import make_folder
+from agents.runs.results import write_text
+from agents.runs.settings import code_digest
 from experiments.tables.gensor import marks
 from experiments.tables.table import MAKERS, Table, modules
 from gensor_gym.registry import check_known

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from experiments.commands.found import modules_with
-from experiments.sheets.cells import Cell as Shown
-from experiments.sheets.sheet import Sheet
+from agents.cli.found import modules_with
+from agents.runs.sheets.cells import Cell as Shown
+from agents.runs.sheets.sheet import Sheet
 from experiments.studies.stamps import Stamp
 from gensor_gym.registry import Made, registers
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.commands.checks import check_whole
-from experiments.common.settings import short_hash
+from agents.cli.checks import check_whole
+from agents.runs.settings import short_hash
 from gensor_gym import operators
 from gensor_gym.operators.types import Operator
 

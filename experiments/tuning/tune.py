@@ -22,15 +22,15 @@ from rich.console import Console
 from rich.progress import track
 
 from agents import get_strategy
+from agents.cli.checks import check_whole
+from agents.cli.command import command
+from agents.runs.folders import make_folder
+from agents.runs.journal import Journal
+from agents.runs.results import write_text
+from agents.runs.settings import short_hash
+from agents.runs.sheets.cells import Given, plain
+from agents.runs.sheets.sheet import Sheet
 from experiments.benches.lines import machine
-from experiments.commands.checks import check_whole
-from experiments.commands.command import command
-from experiments.common.folders import make_folder
-from experiments.common.journal import Journal
-from experiments.common.results import write_text
-from experiments.common.settings import short_hash
-from experiments.sheets.cells import Given, plain
-from experiments.sheets.sheet import Sheet
 from experiments.tuning.settings import Values, check_rungs, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint

@@ -2,7 +2,7 @@
 
 `python -m experiments tune_budgets choices=markov` (conf/tune_budgets.yaml) writes outputs/tune/markov_budgets.json; conf/choices
 has other strategies. Values are chosen separately for budgets of evaluations and of processor seconds. A setting is one search
-(`experiments.common.anytime`), restarted until its budget is spent. Its curve gives its score at every requested amount, and the
+(`agents.runs.anytime`), restarted until its budget is spent. Its curve gives its score at every requested amount, and the
 best setting is taken for each amount. The score is the mean regret over tasks to the certified optimum, or, if none ships, to the
 best of any setting. Operators of the test part are refused.
 """
@@ -18,16 +18,16 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.cli.command import command
+from agents.runs.anytime import Search
+from agents.runs.folders import make_folder
+from agents.runs.journal import Journal
+from agents.runs.lines import run_missing
+from agents.runs.results import write_text
+from agents.runs.settings import short_hash
+from agents.runs.sheets.cells import percent
+from agents.runs.sheets.sheet import Sheet
 from experiments.benches.lines import machine
-from experiments.commands.command import command
-from experiments.common.anytime import Search
-from experiments.common.folders import make_folder
-from experiments.common.journal import Journal
-from experiments.common.lines import run_missing
-from experiments.common.results import write_text
-from experiments.common.settings import short_hash
-from experiments.sheets.cells import percent
-from experiments.sheets.sheet import Sheet
 from experiments.studies.generalise.plan import EVALUATIONS, SECONDS, modelled
 from experiments.tuning.settings import Values, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph

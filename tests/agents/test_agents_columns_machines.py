@@ -11,13 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from agents.cli.arguments import compose  # noqa: E402
 from agents.columns.choices import Choices  # noqa: E402
 from agents.columns.learner import ColumnLearner  # noqa: E402
 from agents.columns.network import ColumnNetwork  # noqa: E402
 from agents.columns.policy import load_columns  # noqa: E402
-from experiments.commands.arguments import compose  # noqa: E402
-from experiments.training import columns as training  # noqa: E402
-from experiments.training.train import settings_of, write_card  # noqa: E402
+from agents.training import columns as training  # noqa: E402
+from agents.training.train import settings_of, write_card  # noqa: E402
 from gensor_gym import hardware  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.hardware.drawn import drawn  # noqa: E402

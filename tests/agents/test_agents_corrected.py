@@ -12,8 +12,8 @@ from agents import get_strategy
 from agents.hybrids.adapted import SHIPPED
 from agents.hybrids.correction import Correction, centred, load_correction
 from agents.hybrids.program_features import features_of
-from experiments.common.jobs import _training_seconds as training_seconds
-from experiments.training.learn_correction import Observed, elsewhere, fitted, learn, observations, rank_correlation, regrets
+from agents.runs.jobs import _training_seconds as training_seconds
+from agents.training.learn_correction import Observed, elsewhere, fitted, learn, observations, rank_correlation, regrets
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.foreign import read_json

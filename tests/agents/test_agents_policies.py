@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from agents import get_strategy
+from agents.cli.arguments import compose
 from agents.learners.cloning import examples, imitate, of_task, optimum, way_to
 from agents.learners.guide import Guide
 from agents.learners.loading import load_model, save_policy
@@ -24,11 +25,10 @@ from agents.learners.stored import POLICY
 from agents.policies.card import read_card
 from agents.policies.learned import Learned, load_policy
 from agents.policies.visited import Visited
-from experiments.commands.arguments import compose
-from experiments.training import train
-from experiments.training.operators.variants import with_variants
-from experiments.training.train import settings_of, write_card
-from experiments.training.walk import CONSTRUCTIONS
+from agents.training import train
+from agents.training.operators.variants import with_variants
+from agents.training.train import settings_of, write_card
+from agents.training.walk import CONSTRUCTIONS
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.env.observation import NUM_FEATURES, OFFSETS
 from gensor_gym.env.sb3 import make_sb3

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.certification.check_certificates import check
+from agents.exact.check_certificates import check
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import _waves
 from gensor_gym.exact import Certificate, append_certificate, certify, read_certificates

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from experiments.certification import explain
-from experiments.recording import task_cards
+
+from agents.recording import task_cards
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.vector import ConstructVectorEnv

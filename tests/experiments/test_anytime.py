@@ -11,7 +11,7 @@ import pytest
 
 from agents import get_strategy
 from agents.core.watched import Curve, WatchedGraph
-from experiments.common.anytime import Search, constructing, run_search, spend
+from agents.runs.anytime import Search, constructing, run_search, spend
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
 from gensor_gym.measure.session import BudgetSpent

@@ -14,7 +14,7 @@ import pytest
 
 import gensor_gym  # noqa: F401  registers the environment
 from agents import optimize
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from experiments.evidence import __main__ as command
 from experiments.evidence.facts import RAW, read_facts
 from experiments.evidence.pack import main as pack

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.common.journal import read_rows
-from experiments.common.settings import ROOT
+from agents.runs.journal import read_rows
+from agents.runs.settings import ROOT
 from experiments.evidence import measured as lease
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph

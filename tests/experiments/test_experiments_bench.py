@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
+from agents.cli.arguments import CONF, compose
 from experiments.benches.bench import bench, suites
 from experiments.benches.construct import best_known
 from experiments.benches.environment.start import COLD, start_of
 from experiments.benches.environment.start_process import PHASES
-from experiments.commands.arguments import CONF, compose
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph

@@ -17,10 +17,10 @@ import pytest
 from rich.console import Console
 
 from agents.baselines.random_walk import RandomWalk
-from experiments.commands.arguments import CONF, compose
-from experiments.common.jobs import Jobs, Outcome, unguided
-from experiments.common.settings import Settings, settings_of
-from experiments.common.trials import FIELDS, Results
+from agents.cli.arguments import CONF, compose
+from agents.runs.jobs import Jobs, Outcome, unguided
+from agents.runs.settings import Settings, settings_of
+from agents.runs.trials import FIELDS, Results
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.comparison.table import show

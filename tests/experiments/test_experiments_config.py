@@ -14,9 +14,9 @@ from omegaconf import OmegaConf
 
 from agents import STRATEGIES, get_strategy
 from agents.__main__ import main
+from agents.cli.arguments import CONF, compose, quoted, readable, store_strategies
+from agents.runs.settings import settings_of
 from agents.strategy import CONSTRUCTIONS, Entry, strategies_for
-from experiments.commands.arguments import CONF, compose, quoted, readable, store_strategies
-from experiments.common.settings import settings_of
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.cpuinfo import THREADS
 from gensor_gym.measure.records.tables import read_table, write_table

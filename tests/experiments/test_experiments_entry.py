@@ -11,9 +11,9 @@ from importlib import import_module
 
 import pytest
 
+from agents.cli.arguments import compose
+from agents.runs.settings import ROOT
 from experiments import entry
-from experiments.commands.arguments import compose
-from experiments.common.settings import ROOT
 from tests.support.thorough import thorough_but
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from agents.cli.arguments import compose
+from agents.runs.folders import make_folder
+from agents.runs.jobs import Jobs
 from experiments.benches.bench import bench
-from experiments.commands.arguments import compose
-from experiments.common.folders import make_folder
-from experiments.common.jobs import Jobs
 from experiments.device import lease
 from experiments.tables.reproduce import reproduce
 from gensor_gym.measure.analytic import AnalyticBackend

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agents.training import curves
 from experiments.reports import report
 from experiments.reports.page import from_markdown
-from experiments.training import curves
 
 PNG = b"\x89PNG\r\n\x1a\n"
 """Enough of a picture for a page that does not look at it."""

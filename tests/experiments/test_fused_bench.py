@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.cli.arguments import compose
 from experiments.benches.bench import bench
 from experiments.benches.fused import eager, ratios
 from experiments.benches.fused.process import SIDES, Ways, arrays_of, wrong
 from experiments.benches.fused.race import Lost, Side, prepared
-from experiments.commands.arguments import compose
 from gensor_gym import dataflow
 from gensor_gym.dataflow.suite import FACTORIES
 from gensor_gym.dataflow.table import fused_operator, source, stand_in

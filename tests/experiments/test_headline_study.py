@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from agents import get_strategy
-from experiments.common.journal import Journal
-from experiments.common.settings import ROOT
+from agents.runs.journal import Journal
+from agents.runs.settings import ROOT
 from experiments.device.archive.arms import Arm, KernelsByModel, learned_from, proposed, read_study, study_of
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.commands.arguments import compose
+from agents.cli.arguments import compose
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.peers import processes, tvm, tvm_environment, tvm_report
 from experiments.peers.processes import Stopped, run_process

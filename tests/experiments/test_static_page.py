@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from agents.runs.journal import read_rows
 from experiments.benches.static import COLUMNS, page
-from experiments.common.journal import read_rows
 
 STATIC = Path(__file__).resolve().parents[2] / "results/static"
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from rich.console import Console
 
-from experiments.commands.arguments import compose
-from experiments.common.jobs import Jobs
-from experiments.common.settings import ROOT, settings_of
+from agents.cli.arguments import compose
+from agents.runs.jobs import Jobs
+from agents.runs.settings import ROOT, settings_of
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.comparison.summary import score

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from experiments.device.lease import RESULTS
 from experiments.evidence.lease.take import take
 

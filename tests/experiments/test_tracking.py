@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from experiments.commands.arguments import compose
-from experiments.commands.tracking import Tracking, tracking_of
-from experiments.common.jobs import Jobs
-from experiments.common.journal import append_row
-from experiments.common.settings import Settings, settings_of
+from agents.cli.arguments import compose
+from agents.cli.tracking import Tracking, tracking_of
+from agents.runs.jobs import Jobs
+from agents.runs.journal import append_row
+from agents.runs.settings import Settings, settings_of
+from agents.training.tracking.tensorboard import TensorBoard
+from agents.training.tracking.training import followed
+from agents.training.tracking.wandb_run import WandbRun, check_login
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
-from experiments.tracking.tensorboard import TensorBoard
-from experiments.tracking.training import followed
-from experiments.tracking.wandb_run import WandbRun, check_login
 
 pytest.importorskip("wandb")
 TINY = [

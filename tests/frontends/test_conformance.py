@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from experiments.conformance import __main__ as conformance
 from experiments.conformance import kernelbench, models
 from experiments.conformance.cases import Case, Outcome, cases, tried

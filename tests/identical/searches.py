@@ -27,9 +27,10 @@ SMALLER: dict[str, dict[str, Any]] = {
 """Arguments that keep a search short."""
 OF_SPACES: dict[str, dict[str, Any]] = {"elsewhere": {"spaces": (str(CACHE),)}}
 NEEDS_A_POLICY = ("a2c", "dqn", "qrdqn", "policy", "adapted", "in_turn")
-"""Strategies that no policy ships for, and those for machines that `gensor adapt` measured (`tests/experiments/test_adapt.py`).
+"""Strategies that no policy ships for, and those for machines that `gensor adapt` measured.
 
-`tests/agents/test_agents_learners.py` and `tests/spaces/test_recorded_policies.py` train some."""
+`tests/agents/test_agents_learners.py`, `tests/spaces/test_recorded_policies.py` and `tests/agents/recording/test_adapt.py` train
+some."""
 CERTIFIED = (("gemm(m=64, n=48, k=40)", "h200", "gensor"), ("gemv(m=100, k=333)", "h200", "gensor"),
              ("reduce_sum(m=64, k=400)", "cascade_lake", "gensor"))  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.recording.store import main
+from agents.recording.store import main
 from gensor_gym import ConstructionGraph, Schedule
 from gensor_gym.measure.records.imported import _device, fault
 from gensor_gym.measure.records.store import Store

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 RECORDER = """
 import json, sys
 from pathlib import Path
-from experiments.recording.passes import Plan, Recording, backend_of
+from agents.recording.passes import Plan, Recording, backend_of
 from gensor_gym import hardware, operators
 from gensor_gym.measure.records.store import Store
 folder, passes = Path(sys.argv[1]), int(sys.argv[2])

@@ -95,8 +95,8 @@ def test_bad_arguments(cluster: None) -> None:
 
 
 def test_configuration_names_the_pool(cluster: None) -> None:
-    from experiments.commands.arguments import compose
-    from experiments.common.settings import settings_of
+    from agents.cli.arguments import compose
+    from agents.runs.settings import settings_of
     from gensor_gym.measure.workers.ray_pool import RayPool
 
     base = ["operator=gemm(m=24, n=32, k=16)", "strategy=[random_walk]", "measure.pool=ray", "measure.workers=2"]

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.training.operators.variants import with_variants
+from agents.training.operators.variants import with_variants
 from gensor_gym import operators
 from gensor_gym.operators import Operator
 from gensor_gym.operators.shapes import splits, tables

@@ -12,9 +12,10 @@ import pytest
 from rich.console import Console
 
 from agents import tune
+from agents.cli.arguments import CONF, compose
 from agents.recorded.other_devices import order
 from agents.recorded.tune import get_strategy_of_spaces
-from experiments.commands.arguments import CONF, compose
+from agents.training.recorded_spaces import RecordedTraining, RecordedVecEnv, known_card, learn, training_of
 from experiments.studies.transfer_recorded import study
 from experiments.studies.transfer_recorded.plan import (
     BEST_OF,
@@ -29,7 +30,6 @@ from experiments.studies.transfer_recorded.plan import (
     regrets,
 )
 from experiments.studies.transfer_recorded.study import RecordedTransfer, Scores, roles
-from experiments.training.recorded_spaces import RecordedTraining, RecordedVecEnv, known_card, learn, training_of
 from gensor_gym import load_space, save_space
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, compacted

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 from selenium import webdriver
 
-from experiments.common.settings import ROOT
-from experiments.explore.address import Address
-from experiments.explore.players import way_to_optimum
+from agents.explore.address import Address
+from agents.explore.players import way_to_optimum
+from agents.runs.settings import ROOT
 from tests.support.driven_browser import driven
 
 PATIENCE = 240.0
@@ -22,7 +22,7 @@ PATIENCE = 240.0
 @contextmanager
 def running(*words: str) -> Iterator[str]:
     """The address that the command prints, without its query."""
-    command = [sys.executable, "-m", "experiments.explore", "--port", "0", "--no-browser", *words]
+    command = [sys.executable, "-m", "agents.explore", "--port", "0", "--no-browser", *words]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

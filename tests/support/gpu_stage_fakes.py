@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from experiments.device.context import Context
 
 FILE = "fake.jsonl"

@@ -11,7 +11,7 @@ import pytest
 def one_after_the_other(
     work: Callable[[Any], Any], items: Sequence[Any], workers: int, begin: Callable[[], None] | None = None
 ) -> Iterator[Any]:
-    """As `experiments.common.pool.side_by_side`."""
+    """As `agents.runs.pool.side_by_side`."""
     if items and begin is not None:
         begin()
     return map(work, items)
@@ -25,4 +25,4 @@ def search_here(patch: pytest.MonkeyPatch) -> None:
 
 def warm_little(patch: pytest.MonkeyPatch) -> None:
     """Searches are timed from their first program on: what they load and compile is done by a few evaluations before."""
-    patch.setattr("experiments.common.anytime.WARM_UP_EVALUATIONS", 64)
+    patch.setattr("agents.runs.anytime.WARM_UP_EVALUATIONS", 64)

@@ -9,7 +9,7 @@ from agents.learners.loading import save_policy
 from agents.learners.registry import get_learner
 from agents.learners.stored import POLICY, save_tensors
 from agents.policies.training_tasks import bound
-from experiments.training.trainings import training_of
+from agents.training.trainings import training_of
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 GEMM = "gemm(m=4, n=16, k=4)"

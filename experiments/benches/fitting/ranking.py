@@ -15,11 +15,11 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.gensor.markov import MarkovExtended
+from agents.runs.journal import Journal
 from experiments.benches.fitting.ranks import fastest, spearman
 from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed
 from experiments.benches.lines import Lines, machine, resolved
 from experiments.benches.searched import searched
-from experiments.common.journal import Journal
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from experiments.common.journal import Journal
+from agents.runs.journal import Journal
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend

@@ -12,8 +12,8 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.gensor.markov import MarkovExtended
+from agents.runs.journal import Journal
 from experiments.benches.fitting.fit import Sample
-from experiments.common.journal import Journal
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware

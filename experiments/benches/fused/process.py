@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from experiments.benches.kernel_sets.called import placed, seconds
+from agents.runs.calls import placed, seconds
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.table import fused_operator

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.runs.settings import ROOT
 from experiments.benches.fused.process import OURS
-from experiments.common.settings import ROOT
 from gensor_gym.foreign import parse_object
 from gensor_gym.hardware.cpuinfo import THREADS
 

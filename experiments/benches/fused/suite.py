@@ -16,15 +16,15 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
+from agents.cli.checks import check_whole
+from agents.runs.journal import Journal
+from agents.runs.settings import code_digest, short_hash
+from agents.runs.sheets.cells import NOTHING, Cell, factor, spread
+from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused import ratios
 from experiments.benches.fused.process import OURS
 from experiments.benches.fused.race import CALLED, Lost, raced
 from experiments.benches.lines import Lines, Steal, check_each, machine, once
-from experiments.commands.checks import check_whole
-from experiments.common.journal import Journal
-from experiments.common.settings import code_digest, short_hash
-from experiments.sheets.cells import NOTHING, Cell, factor, spread
-from experiments.sheets.sheet import Sheet
 from gensor_gym.dataflow.table import fused_operator, stand_in
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.hardware.cpuinfo import usable_cores

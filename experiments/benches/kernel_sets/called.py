@@ -7,15 +7,13 @@ faster counts. A turn begins with uncounted calls: the other library's threads m
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from agents.runs.calls import placed, seconds
 from experiments.comparison.summary import interval, ratio
 from gensor_gym import codegen, operators
-from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.baselines.torch import torch_function
@@ -23,10 +21,6 @@ from gensor_gym.measure.stats.verdict import verdict
 from gensor_gym.operators.inputs import ARRAY_OFFSET
 from gensor_gym.operators.types import Operator
 
-SETTLE = 40e-3
-"""Least seconds of uncounted calls at the beginning of a turn."""
-TURN = 20e-3
-"""Approximate seconds of a turn's counted calls; there is at least one call."""
 KERNEL = "kernel"
 
 
@@ -57,23 +51,3 @@ def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: 
         "kernel": interval(ours), "torch": interval(samples[best]), "torch_threads": best,
         "over_torch": ratio(samples[best], ours), "verdict": verdict(ours, samples[best]),
     }  # fmt: skip
-
-
-def placed(array: np.ndarray, offset: int) -> np.ndarray:
-    """A copy of the array that begins `offset` bytes past a cache line."""
-    copy = aligned((offset + array.nbytes,), np.dtype(np.uint8))[offset:].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """Mean seconds of a call over one turn."""
-    begin, settled = time.perf_counter(), 0
-    while settled == 0 or time.perf_counter() - begin < SETTLE:
-        call()
-        settled += 1
-    calls = max(1, int(TURN * settled / (time.perf_counter() - begin)))
-    begin = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - begin) / calls

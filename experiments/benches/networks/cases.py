@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agents.runs.journal import Journal
+from agents.runs.settings import code_digest, short_hash
 from experiments.benches.fused.process import OURS
 from experiments.benches.fused.race import CALLED, Lost, raced
 from experiments.benches.fused.suite import versions_of
 from experiments.benches.lines import Steal, once
-from experiments.common.journal import Journal
-from experiments.common.settings import code_digest, short_hash
 from experiments.comparison.summary import interval, ratio
 
 MODULE = "experiments.benches.networks.process"

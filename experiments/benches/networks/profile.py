@@ -12,13 +12,13 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
+from agents.cli.checks import check_whole
+from agents.runs.sheets.cells import percent, seconds
+from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.race import Lost, Side
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.profiled import by_kernel
 from experiments.benches.networks.suite import check_names
-from experiments.commands.checks import check_whole
-from experiments.sheets.cells import percent, seconds
-from experiments.sheets.sheet import Sheet
 from gensor_gym.hardware.cpuinfo import usable_cores
 
 PROCESS = "experiments.benches.networks.process"

@@ -14,13 +14,13 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
+from agents.cli.checks import check_some, check_whole
+from agents.runs.sheets.cells import NOTHING, factor, spread
+from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.process import OURS
 from experiments.benches.fused.suite import PACKAGES, versions_of
 from experiments.benches.lines import Lines, check_each, machine
 from experiments.benches.networks.cases import Case, Settings, timed
-from experiments.commands.checks import check_some, check_whole
-from experiments.sheets.cells import NOTHING, factor, spread
-from experiments.sheets.sheet import Sheet
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.registry import check_known
 

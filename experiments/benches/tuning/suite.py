@@ -17,14 +17,14 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
+from agents.cli.checks import check_positive, check_whole
+from agents.runs.sheets.cells import seconds
+from agents.runs.sheets.sheet import Sheet
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import check_names
 from experiments.benches.tuning.moments import Recorder, moments
-from experiments.commands.checks import check_positive, check_whole
 from experiments.comparison.summary import interval
 from experiments.networks.again import compiled_again
-from experiments.sheets.cells import seconds
-from experiments.sheets.sheet import Sheet
 
 NEAR = 1.05
 """A network is near the fastest if its time is at most this multiple of the fastest time."""

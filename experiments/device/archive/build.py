@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from experiments.common.folders import make_folder
-from experiments.common.journal import Journal
-from experiments.common.settings import ROOT
+from agents.runs.folders import make_folder
+from agents.runs.journal import Journal
+from agents.runs.settings import ROOT
 from experiments.device.archive import networks
 from experiments.device.archive.arms import SEEN, Arm, Study, proposed, read_study
 from experiments.device.archive.known import fastest, operators_timed

@@ -9,8 +9,8 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from experiments.common.journal import read_rows
-from experiments.common.settings import ROOT
+from agents.runs.journal import read_rows
+from agents.runs.settings import ROOT
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware

@@ -17,8 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments.common.journal import read_rows
-from experiments.common.settings import ROOT
+from agents.runs.journal import read_rows
+from agents.runs.settings import ROOT
 from gensor_gym import operators
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.codegen.kernel import Kernel, Launch

@@ -12,7 +12,7 @@ import numpy as np
 
 from agents.core.ranking import best_of_each, diverse
 from agents.gensor.markov import Markov, MarkovExtended
-from experiments.common.settings import ROOT
+from agents.runs.settings import ROOT
 from experiments.device.work.makers import Programs, kernels
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph

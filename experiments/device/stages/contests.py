@@ -21,12 +21,13 @@ from agents.policies.learned import Learned
 from agents.strategy import Strategy
 from experiments.device.context import Context, StageJournal
 from experiments.device.table import Contest
-from experiments.device.work.trials import FINAL, SEARCH, device_backends, or_without_torch
+from experiments.device.work.trials import FINAL, SEARCH, or_without_torch
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.device_trials import device_backends
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend, make_kernel
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow

@@ -13,9 +13,10 @@ from experiments.device.stages.families import BYTES, FAMILIES, FLOAT8, drawn, f
 from experiments.device.work.makers import Job, Programs, open_makers
 from experiments.device.work.pipeline import Pipeline, Work
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import CHECK, device_backends, device_pipeline, facts
+from experiments.device.work.trials import CHECK, device_pipeline, facts
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.measure.device_trials import device_backends
 from gensor_gym.measure.measurement import Status
 
 FILE = "correctness.jsonl"

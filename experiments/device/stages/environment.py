@@ -26,10 +26,11 @@ from agents import optimize
 from agents.optimize import Result
 from experiments.device.context import Context, StageJournal, rows_of_run
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import compilers, facts, or_crashed
+from experiments.device.work.trials import facts
 from gensor_gym import operators
 from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.device_trials import compilers, or_crashed
 from gensor_gym.measure.devices.presence import device_name
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend

@@ -21,7 +21,7 @@ from experiments.device.stages.candidates import made
 from experiments.device.table import read_operators
 from experiments.device.work.makers import open_makers
 from experiments.device.work.progress import Progress, say
-from experiments.device.work.trials import FINAL, SEARCH, device_backends, device_pipeline, or_without_torch, summary_of
+from experiments.device.work.trials import FINAL, SEARCH, device_pipeline, or_without_torch, summary_of
 from experiments.device.work.turns import Entry, Turns
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym import hardware
@@ -29,6 +29,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.device_trials import device_backends
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend, make_kernel
 from gensor_gym.measure.stats.intervals import ratio_interval

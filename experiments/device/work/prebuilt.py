@@ -12,11 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from experiments.device.work.trials import Samples, compilers, or_crashed, or_without_torch
+from experiments.device.work.trials import Samples, or_without_torch
 from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.targets import target_of
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.device_trials import compilers, or_crashed
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import statistics
 import time
@@ -12,16 +11,14 @@ from functools import partial
 from typing import TypeVar
 
 from experiments.device.work.pipeline import Pipeline
-from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.devices.presence import device_name
-from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.device_trials import compilers, one_trial
+from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import GPU_WARMUP, NativeBackend
 from gensor_gym.measure.stats.intervals import median_interval
 from gensor_gym.measure.stats.timing import TimingRules
-from gensor_gym.measure.workers.compile_pool import CompilePool
-from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
+from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.measure.workers.requests import Built
 
 T = TypeVar("T")
@@ -35,20 +32,6 @@ CHECK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
 FINAL = TimingRules(warmup=GPU_WARMUP)
 WINDOW = 56
 """Number of kernels begun and not yet timed: several for each compiler, so that none is idle during a trial."""
-_RESTART_AFTER = 3000
-"""Requests after which the device's worker is replaced; each new worker opens the device and computes its references again."""
-
-
-def compilers() -> int:
-    """Number of processes that compile: all cores except two, which belong to the timing worker and the stage."""
-    return max(1, len(os.sched_getaffinity(0)) - 2)
-
-
-def device_backends(*rules: TimingRules) -> list[NativeBackend]:
-    """A `cuda` backend for each of `rules`; they share one timing worker and the compilers, which leave cores to the worker."""
-    pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
-    worker = WorkerProcess("cuda", restart_after=_RESTART_AFTER, stage_seconds={"verify": 30.0, "check": 30.0})
-    return [NativeBackend("cuda", pool, device_name, one, worker=worker) for one in rules]
 
 
 class Threads:
@@ -98,19 +81,6 @@ def device_pipeline(
     together.
     """
     return Pipeline(Threads(backend), partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
-
-
-def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
-    """Make one trial; an error of the worker, which a search would raise, fails this trial and not the stage."""
-    return built if isinstance(built, Measurement) else or_crashed(lambda: backend.trial(built, hw), built.kernel.digest)
-
-
-def or_crashed(trial: Callable[[], Measurement], digest: str) -> Measurement:
-    """The measurement of a trial of the kernel `digest`; an error of the worker becomes the status CRASHED."""
-    try:
-        return trial()
-    except RuntimeError as error:
-        return Measurement(Status.CRASHED, error=str(error), digest=digest)
 
 
 def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[str, str]]:

@@ -12,9 +12,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
+from agents.runs.texts import table
 from experiments.common.style import GREY, PALETTE, RC, save
-from experiments.common.texts import table
 from experiments.device.stages import adaptive
 from experiments.device.stages.standings import conclusions, standings
 from experiments.device.table import read_experiment

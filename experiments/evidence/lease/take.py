@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.commands.parser import Parser
-from experiments.commands.refusal import exit_code
-from experiments.common.settings import ROOT
+from agents.cli.parser import Parser
+from agents.cli.refusal import exit_code
+from agents.runs.settings import ROOT
 from experiments.device.lease import RESULTS, read_results
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.pack import slim, write_rows

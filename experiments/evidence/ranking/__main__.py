@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.commands.parser import Parser
-from experiments.commands.refusal import exit_code
-from experiments.common.results import write_text
-from experiments.common.settings import ROOT
+from agents.cli.parser import Parser
+from agents.cli.refusal import exit_code
+from agents.runs.results import write_text
+from agents.runs.settings import ROOT
 from experiments.device.stages.candidates import FIRST_CHOICES, top
 from experiments.evidence.facts import read_facts
 from experiments.evidence.ranking.measured import EVERY, FITTED, raced, recorded

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from agents.runs.journal import read_rows
 from experiments.benches.fitting.fit import OfOperator, Sample
-from experiments.common.journal import read_rows
 from experiments.evidence.facts import RAW
 from experiments.evidence.tables import RECORDED
 from gensor_gym import operators

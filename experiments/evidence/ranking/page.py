@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from agents.runs.texts import table
 from experiments.benches.fitting.ranks import FASTEST
-from experiments.common.texts import table
 from experiments.evidence.ranking.measured import FITTED
 from experiments.evidence.ranking.scores import FIRST, Scored
 

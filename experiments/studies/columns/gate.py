@@ -18,11 +18,11 @@ import numpy as np
 
 from agents.columns.choices import is_joint
 from agents.columns.policy import Columns
+from agents.runs.journal import read_rows
+from agents.runs.results import write_text
+from agents.runs.settings import ROOT
+from agents.runs.texts import page, table
 from agents.strategy import get_strategy
-from experiments.common.journal import read_rows
-from experiments.common.results import write_text
-from experiments.common.settings import ROOT
-from experiments.common.texts import page, table
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from experiments.common.settings import ROOT
-from experiments.common.texts import page, table
+from agents.runs.settings import ROOT
+from agents.runs.texts import page, table
 from experiments.studies.columns.gate import DTYPES, HARDWARE, SPACE, of_policy, of_traverser, validation
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.writing.env import WriteVectorEnv

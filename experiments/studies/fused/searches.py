@@ -14,8 +14,8 @@ import numpy as np
 
 from agents.core.watched import WatchedGir
 from agents.policies.fused_parts import fused_fingerprints, fused_operators
+from agents.runs.settings import code_digest, short_hash
 from agents.strategy import FUSED, Constructs, build
-from experiments.common.settings import code_digest, short_hash
 from gensor_gym import hardware as machines
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule

@@ -17,14 +17,14 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.cli.checks import check_list, check_positive, check_some, check_whole
 from agents.policies.card import read_card
 from agents.policies.fused_parts import fused_operators
+from agents.runs.anytime import digest_of_policy
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import page, seconds_text
 from agents.strategy import FUSED, build
-from experiments.commands.checks import check_list, check_positive, check_some, check_whole
 from experiments.common import style
-from experiments.common.anytime import digest_of_policy
-from experiments.common.texts import page, seconds_text
-from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import by_costs
 from experiments.studies.fused.searches import Search, run_search
 from experiments.studies.page import after, interval_sheet, intervals

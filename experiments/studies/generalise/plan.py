@@ -9,9 +9,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from agents.cli.checks import check_list, check_whole
+from agents.runs.anytime import Search, digest_of_policy
 from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
-from experiments.commands.checks import check_list, check_whole
-from experiments.common.anytime import Search, digest_of_policy
 from experiments.common.optima import split_of
 from experiments.studies.generalise.policies import Trained
 from experiments.studies.study import Plan

@@ -16,13 +16,13 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from agents.cli.parent import PARENT
 from agents.learners.stored import POLICY
 from agents.policies.card import CARD, read_card
 from agents.policies.training_tasks import is_current
-from experiments.commands.parent import PARENT
-from experiments.common.pool import ONE_THREAD
-from experiments.common.settings import ROOT
-from experiments.training.trainings import training_of
+from agents.runs.pool import ONE_THREAD
+from agents.runs.settings import ROOT
+from agents.training.trainings import training_of
 from gensor_gym import operators
 
 NEEDED = (POLICY, CARD)

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.common.texts import interval_text, p_text, page, seconds_text, table
-from experiments.sheets.sheet import Sheet
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import interval_text, p_text, page, seconds_text, table
 from experiments.studies.page import interval_sheet, intervals
 from gensor_gym.measure.stats.intervals import LEVEL
 

@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from rich.console import Console
 
+from agents.runs.anytime import Search
 from experiments.common import style
-from experiments.common.anytime import Search
 from experiments.common.optima import optima
 from experiments.statistics import statistics
 from experiments.studies.figures import BROAD, LINES, THIN, band, profiles, regret_figure

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from experiments.common.settings import ROOT
+from agents.runs.settings import ROOT
+from agents.training.operators.variants import with_variants
 from experiments.device.archive.arms import learned_from
-from experiments.training.operators.variants import with_variants
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.operators.types import Operator
@@ -97,7 +97,7 @@ def chosen() -> list[Named]:
 def near_variants() -> list[str]:
     """Operators of the study within TWIN of a variant on which a policy was trained.
 
-    The axes of a variant are half to twice as long as those of its original (experiments/training/operators/variants.py).
+    The axes of a variant are half to twice as long as those of its original (agents/training/operators/variants.py).
     """
     config = yaml.safe_load((ROOT / "conf" / "train_columns_extended.yaml").read_text(encoding="utf-8"))
     given = list(operators.resolve(config["operators"]))

@@ -16,18 +16,18 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.cli.checks import check_some, check_whole
+from agents.cli.command import command
+from agents.recording.ahead import alone_on, prepared
+from agents.runs.folders import make_folder
+from agents.runs.journal import Journal, Row, append_row, read_rows
+from agents.runs.lines import with_bar
+from agents.runs.results import write_text
+from agents.training.operators.chosen import ADDED, PARTS, added, chosen
 from experiments.benches.lines import machine
-from experiments.commands.checks import check_some, check_whole
-from experiments.commands.command import command
-from experiments.common.folders import make_folder
-from experiments.common.journal import Journal, Row, append_row, read_rows
-from experiments.common.lines import with_bar
-from experiments.common.results import write_text
 from experiments.device.archive.arms import Study, proposed, study_of
-from experiments.measured.ahead import alone_on, prepared
 from experiments.studies.headline import figures, page
 from experiments.studies.headline.scores import FIRST, read, winners
-from experiments.training.operators.chosen import ADDED, PARTS, added, chosen
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule

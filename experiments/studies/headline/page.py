@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.common.texts import table
+from agents.runs.texts import table
+from agents.training.operators.chosen import UNSEEN
 from experiments.statistics.statistics import bootstrap, geometric_mean, holm, sign_flip
 from experiments.studies.headline.chosen import read_near_timed, read_near_variants
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
-from experiments.training.operators.chosen import UNSEEN
 from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 

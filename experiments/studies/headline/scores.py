@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from gensor_gym.measure.measurement import Status
 
 REFERENCE = "markov_ext"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.common.texts import p_text, page, table
-from experiments.sheets.cells import Cell, Given, count, percent, percent_interval, seconds
-from experiments.sheets.sheet import Sheet
+from agents.runs.sheets.cells import Cell, Given, count, percent, percent_interval, seconds
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import p_text, page, table
 from experiments.studies.page import difference
 from experiments.studies.stamps import Stamp
 from gensor_gym.measure.stats.intervals import LEVEL

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.jobs import DONE, Outcome
-from experiments.common.settings import Job, Settings
-from experiments.common.texts import now
-from experiments.common.trials import Results
+from agents.runs.jobs import DONE, Outcome
+from agents.runs.settings import Job, Settings
+from agents.runs.texts import now
+from agents.runs.trials import Results
 from experiments.statistics import paired, statistics
 from experiments.studies.scores import interval, iqm
 from experiments.studies.search.truth import BestKnown, Truth

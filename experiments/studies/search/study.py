@@ -17,12 +17,12 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
 
-from experiments.commands.checks import check_whole
-from experiments.common.jobs import DONE, Jobs
-from experiments.common.lines import with_bar
-from experiments.common.pool import made
-from experiments.common.results import write_text
-from experiments.common.settings import Settings, settings_of
+from agents.cli.checks import check_whole
+from agents.runs.jobs import DONE, Jobs
+from agents.runs.lines import with_bar
+from agents.runs.pool import made
+from agents.runs.results import write_text
+from agents.runs.settings import Settings, settings_of
 from experiments.studies.search import report
 from experiments.studies.search.scores import Scores, scores_of, summarise
 from experiments.studies.study import Plan, Study, study_command

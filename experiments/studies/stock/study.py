@@ -16,10 +16,10 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.commands.checks import check_list, check_positive, check_some, check_whole
+from agents.cli.checks import check_list, check_positive, check_some, check_whole
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import interval_text, page, table
 from experiments.common import style
-from experiments.common.texts import interval_text, page, table
-from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import DASHES, with_legend
 from experiments.studies.page import interval_sheet
 from experiments.studies.scores import interval, iqm

@@ -20,7 +20,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
 
 from agents import get_strategy
-from experiments.common.settings import code_digest, short_hash
+from agents.runs.settings import code_digest, short_hash
 from experiments.studies.study import evenly
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from agents.cli.checks import check_list, check_whole
 from agents.learners.stored import POLICY
 from agents.optimize import run
 from agents.policies.card import CARD
 from agents.recorded.tune import get_strategy_of_spaces
+from agents.runs.settings import code_digest, digest_of_file, short_hash
 from agents.strategy import RECORDED, strategies_for
-from experiments.commands.checks import check_list, check_whole
-from experiments.common.settings import code_digest, digest_of_file, short_hash
+from agents.training.recorded_spaces import RecordedTraining, check_alike
 from experiments.studies.study import Plan
-from experiments.training.recorded_spaces import RecordedTraining, check_alike
 from gensor_gym.measure.session import Budget
 from gensor_gym.spaces import TuningSession, load_space
 

@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import table
 from experiments.common import style
-from experiments.common.texts import table
-from experiments.sheets.sheet import Sheet
 from experiments.studies.figures import heat_map
 from experiments.studies.page import difference, interval_sheet, intervals
 from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from experiments.common.lines import with_bar
-from experiments.common.pool import side_by_side
-from experiments.common.texts import now
+from agents.runs.lines import with_bar
+from agents.runs.pool import side_by_side
+from agents.runs.texts import now
+from agents.training.recorded_spaces import known_card, learn_at
 from experiments.studies.scores import interval, mean, over
 from experiments.studies.study import Row, Study, study_command
 from experiments.studies.transfer_recorded import report
@@ -33,7 +34,6 @@ from experiments.studies.transfer_recorded.plan import (
     regrets,
     search_recorded,
 )
-from experiments.training.recorded_spaces import known_card, learn_at
 from gensor_gym.spaces import load_space
 
 BEST_OF_ANOTHER = BEST_OF + "another"

@@ -13,10 +13,10 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.common.jobs import DONE, Jobs, Outcome
-from experiments.common.pool import made
-from experiments.common.settings import Job
-from experiments.common.texts import seconds_text
+from agents.runs.jobs import DONE, Jobs, Outcome
+from agents.runs.pool import made
+from agents.runs.settings import Job
+from agents.runs.texts import seconds_text
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.tables.table import Stamp
 from gensor_gym import hardware as machines

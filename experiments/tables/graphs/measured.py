@@ -8,9 +8,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from agents.runs.sheets.cells import factor, spread
 from experiments.benches.networks.cases import Case, Row, Settings, timed
 from experiments.comparison.summary import ratio
-from experiments.sheets.cells import factor, spread
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.measure.devices.cpu import processor_name
 

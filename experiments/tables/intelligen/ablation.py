@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
+from agents.runs.calls import placed, seconds
+from agents.runs.journal import Journal
+from agents.runs.settings import code_digest, short_hash
+from agents.runs.texts import seconds_text
 from experiments.benches.fused.process import Ways, wrong
-from experiments.benches.kernel_sets.called import placed, seconds
-from experiments.common.journal import Journal
-from experiments.common.settings import code_digest, short_hash
-from experiments.common.texts import seconds_text
 from experiments.comparison.summary import Interval, interval, ratio
 from experiments.tables.intelligen.nodes import Chain, chain_of
 from experiments.tables.table import Cell, Stamp, Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omegaconf import DictConfig
 
-from experiments.common.texts import seconds_text
+from agents.runs.texts import seconds_text
 from experiments.tables.intelligen.suite import PUBLISHED
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware as machines

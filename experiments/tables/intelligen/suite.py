@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from agents.runs.journal import read_rows
+from agents.runs.settings import ROOT
+from agents.runs.sheets.cells import factor
 from experiments.benches.fused import ratios
-from experiments.common.journal import read_rows
-from experiments.common.settings import ROOT
-from experiments.sheets.cells import factor
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym.dataflow.table import source
 

@@ -18,9 +18,9 @@ from omegaconf import OmegaConf
 from agents import optimize_tasks
 from agents.ansor.ansor import Ansor
 from agents.ansor.task_scheduler import GradientScheduler, RoundRobin, geometric_speedup
-from experiments.commands.arguments import compose
-from experiments.common.results import write_text
-from experiments.common.settings import code_digest, short_hash
+from agents.cli.arguments import compose
+from agents.runs.results import write_text
+from agents.runs.settings import code_digest, short_hash
 from experiments.statistics import statistics
 from experiments.tables.searchers import studies_figure
 from experiments.tables.searchers.studies import RESAMPLES, with_interval

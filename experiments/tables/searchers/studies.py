@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from experiments.commands.arguments import compose
-from experiments.common.texts import interval_text
+from agents.cli.arguments import compose
+from agents.runs.texts import interval_text
 from experiments.statistics import statistics
 from experiments.studies.search.scores import Scores
 from experiments.studies.search.study import SearchStudy, plan_of

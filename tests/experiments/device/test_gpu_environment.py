@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from gensor_gym.codegen.cuda import nvrtc
 from tests.support import cuda_stand_in
 

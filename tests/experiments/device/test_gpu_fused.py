@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from experiments.device.report import markdown
 from experiments.device.stages import STAGES, fused
 from experiments.device.work import beside_torch

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from experiments.common.journal import read_rows  # noqa: E402
+from agents.runs.journal import read_rows  # noqa: E402
 from experiments.device.archive import networks as archive  # noqa: E402
 from experiments.device.context import Context  # noqa: E402
 from experiments.device.stages import networks  # noqa: E402

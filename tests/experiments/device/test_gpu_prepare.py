@@ -23,7 +23,7 @@ from experiments.device import prepare
 from experiments.device.context import Context
 from experiments.device.stages import adaptive, correctness
 from experiments.device.stages import operators as operators_stage
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from experiments.device.table import read_experiment
 from gensor_gym import operators
 from tests.experiments.device import test_gpu_stages as given

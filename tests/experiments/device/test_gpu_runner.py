@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.journal import read_rows
-from experiments.common.settings import ROOT
+from agents.runs.journal import read_rows
+from agents.runs.settings import ROOT
 from experiments.device import gpu, stages, table, wheels
 from experiments.device.context import Context, StageJournal
 from experiments.device.report import write_summary

@@ -13,7 +13,7 @@ import pytest
 
 from agents import Strategy
 from agents.policies.learned import Learned
-from experiments.common.journal import read_rows
+from agents.runs.journal import read_rows
 from experiments.device.context import Context
 from experiments.device.report import markdown
 from experiments.device.stages import adaptive, contests, correctness

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.commands.arguments import compose
-from experiments.common.journal import read_rows
+from agents.cli.arguments import compose
+from agents.runs.journal import read_rows
 from experiments.common.optima import optima
 from experiments.studies.generalise import policies
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, modelled, plan_of, searches, searches_of
@@ -122,7 +122,7 @@ def test_what_is_done_is_not_done_again(plan: GeneralisePlan, summary: dict, mon
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"torn')  # a write that a kill interrupted
     made: list = []
-    monkeypatch.setattr("experiments.common.lines.side_by_side", lambda work, left, processes: made.extend(left) or [])
+    monkeypatch.setattr("agents.runs.lines.side_by_side", lambda work, left, processes: made.extend(left) or [])
     _, again = Generalisation(_changed(plan, figures=False))(Console(quiet=True))
     assert made == [] and path.read_bytes() == whole
     assert again["policies"] == summary["policies"] and again["strategies"] == summary["strategies"]

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.commands.arguments import CONF, compose
-from experiments.common.settings import settings_of
+from agents.cli.arguments import CONF, compose
+from agents.runs.settings import settings_of
 from experiments.studies.search import scores as study_scores
 from experiments.studies.search.figures import at_seconds
 from experiments.studies.search.study import SearchPlan, SearchStudy, plan_of
@@ -83,7 +83,7 @@ def test_what_is_done_is_not_done_again(done: tuple[SearchPlan, dict], monkeypat
         return one_after_the_other(work, jobs, *rest)
 
     search_here(monkeypatch)
-    monkeypatch.setattr("experiments.common.pool.side_by_side", watched)
+    monkeypatch.setattr("agents.runs.pool.side_by_side", watched)
     again = _run(plan)
     assert searched == [victim]
     assert (plan.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from agents.cli.arguments import compose
 from agents.policies.training_tasks import bound
-from experiments.commands.arguments import compose
 from experiments.studies.transfer import Transfer, column, plans_of
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here

@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from rich.console import Console
 
-from experiments.commands.arguments import CONF
+from agents.cli.arguments import CONF
 from experiments.studies.fused.searches import ModelSession, Search, run_search
 from experiments.studies.fused.study import FusedStudy, plan_of
 from gensor_gym.dataflow.suite import make

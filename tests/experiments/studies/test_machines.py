@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.commands.arguments import compose
+from agents.cli.arguments import compose
 from experiments.studies.machines import Machines, plan_of
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.commands.arguments import compose
+from agents.cli.arguments import compose
 from experiments.studies.stock import trials
 from experiments.studies.stock.study import Stock, plan_of
 from gensor_gym.construction import ConstructionGraph

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.common.journal import locked
-from experiments.sheets.sheet import Sheet
+from agents.runs.journal import locked
+from agents.runs.sheets.sheet import Sheet
 from experiments.studies.page import difference
 from experiments.studies.scores import EVALUATIONS, SECONDS, best_at
 from experiments.studies.study import LINES, PLAN, Plan, Study, evenly

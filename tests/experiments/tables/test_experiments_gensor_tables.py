@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.commands.arguments import compose
-from experiments.common.jobs import Jobs
-from experiments.common.settings import code_digest
+from agents.cli.arguments import compose
+from agents.runs.jobs import Jobs
+from agents.runs.settings import code_digest
 from experiments.tables import gensor_ablation, gensor_changing_shapes, gensor_compile_time, gensor_operators, gensor_over_time
 from experiments.tables.gensor import figures as gensor_figures
 from experiments.tables.gensor import published as gensor_published

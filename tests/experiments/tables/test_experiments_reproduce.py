@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.commands.arguments import compose
+from agents.cli.arguments import compose
 from experiments.tables.reproduce import known, reproduce, show
 from experiments.tables.table import Stamp, Table
 

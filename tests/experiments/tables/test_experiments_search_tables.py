@@ -10,7 +10,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agents.ansor.sketches import derive_sketches
-from experiments.commands.arguments import CONF, compose
+from agents.cli.arguments import CONF, compose
 from experiments.common import style
 from experiments.studies import figures as study_figures
 from experiments.studies.search.study import plan_of

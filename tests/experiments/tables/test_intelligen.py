@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.commands.arguments import compose
+from agents.cli.arguments import compose
 from experiments.tables.intelligen import ablation, make, suite
 from experiments.tables.intelligen.ablation import APART, DRAM, FULL, TEMPLATE
 from experiments.tables.intelligen.nodes import chain_of

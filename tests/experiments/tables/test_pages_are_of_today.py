@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.settings import ROOT
+from agents.runs.settings import ROOT
 from experiments.tables.gensor.marks import OLDER, lines, mark, marked
 
 SEARCHED = ("gensor_*", "ansor*", "autotvm*")

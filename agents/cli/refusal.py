@@ -1,0 +1,103 @@
+"""Exit of a command on a user error: one line on standard error, exit code 2.
+
+A user error concerns the input: a value, a file, a missing package, a full disk. Any other error is a fault of this project and
+is shown with its trace. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error with its trace.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from agents.cli.stopping import of_a_stop
+
+DEBUG = "GENSOR_GYM_DEBUG"
+"""Environment variable that shows every error with its trace. Commands that a command starts inherit it."""
+CODE = 2
+_LONGEST = 1200
+"""Largest length of an error's line in characters."""
+_USERS = (ValueError, OSError, ImportError, EOFError, MemoryError, sqlite3.Error, zlib.error, zipfile.BadZipFile)
+_LIBRARIES = (
+    ("omegaconf.errors", "OmegaConfBaseException"), ("hydra.errors", "HydraException"), ("yaml", "YAMLError"),
+    ("gensor_gym.hardware.compiler", "NoCompilerError"),
+)  # fmt: skip
+"""(module, name) of user errors of configurations and of a missing compiler; each counts once its module is loaded."""
+
+
+def users_errors() -> tuple[type[Exception], ...]:
+    """Classes of errors that count as user errors."""
+    loaded = [(sys.modules[module], name) for module, name in _LIBRARIES if module in sys.modules]
+    return (*_USERS, *(getattr(module, name) for module, name in loaded))
+
+
+def one_line(error: BaseException) -> str:
+    """An error's text on one line, without control characters, which may come from a file."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} .."
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, without a worker's trace; the whole text in debugging mode."""
+    return str(error) if debugging() else str(error).partition("\n")[0]
+
+
+def refuse(error: BaseException) -> NoReturn:
+    """Print an error's line and end the process with CODE."""
+    print(one_line(error), file=sys.stderr, flush=True)
+    sys.exit(CODE)
+
+
+def debugging() -> bool:
+    """Whether errors are shown with their trace."""
+    return bool(os.environ.get(DEBUG))
+
+
+@contextmanager
+def refusals(*more: type[Exception]) -> Iterator[None]:
+    """End the process with one line for a user error, or an error of the kinds `more`, in the `with` block."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader has closed the pipe
+        _close_output()
+        sys.exit(1)
+    except Exception as error:
+        if debugging() or of_a_stop(error) or not isinstance(error, (*users_errors(), *more)):
+            raise
+        refuse(error)
+
+
+def exit_code(work: Callable[[], int | None]) -> int:
+    """Exit status of a command without Hydra: the result of `work`, 0 for None, or the code of its refusal."""
+    try:
+        with refusals():
+            return work() or 0
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        return ended.code
+
+
+@contextmanager
+def whole_output() -> Iterator[None]:
+    """Like `refusals`; afterwards flush the printed output, with an error if that fails."""
+    with refusals():
+        yield
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _close_output()
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        refuse(error)
+
+
+def _close_output() -> None:
+    """Redirect standard output to nowhere, because the interpreter would flush it again, and complain, when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

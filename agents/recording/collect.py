@@ -1,0 +1,140 @@
+"""Record Measured v1 on this machine: `gensor collect [output=FOLDER] [cpu=N] [operators=N]`.
+
+Every trial is written to the journal before the next begins, and the same command resumes after any stop. Kernels are for one
+core and are timed on CPU `cpu`, while the other CPUs compile the next operator's programs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from agents.cli.checks import check_whole
+from agents.cli.command import command
+from agents.recording import pack
+from agents.recording.ahead import alone_on, prepared
+from agents.recording.programs import Program, programs
+from agents.runs.folders import make_folder
+from agents.runs.journal import Journal, Row
+from agents.runs.lines import with_bar
+from agents.runs.results import write_text
+from agents.training.operators.chosen import Chosen, chosen
+from gensor_gym import hardware as machines
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.foreign import read_text
+from gensor_gym.hardware.described import FILE
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
+from gensor_gym.measure.stats.others import OtherCores
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.requests import Built
+
+RULES = TimingRules(budget=0.03, sample=1e-3, warmup=4e-3, least=3)
+"""Timing rules with a third of a search's budget: many programs matter more here than the last percent of precision.
+
+The second timing (AGAIN) shows how much two times of a program differ.
+"""
+AGAIN = 1
+"""Value of `pass` for the second timing of an operator's first successful program, after all its other programs."""
+NAME = "trials.jsonl"
+FIELDS = ("operator", "digest", "pass")
+"""Fields that name a row of the journal."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A compiled program, or the reason why it did not compile."""
+
+    program: Program
+    built: Built | Measurement
+
+
+class Collection:
+    """The recording of operators on one machine."""
+
+    def __init__(self, hw: Hardware, journal: Journal, backend: NativeBackend, seed: int = 0) -> None:
+        """The journal is keyed by FIELDS."""
+        self.hardware, self.journal, self.seed = hw, journal, seed
+        self._backend = backend
+
+    def run(self, listed: Sequence[Chosen], compilers: set[int]) -> Iterator[list[Row]]:
+        """Yield the rows of each operator that is not done in turn; the CPUs `compilers` compile the next operator meanwhile."""
+        for one, ready in prepared(self.missing(listed), self.compiled, compilers):
+            yield self.timed(one, ready)
+
+    def missing(self, listed: Sequence[Chosen]) -> list[Chosen]:
+        """The operators whose second timing, which is an operator's last row, is not in the journal."""
+        done = {row["operator"] for row in self.journal if row["pass"] == AGAIN}
+        return [one for one in listed if str(one.operator) not in done]
+
+    def compiled(self, one: Chosen) -> list[Ready]:
+        """Compile the distinct kernels of an operator."""
+        op, hw = one.operator, self.hardware
+        made = [(program, make_kernel(op, program.schedule, hw)) for program in programs(op, hw, self.seed)]
+        different = {kernel.digest: (program, kernel) for program, kernel in reversed(made)}
+        pairs = list(reversed(different.values()))
+        built = iter(self._backend.compile([kernel for _, kernel in pairs if isinstance(kernel, Kernel)]))
+        return [Ready(program, next(built) if isinstance(kernel, Kernel) else kernel) for program, kernel in pairs]
+
+    def timed(self, one: Chosen, ready: Sequence[Ready]) -> list[Row]:
+        """Time the programs missing in the journal, then the first successful program again; return all rows of the operator."""
+        others = OtherCores()
+        rows = [self._row(one, item, 0, others) for item in ready]
+        good = [item for item, row in zip(ready, rows, strict=True) if row["status"] == Status.OK.value]
+        return [*rows, *(self._row(one, item, AGAIN, others) for item in good[:1])]
+
+    def _row(self, one: Chosen, item: Ready, number: int, others: OtherCores) -> Row:
+        """The row of a trial, from the journal or from a new measurement.
+
+        Its field `others` is the number of cores that other programs used since the operator's first trial.
+        """
+        digest = item.built.digest if isinstance(item.built, Measurement) else item.built.kernel.digest
+        name = str(one.operator), digest, number
+        if name in self.journal.rows:
+            return self.journal.rows[name]
+        begin = time.perf_counter()
+        found = self._backend.trial(item.built, self.hardware)
+        row: dict[str, Any] = {
+            "operator": name[0], "digest": digest, "pass": number, "part": one.part, "origin": item.program.origin,
+            "rank": item.program.rank, "schedule": str(item.program.schedule), "status": found.status.value,
+            "samples": [float(f"{second:.4g}") for second in found.samples], "error": found.error[:200],
+            "at": round(time.time(), 1), "compile_s": round(float(str(found.conditions.get("compile_seconds", 0.0))), 4),
+            "trial_s": round(time.perf_counter() - begin, 4), "others": round((others.used() or (0.0, 0.0))[1], 2),
+        }  # fmt: skip
+        self.journal.add(row)
+        return row
+
+
+def machine(name: str, folder: Path) -> Hardware:
+    """The machine's description in the folder, written if missing. A stored one is kept, since new figures differ a little."""
+    path = folder / FILE
+    if not path.exists():
+        write_text(path, machines.to_json(replace(machines.get("host"), name=name)))
+    return replace(machines.from_json(read_text(path)), name="host")
+
+
+@command("collect")
+def run(config: DictConfig, console: Console) -> Path:
+    """Record the operators, or resume an earlier recording; return its folder."""
+    check_whole(config, 1, "operators", null=("operators",))
+    check_whole(config, 0, "cpu", "seed")
+    others = alone_on(config.cpu)
+    folder = make_folder(Path(config.output))
+    listed = chosen()[: config.operators]
+    with Journal(folder / NAME, FIELDS) as journal, closing(cpu_backend(RULES)) as backend:
+        collection = Collection(machine(config.machine, folder), journal, backend, config.seed)
+        for _ in with_bar(console, "operators", collection.run(listed, others), len(collection.missing(listed))):
+            pass
+        pack.write(list(journal), folder, config.machine)
+    return folder
+
+
+main = run

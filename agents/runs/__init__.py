@@ -1,0 +1,1 @@
+"""Runs of commands: settings, jobs, journals, rows and tables of results."""

@@ -1,0 +1,35 @@
+"""Times of calls as users make them: from Python in this process, on inputs placed like NumPy's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from gensor_gym.codegen.runtime.memory import aligned
+
+SETTLE = 40e-3
+"""Least seconds of uncounted calls at the beginning of a turn."""
+TURN = 20e-3
+"""Approximate seconds of a turn's counted calls; there is at least one call."""
+
+
+def placed(array: np.ndarray, offset: int) -> np.ndarray:
+    """A copy of the array that begins `offset` bytes past a cache line."""
+    copy = aligned((offset + array.nbytes,), np.dtype(np.uint8))[offset:].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Mean seconds of a call over one turn."""
+    begin, settled = time.perf_counter(), 0
+    while settled == 0 or time.perf_counter() - begin < SETTLE:
+        call()
+        settled += 1
+    calls = max(1, int(TURN * settled / (time.perf_counter() - begin)))
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - begin) / calls

@@ -1,0 +1,187 @@
+"""Running one job: a search in a session whose trials are written as they happen and whose outcome is kept at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents import get_strategy
+from agents.cli.stopping import of_a_stop
+from agents.optimize import run
+from agents.runs.folders import make_folder
+from agents.runs.journal import locked
+from agents.runs.results import write_text
+from agents.runs.settings import Job
+from agents.runs.trials import Results
+from agents.strategy import Strategy
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.foreign import read_fields
+from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.records.store import Store
+from gensor_gym.measure.session import Budget, Session, Task, TraceRow
+
+DONE, NOT_RUN, FAILED = "DONE", "NOT_RUN", "FAILED"
+"""Status of a job: searched to its end; could not start (for example without its checkpoint); failed during the search."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended. `construction_s` is the search's wall time outside of `Session.measure`."""
+
+    status: str
+    error: str = ""
+    trials: int = 0
+    evaluations: int = 0
+    elapsed_s: float = 0.0
+    construction_s: float = 0.0
+    training_s: float | None = None
+    space: str = ""
+    schedule: str = ""
+    seconds: float | None = None
+    """Seconds of the best schedule, as the search measured it."""
+
+
+class Jobs:
+    """Jobs of one comparison, with their shared backend, store and folder."""
+
+    def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
+        """Open the results and the store, and make their folders.
+
+        ValueError if a folder cannot be written, or another process works in it.
+        """
+        self.backend = backend
+        self.folder = folder / "jobs"
+        self._lock = locked(folder)
+        self.results = Results(folder / "results.jsonl")
+        self.store = Store(make_folder(store.parent) / store.name) if backend.stored else None
+
+    def finished(self, job: Job) -> Outcome | None:
+        """Outcome of a job finished before with the same configuration, otherwise None; calls `Results.check` first."""
+        self.results.check(job)
+        path = self._path(job)
+        if not path.exists():
+            return None
+        found = read_fields(path, Outcome, "outcome")
+        return found if len(self.results.rows(job)) == found.trials else None
+
+    def run(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
+        """Search and return the outcome; the store answers known trials. Only a job with status DONE counts as finished."""
+        self.results.keep_only(job)
+
+        def observed(row: TraceRow) -> None:
+            self.results.put(job, row)
+            on_trial(row)
+
+        return self._end(job, *attempt(job, self.backend, self.store, observed))
+
+    def keep(self, job: Job, trials: Sequence[TraceRow], outcome: Outcome, trace: str) -> Outcome:
+        """Record and return the result of `attempt` in another process."""
+        self.results.keep_only(job)
+        self.results.put_all(job, trials)
+        return self._end(job, outcome, trace)
+
+    def close(self) -> None:
+        """Release the folder for other processes; otherwise this happens when the object is deleted."""
+        self.results.close()
+        self._lock.close()
+
+    def warm_up(self, job: Job) -> None:
+        """Call the function `warm_up`; write its error to a file next to the jobs."""
+        if (error := warm_up(job)) is not None:
+            write_text(self.folder / f"{job.key}.warm_up.txt", error + "\n")
+
+    def _end(self, job: Job, outcome: Outcome, trace: str) -> Outcome:
+        """Record how a job ended and return its outcome; the trace of an unexpected error goes to its own file."""
+        if trace:
+            path = self.folder / f"{job.key}.error.txt"
+            write_text(path, trace)
+            outcome = dataclasses.replace(outcome, error=f"{outcome.error} (more in {path})")
+        self.results.cut(job, outcome.trials)
+        if outcome.status == DONE:
+            value = {"job": job.config, "outcome": dataclasses.asdict(outcome)}
+            write_text(self._path(job), json.dumps(value, indent=1, default=str))
+        return outcome
+
+    def _path(self, job: Job) -> Path:
+        """Path of a job's outcome."""
+        return self.folder / f"{job.key}.json"
+
+
+def attempt(
+    job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]
+) -> tuple[Outcome, str]:
+    """Search for a job; return (outcome, trace of an unexpected error or empty text)."""
+    trials = 0
+
+    def observed(row: TraceRow) -> None:
+        nonlocal trials
+        on_trial(row)
+        trials += 1
+
+    try:
+        return _search(job, backend, store, observed), ""
+    except Exception as error:  # a user's strategy may raise anything, and other jobs still run
+        if of_a_stop(error):
+            raise
+        first = (str(error).strip() or "no message").splitlines()[0]
+        expected = not trials and isinstance(error, (ValueError, OSError, ImportError))
+        outcome = Outcome(NOT_RUN if expected else FAILED, f"{type(error).__name__}: {first[:300]}", trials)
+        return outcome, "" if expected else traceback.format_exc()
+
+
+def unguided(job: Job) -> str:
+    """Warning about a search whose budget ends before its own measurements guide it; empty for other searches."""
+    first, trials = getattr(get_strategy(job.of, **job.hyperparameters), "unguided", 0), job.budget.trials
+    if trials is None or trials > first:
+        return ""
+    return f"{job.strategy}: measurements guide it after {first} trials, and budget.trials={trials} ends before"
+
+
+def warm_up(job: Job) -> str | None:
+    """Load and compile a strategy's code on a tiny task of the model, so that no search is charged for it.
+
+    Return the text of an error, which the job itself will meet and report, or None.
+    """
+    try:
+        strategy = get_strategy(job.of, **job.hyperparameters)
+        task = Task.of("gemm(m=16, n=16, k=16)", job.hardware, "analytic", strategy.space)
+        run(strategy, Session(task, Budget(trials=2)), seed=0)
+    except Exception as error:
+        if of_a_stop(error):
+            raise
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]) -> Outcome:
+    """Run the search of a job and return its outcome."""
+    strategy = get_strategy(job.of, **job.hyperparameters)
+    task = Task(job.operator, job.hardware, backend, strategy.space)
+    session = Session(task, job.budget, store, on_trial)
+    begin = time.perf_counter()
+    run(strategy, session, job.seed)
+    wall = time.perf_counter() - begin
+    best = session.best
+    return Outcome(
+        DONE,
+        trials=session.trials,
+        evaluations=session.evaluations,
+        elapsed_s=session.elapsed,
+        construction_s=wall - session.measuring,
+        training_s=_training_seconds(strategy, session.graph),
+        space=strategy.space,
+        schedule=str(best[0]) if best else "",
+        seconds=best[1].seconds if best else None,
+    )
+
+
+def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
+    """Training cost of a learned strategy; None for other strategies."""
+    cost = getattr(strategy, "training_seconds", None)
+    seconds = cost(graph) if callable(cost) else cost
+    return None if seconds is None else float(seconds)

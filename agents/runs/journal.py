@@ -1,0 +1,198 @@
+"""A journal: an append-only file of JSON rows, one per line. Added rows survive a crash of the process.
+
+A row is one write, which the operating system has received when `Journal.add` returns. A killed process therefore leaves whole
+lines and at most one torn line at the end, which the next process to open the journal cuts off. Only one process writes to a file
+at a time. (Power failures are left to the file system: waiting for the disk at every row would take longer than many trials.)
+
+Long journals ship packed, as NAME.jsonl.gz (`experiments.evidence.ship`). They are read by the name NAME.jsonl, and unpacked when
+rows are added.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from io import FileIO
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from agents.runs.folders import make_folder
+from gensor_gym.files import named, whole
+from gensor_gym.foreign import meant, parse_json, read_bytes, read_text, unfolded
+
+Row = dict[str, Any]
+MOST_BYTES = 256 << 20
+"""Limit on the uncompressed bytes of a journal, enough for some hundred thousand trials."""
+
+
+class Journal:
+    """The rows of a file, indexed by name. Only this process adds rows, from any thread."""
+
+    def __init__(self, path: Path, fields: Sequence[str] = ("key",), finite: bool = False) -> None:
+        """Read the file. A row's name is its values of `fields`; among rows with the same name the last counts.
+
+        Without fields, names are row numbers from 0. `finite` refuses numbers that JSON lacks, such as infinity. ValueError if
+        another process writes to the file, and for a row without a field.
+        """
+        self.path, self._fields, self._finite = path, tuple(fields), finite
+        self._writing = threading.Lock()
+        self._file = hold(path)
+        _unpack(self._file, path)
+        _mend(self._file)
+        self.rows: dict[Hashable, Row] = {}
+        with meant(path, "journal"):
+            for row in read_rows(path):
+                self._take(row)
+
+    def __enter__(self) -> Journal:
+        """Return the journal."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file, so that other processes can write."""
+        self.close()
+
+    def __iter__(self) -> Iterator[Row]:
+        """Iterate over the rows in the order in which their names were first added."""
+        return iter(self.rows.values())
+
+    def add(self, *rows: Mapping[str, Any]) -> None:
+        """Append rows in one write; ValueError for a row that lacks a field."""
+        taken = [dict(row) for row in rows]
+        with self._writing:
+            for row in taken:
+                self._name(row)
+            with named(self.path):
+                _write(self._file, _text(taken, self._finite))
+            for row in taken:
+                self._take(row)
+
+    def drop(self, names: Collection[Hashable]) -> None:
+        """Remove rows by name, also from the file, which is replaced as a whole."""
+        if not names:
+            return
+        held: list[FileIO] = []
+
+        def write(temporary: Path) -> None:
+            temporary.write_bytes(_text(self.rows.values(), self._finite))
+            held.append(hold(temporary))  # so that no other process locks it first
+
+        with self._writing:
+            left = {name: row for name, row in self.rows.items() if name not in names}
+            self.rows = left if self._fields else dict(enumerate(left.values()))
+            whole(self.path, write)
+            self._file.close()
+            (self._file,) = held
+
+    def close(self) -> None:
+        """Close the file, so that other processes can write; otherwise this happens when the object is deleted."""
+        self._file.close()
+
+    def _name(self, row: Row) -> Hashable:
+        """Name of a row; ValueError if the row lacks a field."""
+        if lacking := [field for field in self._fields if field not in row]:
+            raise ValueError(f"{self.path}: a row without {', '.join(lacking)}: {row}"[:300])
+        return itemgetter(*self._fields)(row) if self._fields else len(self.rows)
+
+    def _take(self, row: Row) -> None:
+        """Add a row to memory."""
+        self.rows[self._name(row)] = row
+
+
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Append a row to a journal that no process has open, like `Journal.add`; ValueError if another process writes to it."""
+    with hold(path) as file, named(path):
+        _unpack(file, path)
+        _mend(file)
+        _write(file, _text([row]))
+
+
+def hold(path: Path) -> FileIO:
+    """Open a file for appending and lock it while it is open; ValueError if another process has locked it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        file = path.open("a+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise ValueError(
+                f"another process is writing to {path}; wait for it or name another folder with output=..."
+            ) from None
+        if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+            return file
+        file.close()  # another file took its place in between
+
+
+def locked(folder: Path) -> FileIO:
+    """Lock a folder for this process and return the open lock file; ValueError if another process has locked it."""
+    return hold(make_folder(folder) / ".lock")
+
+
+def lying(path: Path) -> Path:
+    """Path from which a journal is read: its packed file if the path is missing or empty, otherwise the path itself."""
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.exists() and not (path.exists() and path.stat().st_size) else path
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of a file of JSON lines, plain or packed (`lying`); empty if there is no file.
+
+    A line that cannot be parsed was cut off by the end of its process and is left out. ValueError for a broken gzip file, or a
+    file that is not text.
+    """
+    path = lying(path)
+    try:
+        text = read_text(path, MOST_BYTES) if path.exists() else ""
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} does not read: {error}") from error
+    return [row for row in map(_row, text.split("\n")) if row is not None]
+
+
+def _text(rows: Iterable[Mapping[str, Any]], finite: bool = False) -> bytes:
+    """Rows as lines of JSON; `finite` raises ValueError for NaN and infinity."""
+    return "".join(json.dumps(row, allow_nan=not finite, default=str) + "\n" for row in rows).encode()
+
+
+def _write(file: FileIO, text: bytes) -> None:
+    """Append all of the text, or nothing if the disk is full."""
+    end, left = file.seek(0, os.SEEK_END), memoryview(text)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except BaseException:
+        file.truncate(end)
+        raise
+
+
+def _unpack(file: FileIO, path: Path) -> None:
+    """Fill an empty journal with its packed version."""
+    if (packed := lying(path)) != path:
+        _write(file, unfolded(read_bytes(packed, MOST_BYTES), MOST_BYTES))
+
+
+def _mend(file: FileIO) -> None:
+    """Cut a torn last line off; complete a last line that lacks only its line end."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+    if file.read() in (b"", b"\n"):
+        return
+    file.seek(0)
+    content = file.read()
+    at = content.rfind(b"\n") + 1
+    if _row(content[at:]) is None:
+        file.truncate(at)
+    else:
+        _write(file, b"\n")
+
+
+def _row(line: str | bytes) -> Row | None:
+    """The row of a line; None if the line is cut off."""
+    try:
+        row = parse_json(line if isinstance(line, str) else line.decode(), finite=False)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None

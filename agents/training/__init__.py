@@ -1,0 +1,1 @@
+"""Training and fine-tuning of policies: operators, learning curves, validation, checkpoints."""

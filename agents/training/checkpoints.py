@@ -1,0 +1,56 @@
+"""Checkpoints of a training, from which it resumes with an identical learning curve.
+
+A checkpoint contains the model (`agents.training.resuming.model`), the running episodes, and every random stream (torch, NumPy,
+Python, and one for each environment). It must be written between rollouts, after the last rollout has been learned from.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.vec_env import VecEnv
+
+from agents.learners.registry import Learner
+from agents.policies.training_tasks import bound
+from agents.training.resuming.archive import read_state, write_state
+from agents.training.resuming.model import restore_model, state_of_model
+from gensor_gym.env.seeds import seed_of_run
+
+
+def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: float) -> None:
+    """Write a checkpoint with the seconds of training so far; an earlier file is replaced only when the new file is complete."""
+    state = {
+        "seconds": seconds, "model": state_of_model(model), "environments": model.get_env().unwrapped.state(),
+        "torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate(),
+    }  # fmt: skip
+    write_state(path, config | bound(config["operators"], config["env"]), state)
+
+
+def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> tuple[Any, float]:
+    """Load (model, seconds of training so far), and restore `env` and the random streams of this process.
+
+    ValueError if the configuration differs; this is checked before any state is read.
+    """
+    here = config | bound(config["operators"], config["env"])
+    state = read_state(path, lambda begun: check_same(path, begun, here))
+    model = learner.make(config["agent"], env, seed_of_run(config["seed"]))
+    restore_model(model, state["model"])
+    env.unwrapped.restore(state["environments"])  # type: ignore[attr-defined]
+    torch.set_rng_state(state["torch"])
+    np.random.set_state(state["numpy"])
+    random.setstate(state["python"])
+    return model, state["seconds"]
+
+
+def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Check that a checkpoint's settings are the present ones; ValueError names the settings that differ."""
+    names = dict.fromkeys([*here, *(["drawn"] if "drawn" in begun else [])])  # present only if operators were drawn
+    if differing := [name for name in names if begun.get(name) != here.get(name)]:
+        raise ValueError(
+            f"{path} was trained with another {', '.join(differing)}; begin anew with resume=false or another output"
+        )

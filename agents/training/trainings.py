@@ -1,0 +1,95 @@
+"""The kinds of training: for each agent, how a policy is trained, and evaluated on held-out operators with the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from agents.columns.choices import SEES, is_joint
+from agents.columns.policy import ColumnWriter
+from agents.fused.policy import GirPpo
+from agents.policies.ppo import Ppo
+from agents.runs.lines import with_bar
+from agents.strategy import get_strategy
+from agents.training import columns as train_columns
+from agents.training import fused as train_fused
+from agents.training import walk as train_walk
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact.shipped import certificate_of
+
+
+@dataclass(frozen=True)
+class Training:
+    """A kind of training."""
+
+    learn: Callable[[dict[str, Any], Path, Console], tuple[Any, float, bool]]
+    """(configuration, folder, console) -> (saved learner with `num_timesteps`, seconds of training, whether it was resumed)."""
+    strategy: type[Ppo | ColumnWriter | GirPpo]
+    """Strategy that constructs programs with the policy."""
+    judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
+    """Whether such policies can be evaluated on a task."""
+    sees: int | None = None
+    """Version of the policies' observation, if neither the layout of a row nor the fingerprint implies it."""
+    shows_itself: bool = True
+    """Whether its learner writes TensorBoard events itself."""
+    fused: bool = False
+    """Whether its tasks are fused operators."""
+
+
+WALK = Training(train_walk.learn, Ppo)
+"""Training of all agents in `agents.learners.registry`."""
+OTHERS = {
+    ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES, shows_itself=False),
+    GirPpo.agent: Training(train_fused.learn, GirPpo, fused=True),
+}
+
+
+def training_of(agent: str) -> Training:
+    """The training of an agent, `WALK` if there is no special one. `WALK.learn` reports an unknown agent."""
+    return OTHERS.get(agent, WALK)
+
+
+def judged(config: dict[str, Any]) -> list[Any]:
+    """Tasks of `eval_operators` that policies of the configuration's agent can be evaluated on."""
+    env, training = config["env"], training_of(config["agent"]["name"])
+    if training.fused:
+        return train_fused.graphs_of(config["eval_operators"], env)
+    graphs = (ConstructionGraph(op, env["hardware"], env["space"]) for op in operators.resolve(config["eval_operators"]))
+    return [graph for graph in graphs if training.judged_on(graph)]
+
+
+def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
+    """Scores of a folder's policy, by the model, over the operators of `eval_operators` (the validation split).
+
+    They are the geometric mean of (policy's best of its episodes) / (traverser's best), and, over the tasks with a certified
+    optimum, the mean regret, latency / optimum - 1, of the greedy episode and of the best episode. Tasks unsuited to such
+    policies are left out. Every construction has its own random numbers, so that all policies are compared with the same walks.
+    """
+    if training_of(config["agent"]["name"]).fused:
+        return train_fused.evaluate(config, folder, console)
+    env, seed = config["env"], config["seed"]
+    name = "markov_ext" if env["space"] == "extended" else "markov"
+    ours = {"greedy": 1, "best": config["eval_episodes"]}
+    regrets: dict[str, list[float]] = {asked: [] for asked in ours}
+    ratios = []
+    kind, graphs = training_of(config["agent"]["name"]).strategy, judged(config)
+    console.print(f"Trained. Its programs are judged now, on eval_operators ({len(graphs)}).", soft_wrap=True)
+    for graph in with_bar(console, "judging", graphs, len(graphs)):
+        certificate = certificate_of(graph)
+        for asked, episodes in ours.items():
+            strategy = kind(space=env["space"], checkpoint=str(folder), episodes=episodes)
+            found = strategy.construct(graph, np.random.default_rng(seed)).latencies
+            reached = found[0] if found else graph.latency(graph.initial())  # no program that fits was written
+            if certificate is not None:
+                regrets[asked].append(reached / certificate.optimum - 1)
+        traverser: Any = get_strategy(name, space=env["space"])
+        ratios.append(np.log(reached / traverser.construct(graph, np.random.default_rng(seed)).latencies[0]))
+    known = {f"mean_regret_{asked}": float(np.mean(values)) for asked, values in regrets.items() if values}
+    scores = {f"validation_latency_over_{name}": float(np.exp(np.mean(ratios))), "tasks": len(ratios)}
+    return scores | known | {"certified": len(regrets["best"])}

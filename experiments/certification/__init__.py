@@ -1,1 +1,0 @@
-"""Certified optima of the model: computing and checking them, and the loss of an episode against them."""

@@ -1,1 +1,0 @@
-"""Shared parts of commands: arguments, errors and exit."""

@@ -1,1 +1,0 @@
-"""Measured v1: verified CPU times of programs of many operators. `gensor collect` records them."""

@@ -1,1 +1,0 @@
-"""Training of policies: `gensor train`, its learning curves, validation and checkpoints; trainings in recorded spaces."""

@@ -1,0 +1,44 @@
+"""Trials on a GPU: compilers in processes, one worker that times, and errors of that worker as a trial's status."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.devices.presence import device_name
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.compile_pool import CompilePool
+from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.requests import Built
+
+_RESTART_AFTER = 3000
+"""Requests after which the device's worker is replaced; each new worker opens the device and computes its references again."""
+
+
+def compilers() -> int:
+    """Number of processes that compile: all cores except two, which belong to the timing worker and the stage."""
+    return max(1, len(os.sched_getaffinity(0)) - 2)
+
+
+def device_backends(*rules: TimingRules) -> list[NativeBackend]:
+    """A `cuda` backend for each of `rules`; they share one timing worker and the compilers, which leave cores to the worker."""
+    pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
+    worker = WorkerProcess("cuda", restart_after=_RESTART_AFTER, stage_seconds={"verify": 30.0, "check": 30.0})
+    return [NativeBackend("cuda", pool, device_name, one, worker=worker) for one in rules]
+
+
+def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
+    """Make one trial; an error of the worker, which a search would raise, fails this trial and not the stage."""
+    return built if isinstance(built, Measurement) else or_crashed(lambda: backend.trial(built, hw), built.kernel.digest)
+
+
+def or_crashed(trial: Callable[[], Measurement], digest: str) -> Measurement:
+    """The measurement of a trial of the kernel `digest`; an error of the worker becomes the status CRASHED."""
+    try:
+        return trial()
+    except RuntimeError as error:
+        return Measurement(Status.CRASHED, error=str(error), digest=digest)
