@@ -1,23 +1,24 @@
-"""Search strategies and learned policies over the construction graph, one file each."""
+"""Search strategies and learned policies over the construction graph, their training, and what commands share."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agents.optimize import Result, optimize
-from agents.strategy import STRATEGIES, Strategy, get_strategy
-
 if TYPE_CHECKING:
     from agents.ansor.optimize_tasks import TasksResult, optimize_tasks
+    from agents.optimizer import Result, optimize
     from agents.recorded.tune import Tuned, tune
+    from agents.strategy import STRATEGIES, Strategy, get_strategy
 
 __all__ = ["STRATEGIES", "Result", "Strategy", "TasksResult", "Tuned", "get_strategy", "optimize", "optimize_tasks", "tune"]
 _LAZY = {
+    "Result": "agents.optimizer", "optimize": "agents.optimizer",
+    "STRATEGIES": "agents.strategy", "Strategy": "agents.strategy", "get_strategy": "agents.strategy",
     "TasksResult": "agents.ansor.optimize_tasks", "optimize_tasks": "agents.ansor.optimize_tasks",
     "Tuned": "agents.recorded.tune", "tune": "agents.recorded.tune",
 }  # fmt: skip
-"""Name -> module, for objects that are imported at first use because their modules import strategies."""
+"""Name -> module of what is imported at first use, so that a command starts, and can be stopped, within milliseconds."""
 
 
 def __getattr__(name: str) -> Any:

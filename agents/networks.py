@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from agents.optimize import Asked, NoKernel, Result, check_seed, watched
+from agents.optimizer import Asked, NoKernel, Result, check_seed, watched
 from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
 from agents.strategy import OtherSearch

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
-from agents.optimize import Asked, NoKernel, Result, run
+from agents.optimizer import Asked, NoKernel, Result, run
 from gensor_gym.codegen.build import generate
 from gensor_gym.cycles import collected
 from gensor_gym.dataflow.graph import Dataflow

@@ -56,6 +56,8 @@ class Strategy(Search[Session], Protocol):
 CONSTRUCTIONS, RECORDED, FUSED = "construction graphs", "recorded spaces", "fused operators"
 LEARNING = "environments to learn in"
 """Kind of a frozen suite's sessions with environments (`gensor_gym.suites`)."""
+CANDIDATES = "recorded candidates"
+"""Kind of a frozen suite's sessions that choose among recorded programs."""
 
 
 def searched_of(computation: Operator | Dataflow) -> str:
@@ -83,7 +85,7 @@ class Entry:
     where: str
     """Text "module:class"."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
-    """Kind of search (CONSTRUCTIONS, RECORDED, FUSED, LEARNING) -> hyperparameters whose default differs from the class's."""
+    """Kind of search, such as CONSTRUCTIONS or FUSED -> hyperparameters whose default differs from the class's."""
 
 
 STRATEGIES: dict[str, Entry] = {
@@ -149,6 +151,8 @@ STRATEGIES: dict[str, Entry] = {
     "scratch_masked_ppo": Entry("agents.scratch.sb3:ScratchMaskedPpo", {LEARNING: {}}),
     "scratch_masked_writing": Entry("agents.scratch.sb3:ScratchMaskedWriting", {LEARNING: {}}),
     "scratch_reinforce": Entry("agents.scratch.reinforce:ScratchReinforce", {LEARNING: {}}),
+    "ranked_model": Entry("agents.hybrids.ranked:RankedCandidates", {CANDIDATES: {}}),
+    "ranked_random": Entry("agents.hybrids.ranked:RandomCandidates", {CANDIDATES: {}}),
     "elsewhere": Entry("agents.recorded.other_devices:OtherDevices", {RECORDED: {}}),
     "policy": Entry("agents.recorded.policy:TuningPolicy", {RECORDED: {}}),
 }
@@ -199,7 +203,7 @@ def _of_function(name: str, search: Callable[..., None]) -> type[Any]:
 
 
 def strategies_for(searched: str) -> list[str]:
-    """Names of the strategies for a kind of search (CONSTRUCTIONS, RECORDED, FUSED, LEARNING), in the order of the table."""
+    """Names of the strategies for a kind of search (a key of `Entry.searches`), in the order of the table."""
     return [name for name, entry in STRATEGIES.items() if searched in entry.searches]
 
 

@@ -38,12 +38,12 @@ class Command:
 
 COMMANDS = {
     "optimize": Command(
-        "agents.cli.kernels.optimize:main",
+        "agents.kernels.optimize:main",
         "find a fast kernel for one operator, and take it away",
         ("'gemm(m=512, n=512, k=512)'", "'gemv(m=512, k=512)' strategy=roller trials=4 export=outputs/gemv"),
     ),
     "export": Command(
-        "agents.cli.kernels.export:main",
+        "agents.kernels.export:main",
         "take the kernels of a file of operators away, as one library with a C header",
         ("operators.txt folder=outputs/library", "operators.txt folder=outputs/library trials=16 strategy=markov_ext"),
     ),

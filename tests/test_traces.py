@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents import optimize, tune
-from agents.optimize import run
+from agents.optimizer import run
 from agents.recorded.tune import get_strategy_of_spaces
 from gensor_gym import load_space
 from gensor_gym.measure.session import Budget, TraceRow

@@ -10,7 +10,7 @@ import numpy as np
 
 from agents.ansor.ansor import Ansor, Rounds
 from agents.ansor.task_scheduler import GradientScheduler, Objective, Progress, Scheduler, total_latency
-from agents.optimize import Result
+from agents.optimizer import Result
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task

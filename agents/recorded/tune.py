@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from agents.optimize import run
+from agents.optimizer import run
 from agents.strategy import RECORDED, Search, build, resolve
 from gensor_gym.measure.session import Budget, TraceRow
 from gensor_gym.spaces import TuningSession, TuningSpace, load_space

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agents import get_strategy
 from agents.cli.stopping import of_a_stop
-from agents.optimize import run
+from agents.optimizer import run
 from agents.runs.folders import make_folder
 from agents.runs.journal import locked
 from agents.runs.results import write_text

@@ -14,7 +14,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents import optimize
-from agents.optimize import Result
+from agents.optimizer import Result
 from agents.runs.calls import placed, seconds
 from experiments.benches.lines import Lines, Steal, machine, resolved
 from experiments.comparison.summary import interval

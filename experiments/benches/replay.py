@@ -12,7 +12,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents import get_strategy
-from agents.optimize import run as search
+from agents.optimizer import run as search
 from experiments.benches.lines import Lines, empty_cache, machine, resolved
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym import hardware

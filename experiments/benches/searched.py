@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents import get_strategy
-from agents.optimize import run
+from agents.optimizer import run
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.session import Budget, Session, Task

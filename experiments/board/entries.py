@@ -1,5 +1,7 @@
 """Entries of a frozen suite: every search of an agent on a track, with the actions that build its best program.
 
+On a track that gives candidates, a search has one action: the index of its best candidate.
+
 `AGENT/TRACK.jsonl` has a header, a line for each task and seed, and the digest of the lines above. Verification plays the actions
 in the environment, recomputes every line and compares the whole file byte for byte. Facts that an entry only states (the spent
 budget, the regret after each trial before the last, the learning curve, the agent) are covered by the digest, which detects
@@ -21,15 +23,17 @@ from typing import Any
 from agents.runs.journal import Journal, lying
 from agents.runs.results import write_text
 from agents.runs.settings import ROOT, short_hash
-from agents.strategy import CONSTRUCTIONS, LEARNING, build, strategies_for
+from agents.strategy import CANDIDATES, CONSTRUCTIONS, LEARNING, build, strategies_for
 from experiments.board.differences import Difference, compare_texts
 from experiments.board.submitted import check_name, load_function
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.paths import actions_to
 from gensor_gym.foreign import parse_json, read_text
 from gensor_gym.graph.actions import STOP
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.records.measured_backend import candidates
 from gensor_gym.registry import check_known
 from gensor_gym.suites import Agent, SuiteTask, Track, get
 from gensor_gym.suites.session import NoModel
@@ -78,9 +82,10 @@ class Entrant:
 
 
 def _kind(name: str, track: Track) -> str:
-    """Kind of search of a strategy; on a track of environment steps it may be one that learns in environments."""
-    learns = track.steps is not None and name in strategies_for(LEARNING)
-    return LEARNING if learns else CONSTRUCTIONS
+    """Kind of search of a strategy on a track. On a track of environment steps it may be one that learns in environments."""
+    if track.candidates:
+        return CANDIDATES
+    return LEARNING if track.steps is not None and name in strategies_for(LEARNING) else CONSTRUCTIONS
 
 
 def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
@@ -104,7 +109,7 @@ def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None)
             journal.path.unlink()
             raise
         for task, seed in left:
-            journal.add(row := _line(_searched(entrant, track, task, seed), task))
+            journal.add(row := _line(_searched(entrant, track, task, seed), track, task))
             known[task.name, seed] = row
     several = {seed for _, seed in known}
     rows = [known[task.name, seed] for task in track.tasks for seed in track.seeds if seed in several]
@@ -136,10 +141,12 @@ def held_up(row: Mapping[str, Any], track: Track) -> bool:
     return limit is not None and not spent and row["elapsed_s"] >= limit and row["worked_s"] < limit / 2
 
 
-def _line(row: Mapping[str, Any], task: SuiteTask) -> dict[str, Any]:
+def _line(row: Mapping[str, Any], track: Track, task: SuiteTask) -> dict[str, Any]:
     """A result as a line of an entry, with the actions that build its program."""
     actions = None
-    if row["schedule"] is not None:
+    if row["schedule"] is not None and track.candidates:
+        actions = str(candidates(task.hardware, task.operator).index(Schedule.parse(row["schedule"])))
+    elif row["schedule"] is not None:
         graph = ConstructionGraph(task.operator, task.hardware, task.space)
         actions = " ".join(map(str, [*actions_to(graph, graph.parse(row["schedule"])), STOP]))
     line = {**row, "actions": actions, "seconds": float(row["seconds"]).hex(), "regret": float(row["regret"]).hex()}
@@ -187,7 +194,7 @@ def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) ->
     for name, most in (("trials", track.budget.trials), ("evaluations", evaluations)):
         if most is not None and not 0 <= line[name] <= most:
             raise ValueError(f"{task.name}, seed {seed}, {name}: expected at most {most}, found {line[name]}")
-    seconds = math.inf if line["actions"] is None else played(task, [int(word) for word in line["actions"].split()])
+    seconds = math.inf if line["actions"] is None else played(track, task, [int(word) for word in line["actions"].split()])
     regret = task.regret(seconds)
     found = {
         "suite": track.suite, "track": track.name, "task": task.name, "fingerprint": task.fingerprint, "seed": seed,
@@ -199,10 +206,25 @@ def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) ->
     return found
 
 
-def played(task: SuiteTask, actions: Sequence[int]) -> float:
-    """Seconds of the program that actions build in the task's graph, infinite if it fails. ValueError for an illegal action."""
+def played(track: Track, task: SuiteTask, actions: Sequence[int]) -> float:
+    """Seconds of the program that actions build, or choose, infinite if it fails. ValueError for an illegal action."""
     task.check()
     graph = ConstructionGraph(task.operator, task.hardware, task.space)
+    schedule = chosen(task, actions) if track.candidates else built(task, graph, actions)
+    (found,) = get_backend(task.backend, graph.hardware).measure(graph.operator, [schedule], graph.hardware)
+    return found.seconds if found.status is Status.OK else math.inf
+
+
+def chosen(task: SuiteTask, actions: Sequence[int]) -> Schedule:
+    """The candidate of a task whose index is the only action; ValueError if there is none."""
+    known = candidates(task.hardware, task.operator)
+    if len(actions) != 1 or not 0 <= actions[0] < len(known):
+        raise ValueError(f"{task.name}: expected the index of one of {len(known)} candidates, found {list(actions)}")
+    return known[actions[0]]
+
+
+def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> Schedule:
+    """The schedule that actions, the last of them STOP, build in the task's graph; ValueError for an illegal action."""
     schedule = graph.initial()
     if not actions or actions[-1] != STOP:
         raise ValueError(f"{task.name}: expected actions that end with {STOP}, found {list(actions[-1:])}")
@@ -210,8 +232,7 @@ def played(task: SuiteTask, actions: Sequence[int]) -> float:
         if not 0 < action < len(graph.actions) or not graph.action_mask(schedule)[action]:
             raise ValueError(f"{task.name}, step {at}: action {action} is not legal there")
         schedule = graph.transition(schedule, action)
-    (found,) = get_backend(task.backend, graph.hardware).measure(graph.operator, [schedule], graph.hardware)
-    return found.seconds if found.status is Status.OK else math.inf
+    return schedule
 
 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:

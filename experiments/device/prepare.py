@@ -23,7 +23,7 @@ import numpy as np
 from numba.core.caching import IndexDataCacheFile
 
 from agents import get_strategy
-from agents.optimize import run as search
+from agents.optimizer import run as search
 from experiments.device.stages import adaptive
 from experiments.device.stages.candidates import candidates
 from experiments.device.stages.families import drawn

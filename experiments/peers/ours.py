@@ -19,7 +19,7 @@ WARM_UP = "gemm(m=16, n=16, k=16)"
 def search(request: dict[str, Any]) -> dict[str, Any]:
     """Search the requested operator and return the answer, after a warm-up search of one trial on a tiny operator."""
     from agents import get_strategy
-    from agents.optimize import run
+    from agents.optimizer import run
     from experiments.benches.lines import empty_cache
     from gensor_gym import hardware
     from gensor_gym.measure.backend import get_backend

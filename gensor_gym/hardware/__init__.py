@@ -26,7 +26,8 @@ def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
     ValueError for a name with capitals, and for the name of another module's machine, of the host or of a recorded machine.
     """
     machine = make()
-    if machine.name != machine.name.lower() or machine.name in ("host", *recorded_names(), *measured_names()):
+    recorded = {"host", *recorded_names(), *measured_names()} - _KNOWN.keys()
+    if machine.name != machine.name.lower() or machine.name in recorded:
         raise ValueError(f"machine {machine.name!r} of {make.__module__}: expected a name of its own in small letters")
     register("machine", _KNOWN, machine.name, machine, make.__module__)
     return make

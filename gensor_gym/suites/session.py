@@ -1,4 +1,4 @@
-"""Sessions of a suite: one that ends every search, one without a model, one that counts training steps."""
+"""Sessions of a suite: one that ends every search, one of recorded candidates, one without a model, one that counts steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gensor_gym.env import CONSTRUCT
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.records.measured_backend import candidates
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 
 OnTrial = Callable[[TraceRow], None]
@@ -41,6 +42,24 @@ class SuiteSession(Session):
         if self._idle >= MOST_IDLE:
             raise BudgetSpent(f"{MOST_IDLE} times in a row nothing new was measured")
         return found
+
+
+class CandidateSession(SuiteSession):
+    """A session that measures only the programs in `candidates`, the recorded ones of its task."""
+
+    def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
+        """Build the graph like `Session`; ValueError for an operator without recorded programs."""
+        super().__init__(task, budget, on_trial)
+        self.candidates = candidates(self.graph.hardware.name, str(task.operator))
+        """In the order of their texts, which says nothing of their times."""
+        self._known = frozenset(self.candidates)
+
+    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """Measure schedules like `Session`; ValueError for a program that is not among the candidates."""
+        for schedule in schedules:
+            if isinstance(schedule, Schedule) and schedule not in self._known:
+                raise ValueError(f"{schedule} is not recorded: expected some of the {len(self.candidates)} session.candidates")
+        return super().measure(schedules)
 
 
 class ModelFreeSession(SuiteSession):

@@ -23,14 +23,15 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.measure.records.measured_backend import MeasuredBackend
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 from gensor_gym.registry import check_known
-from gensor_gym.suites.session import LearningSession, ModelFreeSession, OnTrial, SuiteSession
+from gensor_gym.suites.session import CandidateSession, LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
 """Function of (session, random generator) that searches through the session, which enforces the budget and remembers the best
 program. All randomness comes from the generator."""
-VERSIONS = ("v1",)
+VERSIONS = ("v1", "v1.1")
 
 
 class SuiteChanged(ValueError):
@@ -90,6 +91,8 @@ class Track:
     """Whether an agent may evaluate the model."""
     steps: int | None
     """Number of environment steps and model evaluations in which an agent learns from scratch; None for searches."""
+    candidates: bool = False
+    """Whether a search chooses among the recorded programs of its task, `session.candidates`."""
 
     def __str__(self) -> str:
         """Name and description of the track, and the number of its tasks."""
@@ -103,7 +106,8 @@ class Track:
         made = Task.of(task.operator, task.hardware, task.backend, task.space)
         if self.steps is not None:
             return LearningSession(made, self.budget, self.steps, on_trial)
-        return (SuiteSession if self.model else ModelFreeSession)(made, self.budget, on_trial)
+        kind = CandidateSession if self.candidates else SuiteSession if self.model else ModelFreeSession
+        return kind(made, self.budget, on_trial)
 
     def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
         """Search every task with every seed; yield each result (see `result`) when its search ends. BudgetSpent ends a search.
@@ -220,9 +224,8 @@ def get(version: str) -> Suite:
 def _track(version: str, name: str, plain: dict[str, Any]) -> Track:
     """The track that an entry of the frozen file describes."""
     tasks = tuple(SuiteTask(**task) for task in plain["tasks"])
-    return Track(
-        version, name, plain["about"], tasks, tuple(plain["seeds"]), Budget(**plain["budget"]), plain["model"], plain["steps"]
-    )
+    rules = {field: plain[field] for field in ("model", "steps", "candidates") if field in plain}
+    return Track(version, name, plain["about"], tasks, tuple(plain["seeds"]), Budget(**plain["budget"]), **rules)
 
 
 @cache
@@ -234,5 +237,7 @@ def _mark(operator: str, hardware: str, space: str) -> str:
 @cache
 def _edition(hardware: str, backend: str) -> str:
     """Edition of the recorded table; empty for the model."""
-    found = get_backend(backend, machines.get(hardware))
+    found = get_backend(backend, hw := machines.get(hardware))
+    if isinstance(found, MeasuredBackend):
+        return found.edition(hw)
     return found.edition if isinstance(found, RecordedBackend) else ""

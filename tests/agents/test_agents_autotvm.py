@@ -261,7 +261,7 @@ def test_searches_beat_their_random_start_and_repeat(changes: dict[str, object])
 @pytest.mark.parametrize("strategy", [AutoTvm(batch=16, warm_up=16), AutoTvmSmall()])
 def test_searches_of_the_extended_space_ask_no_analytic_model(strategy: AutoTvm, operator: str, machine: str) -> None:
     session = Session(Task.of(operator, machine, "analytic", strategy.space), Budget(trials=40))
-    from agents.optimize import run
+    from agents.optimizer import run
 
     run(strategy, session, 0)
     assert session.trials == 40 and session.evaluations == 0

@@ -59,7 +59,7 @@ def counted_fits(*arguments):
 column_descent.fits = counted_fits
 
 from agents import get_strategy
-from agents.optimize import run
+from agents.optimizer import run
 from gensor_gym.measure.session import Budget, Session, Task
 
 def audit(name, parameters):

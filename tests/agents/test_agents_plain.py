@@ -15,7 +15,7 @@ from agents.baselines.q_network import QNetwork, Transition
 from agents.core.ledger import Ledger
 from agents.core.programs import Programs
 from agents.core.significance import is_faster
-from agents.optimize import run
+from agents.optimizer import run
 from agents.strategy import get_strategy
 from experiments.statistics.statistics import expected_best
 from gensor_gym import hardware

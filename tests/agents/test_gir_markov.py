@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agents.fused.markov import GirMarkov
-from agents.optimize import run
+from agents.optimizer import run
 from agents.strategy import DEFAULTS, FUSED, build, strategies_for
 from gensor_gym.dataflow import make
 from gensor_gym.gir.actions import ACTIONS, STOP, applied

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.certification import certify, check_certificates
 
 from agents.cli.arguments import compose
+from agents.exact import certify, check_certificates
 from agents.recording import task_cards
 from agents.runs.settings import settings_of
 

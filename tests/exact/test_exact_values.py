@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.certification import explain
 
+from agents.exact import explain
 from agents.recording import task_cards
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.construct import ConstructEnv

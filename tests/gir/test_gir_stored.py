@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gensor_gym
-from agents.optimize import Result, optimize
+from agents.optimizer import Result, optimize
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.answers.fused import fused_draws
 from gensor_gym.measure.backend import get_backend
@@ -43,7 +43,7 @@ def found(cache: Path) -> Result:
 
 def test_a_graph_of_ones_own_is_searched_once_and_found_again(found: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found.trace) == 2 and {row.status for row in found.trace} == {"OK"} and 0 < found.seconds < 1
-    monkeypatch.setattr(sys.modules["agents.optimize"], "run", None)  # a search would fail
+    monkeypatch.setattr(sys.modules["agents.optimizer"], "run", None)  # a search would fail
     again = optimize(OWN, trials=2, reuse=True)
     assert again.schedule == found.schedule and again.seconds == found.seconds and again.trace == ()
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.optimize import optimize
+from agents.optimizer import optimize
 from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.actions import ACTIONS
 from gensor_gym.gir.placement import Level

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.optimize import optimize
+from agents.optimizer import optimize
 from gensor_gym import codegen, hardware, operators
 from gensor_gym.codegen.c.codegen import PREPACKED, generate_c
 from gensor_gym.codegen.kernel import PACKS, Kernel

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gensor_gym.measure
-from agents.optimize import run
+from agents.optimizer import run
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

@@ -44,7 +44,7 @@ def test_what_was_found_is_not_searched_again(cache: Path, monkeypatch: pytest.M
         gensor_gym.tuned(OP)
     first = search()
     assert len(first.trace) == 3
-    monkeypatch.setattr(sys.modules["agents.optimize"], "run", None)  # a search would fail
+    monkeypatch.setattr(sys.modules["agents.optimizer"], "run", None)  # a search would fail
     again = search()
     assert again.schedule.key == first.schedule.key and again.seconds == first.seconds and again.trace == ()
     kernel = gensor_gym.tuned(str(OP))
@@ -142,7 +142,7 @@ def test_what_another_timed_is_timed_here_before_it_is_the_result(cache: Path, m
     theirs = graph.random_schedule(np.random.default_rng(0))
     record = Record(device, str(OP), str(theirs), Measurement(Status.OK, (said,), conditions, "", "theirs"), 1.0)
     store.add(checked([record], "another's"))
-    monkeypatch.setattr(sys.modules["agents.optimize"], "run", None)  # a search would fail
+    monkeypatch.setattr(sys.modules["agents.optimizer"], "run", None)  # a search would fail
     first = optimize(OP, trials=1, reuse=True)
     assert first.schedule.key == theirs.key and first.seconds < said and len(first.trace) == 1
     again = optimize(OP, trials=1, reuse=True)

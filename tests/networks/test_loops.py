@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from agents.optimize import Asked
+from agents.optimizer import Asked
 from agents.pieces import Piece
 from gensor_gym import hardware
 from gensor_gym.codegen.build import generate

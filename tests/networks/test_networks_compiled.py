@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import gensor_gym
 from agents import pieces
 from agents.networks import CompiledNetwork, FallenBack
-from agents.optimize import Asked
+from agents.optimizer import Asked
 from gensor_gym import hardware
 from gensor_gym.cache.folders import cache_dir
 from gensor_gym.codegen import remembered

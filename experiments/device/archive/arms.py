@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 
 from agents import get_strategy
-from agents.optimize import run as search
+from agents.optimizer import run as search
 from agents.policies.card import CARD
 from experiments.device.table import CONF
 from gensor_gym import hardware, operators

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gensor_gym
-from agents.optimize import optimize
+from agents.optimizer import optimize
 from gensor_gym import hardware
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.families import family_of

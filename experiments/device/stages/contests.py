@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 from agents import get_strategy
-from agents.optimize import run as search
+from agents.optimizer import run as search
 from agents.policies.learned import Learned
 from agents.strategy import Strategy
 from experiments.device.context import Context, StageJournal

@@ -23,7 +23,7 @@ import numpy as np
 
 import gensor_gym  # noqa: F401  # registers the environments
 from agents import optimize
-from agents.optimize import Result
+from agents.optimizer import Result
 from experiments.device.context import Context, StageJournal, rows_of_run
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import facts

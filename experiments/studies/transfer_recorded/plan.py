@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.cli.checks import check_list, check_whole
 from agents.learners.stored import POLICY
-from agents.optimize import run
+from agents.optimizer import run
 from agents.policies.card import CARD
 from agents.recorded.tune import get_strategy_of_spaces
 from agents.runs.settings import code_digest, digest_of_file, short_hash

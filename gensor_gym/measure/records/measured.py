@@ -50,13 +50,13 @@ def load(machine: str | Path, part: str | None = None) -> Any:
 
     if part is not None:
         check_known("part", part, PARTS)
-    found = pandas.read_parquet(_path(machine))
+    found = pandas.read_parquet(path_of(machine))
     return found if part is None else found[found.part == part].reset_index(drop=True)
 
 
 def machine_of(machine: str | Path) -> Hardware:
     """The hardware on which a table was recorded."""
-    return hardware.from_json(read_text(_path(machine).with_suffix(".json")))
+    return hardware.from_json(read_text(path_of(machine).with_suffix(".json")))
 
 
 def here(machine: str | Path) -> Hardware:
@@ -65,8 +65,8 @@ def here(machine: str | Path) -> Hardware:
     return dataclasses.replace(described, name="host") if described.kind == "cpu" else described
 
 
-def _path(machine: str | Path) -> Path:
-    """Path of a machine's table."""
+def path_of(machine: str | Path) -> Path:
+    """Path of a machine's table; a path is returned unchanged."""
     if str(machine).endswith(".parquet"):
         return Path(machine)
     check_known("machine of Measured v1", str(machine), names())

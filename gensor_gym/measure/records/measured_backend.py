@@ -1,9 +1,13 @@
-"""The `measured` backend: kernel times of Measured v1, for the machines that `measured.names` lists. No kernel runs."""
+"""The `measured` backend: kernel times of Measured v1, for the machines that `measured.names` lists. No kernel runs.
+
+`candidates` lists the programs of an operator that have a time there.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from gensor_gym.graph.schedule import Schedule
@@ -20,6 +24,10 @@ class MeasuredBackend:
 
     name = "measured"
     stored = False
+
+    def edition(self, hw: Hardware) -> str:
+        """Digest of a machine's table, 16 hexadecimal digits."""
+        return _edition(hw.name)
 
     def device(self, hw: Hardware) -> str:
         """Name of the recorded machine."""
@@ -45,6 +53,20 @@ class MeasuredBackend:
 
     def close(self) -> None:
         """Do nothing: there are no processes to end."""
+
+
+def candidates(machine: str, operator: str) -> tuple[Schedule, ...]:
+    """The recorded programs of an operator, in the order of their texts; ValueError if the machine's table has none."""
+    rows = _rows(machine).get(operator)
+    if rows is None:
+        raise ValueError(f"Measured v1 of {machine} has no programs of {operator}")
+    return tuple(map(Schedule.parse, sorted(set(map(str, rows.schedule)))))
+
+
+@cache
+def _edition(machine: str) -> str:
+    """Digest of the file of a machine's table."""
+    return hashlib.sha256(measured.path_of(machine).read_bytes()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=2)

@@ -92,7 +92,7 @@ def test_a_refusal_is_one_line_and_exit_code_2(words: list[str], message: str, c
 
 
 def test_a_search_that_finds_nothing_ends_with_1(command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["agents.optimize"], "run", lambda *_: None)
+    monkeypatch.setattr(sys.modules["agents.optimizer"], "run", lambda *_: None)
     code, said = command("optimize", "gemm(m=4, n=4, k=4)", *MODEL)
     assert code == 1 and "ran well in 0 trials" in said
 

@@ -21,8 +21,8 @@ import pytest
 from agents.cli.refusal import refusals
 from agents.cli.stopping import CODE, asked, at_safe_points, stoppable
 from agents.core.workers import shared_out
+from agents.runs import jobs
 from agents.runs.pool import side_by_side
-from experiments.common import jobs
 from experiments.entry import COMMANDS, how_to_go_on
 
 ROOT = Path(__file__).resolve().parents[3]

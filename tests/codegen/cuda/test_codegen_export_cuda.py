@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.optimize import Result, export_all
+from agents.optimizer import Result, export_all
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc

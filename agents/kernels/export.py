@@ -14,8 +14,8 @@ from omegaconf import DictConfig, ListConfig
 from rich.console import Console
 
 from agents.cli.command import command
-from agents.cli.kernels.search import Search
-from agents.optimize import Result, export_all
+from agents.kernels.search import Search
+from agents.optimizer import Result, export_all
 from agents.runs.folders import make_folder
 from agents.runs.sheets.cells import seconds
 from agents.runs.sheets.sheet import Sheet

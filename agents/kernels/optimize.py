@@ -16,8 +16,8 @@ from rich.console import Console
 
 from agents.cli.checks import check_truths
 from agents.cli.command import command
-from agents.cli.kernels.search import Search
-from agents.optimize import Result
+from agents.kernels.search import Search
+from agents.optimizer import Result
 from agents.runs.calls import placed, seconds
 from agents.runs.folders import make_folder
 from agents.runs.results import write_text
