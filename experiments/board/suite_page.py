@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,14 +22,15 @@ from experiments.board.suite_scores import (
     iqm,
     learned,
     scores_after,
+    scores_of_first,
     standings,
 )
 from experiments.statistics import statistics
-from gensor_gym.suites import get
+from gensor_gym.suites import Track, get
 from gensor_gym.suites.session import WINDOWS
 
 PAGE = ROOT / "results" / "suite" / "README.md"
-BEGIN, END = "<!-- built by gensor leaderboard --frozen v1 -->", "<!-- end of what is built -->"
+BEGIN, END = "<!-- built by gensor leaderboard --frozen {version} -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
 """Searches of the model without learning. If they are as good as the best agent, learning has nothing to gain."""
 
@@ -59,13 +61,19 @@ def _whole(standing: Standing) -> bool:
     return {own.shape[1] for own in standing.scores.values()} == {len(standing.track.seeds)}
 
 
+def _few(track: Track) -> bool:
+    """Whether the first of several trials is worth a column: where a search chooses among candidates."""
+    return track.candidates and (track.budget.trials or math.inf) > 1
+
+
 def _ranking(standing: Standing) -> list[str]:
     """Table of a track's agents by tier."""
     groups = list(dict.fromkeys(task.group for task in standing.track.tasks))
     of_groups = groups if len(groups) > 1 else []
     spent = "evaluations" if standing.track.steps is None else "steps"
     seeds = () if _whole(standing) else ("seeds",)
-    head = ("tier", "agent", *seeds, "IQM regret", "interval", "mean", f"within {WITHIN:.0%}", "chance to beat the first",
+    first = ("after one trial",) if _few(standing.track) else ()
+    head = ("tier", "agent", *seeds, *first, "IQM regret", "interval", "mean", f"within {WITHIN:.0%}", "chance to beat the first",
             *of_groups, "trials", spent, "processor seconds")  # fmt: skip
     ranks = {agent: place for place, names in enumerate(standing.tiers, start=1) for agent in names}
     return table(head, [_row(standing, agent, ranks[agent], of_groups) for agent in standing.agents])
@@ -79,9 +87,11 @@ def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[
     at = [[task.group == group for task in standing.track.tasks] for group in groups]
     spent = [np.mean([row[name] for row in standing.lines[agent]]) for name in ("trials", "evaluations", "worked_s")]
     seeds = () if _whole(standing) else (str(own.shape[1]),)
+    firsts = scores_of_first(standing.track, standing.lines[agent])
+    first = (percent(iqm(firsts)),) if _few(standing.track) else ()
     return (
-        str(tier), agent, *seeds, percent(iqm(own)), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}",
-        f"{statistics.probability_of_improvement(own, best):.2f}", *(percent(iqm(own[mask])) for mask in at),
+        str(tier), agent, *seeds, *first, percent(iqm(own)), f"[{percent(low)}, {percent(high)}]", percent(own.mean()),
+        f"{profile:.0%}", f"{statistics.probability_of_improvement(own, best):.2f}", *(percent(iqm(own[mask])) for mask in at),
         f"{spent[0]:.1f}", f"{spent[1]:,.0f}", f"{spent[2]:.3f}",
     )  # fmt: skip
 
@@ -145,12 +155,12 @@ def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
     from experiments.board.suite_figures import draw
 
     text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
+    before, begin, rest = text.partition(BEGIN.format(version=version))
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{page} has no lines {BEGIN!r} and {END!r}")
+        raise ValueError(f"{page} has no lines {BEGIN.format(version=version)!r} and {END!r}")
     found = standings(get(version), verified(version, folder))
-    built = "\n".join([before + BEGIN, "", *lines(found, version), END + after])
+    built = "\n".join([before + begin, "", *lines(found, version), END + after])
     if check and built != text:
         raise ValueError(f"{page} is not what its entries say: python -m experiments leaderboard --frozen {version} builds it")
     if not check:

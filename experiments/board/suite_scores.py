@@ -39,6 +39,12 @@ def scores_of(track: Track, lines: Lines) -> np.ndarray:
     return np.minimum(seeds_of(track, lines).scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
 
 
+def scores_of_first(track: Track, lines: Lines) -> np.ndarray:
+    """Regrets [tasks, seeds] of the first measured program, capped."""
+    firsts = (CAP if row["curve"][0] is None else min(CAP, row["curve"][0]) for row in lines)
+    return seeds_of(track, lines).scores([{**row, "regret": first} for row, first in zip(lines, firsts, strict=True)])
+
+
 def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]) -> np.ndarray:
     """Regrets [tasks, seeds, limits] of the best program measured within the limits of `processor_s` or `asked`."""
     own = seeds_of(track, lines)

@@ -1,4 +1,4 @@
-"""Suite v1: frozen, limited, and its entries refused when a byte is changed."""
+"""Suites v1 and v1.1: frozen, limited, and their entries refused when a byte is changed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from experiments.board.suite_scores import CAP, scores_after, standings, tiers
 from experiments.evidence.ship import ship
 from gensor_gym import operators, suites
 from gensor_gym.env import WRITE
+from gensor_gym.measure.records import measured
 from gensor_gym.measure.session import BudgetSpent, Session
 from gensor_gym.suites.session import WINDOWS, LearningSession, NoModel
 from tests.support.thorough import thorough_but
@@ -318,3 +319,42 @@ def test_a_page_and_figures_follow_from_entries(tmp_path: Path, monkeypatch: pyt
     assert f"### {QUICK}" in text and "| 1 | mine |" in text and "best met until" in text and "| 400 |" in text
     assert [path.name for path in draw(found, tmp_path)] == [f"{QUICK}.png", f"{LEARNED}.png", f"{LEARNED}_learning.png"]
     assert all((tmp_path / path).stat().st_size > 10_000 for path in (f"{QUICK}.png", f"{LEARNED}.png"))
+
+
+def test_candidates_are_the_recorded_programs_of_operators_outside_the_train_part() -> None:
+    for track in suites.get("v1.1").tracks.values():
+        (machine,) = {task.hardware for task in track.tasks}
+        table = measured.load(machine)
+        best = table[table.part.isin(["test", "unseen"]) & (table.status == "OK")].groupby("operator", observed=True).quiet.min()
+        assert {task.operator: task.best for task in track.tasks} == best.to_dict() and track.candidates
+    session = track.session(track.tasks[0])
+    assert list(map(str, session.candidates)) == sorted(set(table[table.operator == track.tasks[0].operator].schedule))
+    with pytest.raises(ValueError, match=f"expected some of the {len(session.candidates)} session.candidates"):
+        session.measure([session.graph.random_schedule(np.random.default_rng(0))])
+    with pytest.raises(suites.SuiteChanged, match="recorded table changed"):
+        track.session(dataclasses.replace(track.tasks[0], edition="0" * 16))
+
+
+def test_an_entry_that_chooses_candidates_is_verified_by_their_indices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = suites.get("v1.1")
+    short = dataclasses.replace(suite.tracks["measured_h200"], tasks=suite.tracks["measured_h200"].tasks[:2])
+    frozen = dataclasses.replace(suite, tracks={"measured_h200": short})
+    monkeypatch.setattr(entries, "get", lambda version: frozen)
+    path = entries.play(entries.Entrant("ranked_model", "ranked_model"), short, tmp_path, seeds=1)
+    rows = entries.verify(path)
+    table = measured.load("h200")
+    for task, row in zip(short.tasks, rows, strict=True):
+        chosen = sorted(set(table[table.operator == task.operator].schedule))[int(row["actions"])]
+        assert float.fromhex(row["seconds"]) == table[(table.operator == task.operator) & (table.schedule == chosen)].quiet.min()
+    header, changed = {**entries.Entrant("ranked_model", "ranked_model").header(short)}, [dict(row) for row in rows]
+    for wrong, message in (("100000", "expected the index of one of"), ("0 1", "expected the index of one of")):
+        changed[0]["actions"] = wrong
+        path.write_text(entries.text_of(header, changed))
+        with pytest.raises(ValueError, match=message):
+            entries.verify(path)
+    changed[0]["actions"] = str(0 if rows[0]["actions"] != "0" else 1)
+    path.write_text(entries.text_of(header, changed))
+    with pytest.raises(entries.Difference):
+        entries.verify(path)
+    standing = standings(frozen, {"measured_h200": {"ranked_model": rows}})
+    assert "after one trial" in "\n".join(lines(standing, None))
