@@ -16,10 +16,10 @@ from rich.console import Console
 
 from agents.runs.anytime import Search
 from experiments.common import style
-from experiments.common.optima import optima
 from experiments.statistics import statistics
 from experiments.studies.figures import BROAD, LINES, THIN, band, profiles, regret_figure
 from experiments.studies.generalise import report
+from experiments.studies.generalise.optima import optima
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, plan_of, searches
 from experiments.studies.generalise.policies import Trained, train_missing
 from experiments.studies.generalise.scores import Regrets, task_of
@@ -92,9 +92,8 @@ def regrets_of(
 
     New certificates go to the study's folder. ValueError if no optimum is known.
     """
-    texts = [str(op) for op in plan.operators]
     with console.status(f"certified optima on {plan.hardware}"):
-        known, unknown = optima(texts, plan.hardware, plan.space, study.plan.output, plan.processes, plan.config["nodes"])
+        known, unknown = optima(plan.operators, plan.hardware, plan.space, study.plan.output, plan.processes, plan.config["nodes"])
     if not known:
         raise ValueError(f"no optimum is certified on {plan.hardware}: {unknown}; the study needs one task with an optimum")
     rows = study.lines(wanted(plan, list(known), policies), console)
