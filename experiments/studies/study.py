@@ -42,11 +42,6 @@ class Plan:
         return Path(self.config["output"])
 
     @property
-    def figures(self) -> bool:
-        """Whether figures are drawn."""
-        return bool(self.config["figures"])
-
-    @property
     def seeds(self) -> tuple[int, ...]:
         """Distinct seeds, in order."""
         return tuple(dict.fromkeys(self.config["seeds"]))
@@ -125,7 +120,7 @@ class Study(ABC, Generic[Asked, Found]):
             with console.status("summary and figures"):
                 summary = self.summarise(found)
                 names = []
-                if self.plan.figures:  # only here, and in the modules of figures, is Matplotlib imported
+                if self.plan.config["figures"]:  # only here, and in the modules of figures, is Matplotlib imported
                     from matplotlib import rc_context
 
                     from experiments.common.style import RC

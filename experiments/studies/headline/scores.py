@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics as plain
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -151,39 +151,25 @@ class Timed:
             if all(samples.get(best) for one in self._asked if (best := self._fastest(op, *one, FIRST)))
         }  # fmt: skip
 
+    def winners(self, k: int) -> list[str]:
+        """Distinct digests of the fastest of the first k programs of each operator, arm and seed."""
+        return list(dict.fromkeys(best for cell in self._cells if (best := self._fastest(*cell, k))))
+
     def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
         """Digest of the fastest of an arm's first k programs by their trials, like on the device; empty if none succeeded."""
-        return _fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
+        rows = [row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k]
+        seconds, best = min(((self._trial(op, row["digest"]), row["digest"]) for row in rows), default=(math.inf, ""))
+        return best if seconds < math.inf else ""
 
     def _trial(self, op: str, digest: str) -> float:
-        """Seconds of a kernel's trial; infinite if it did not succeed."""
-        return _seconds(self.trials.get((op, digest), {}))
+        """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
+        trial = self.trials.get((op, digest), {})
+        samples = sorted(trial.get("samples") or [])
+        return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf
 
     def _answered(self, row: Row) -> bool:
         """Whether a proposal has been tried or needs no trial."""
         return bool(row["status"]) or not row["digest"] or (row["operator"], row["digest"]) in self.trials
-
-
-def winners(proposals: Sequence[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
-    """Distinct digests of the fastest of the first k programs of each arm and seed."""
-    cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in proposals:
-        if row["rank"] <= k:
-            cells[row["arm"], row["seed"]].append(row)
-    return list(dict.fromkeys(best for rows in cells.values() if (best := _fastest(rows, trials))))
-
-
-def _fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
-    """Digest of the fastest proposal by its trial; empty if none succeeded."""
-    timed = ((_seconds(trials.get((row["operator"], row["digest"]), {})), row["digest"]) for row in rows)
-    seconds, best = min(timed, default=(math.inf, ""))
-    return best if seconds < math.inf else ""
-
-
-def _seconds(trial: Row) -> float:
-    """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
-    samples = sorted(trial.get("samples") or [])
-    return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf
 
 
 def has_study(folder: Path) -> bool:

@@ -21,7 +21,7 @@ from experiments.studies.search import scores as study_scores
 from experiments.studies.search.figures import at_seconds
 from experiments.studies.search.study import SearchPlan, SearchStudy, plan_of
 from experiments.studies.search.truth import Truth
-from gensor_gym import hardware, operators
+from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.records.backend import open_recorded
 from gensor_gym.measure.records.tables import read_table
@@ -160,7 +160,7 @@ def test_truth_of_a_recorded_task() -> None:
     hw, op = hardware.get("zen5_1c"), operators.parse("reduce_sum(m=16, k=65536)")
     backend = open_recorded("recorded", hw)
     truth = Truth(op, hw, "compact", backend)
-    assert truth.kernels == 168
+    assert len(truth.regrets) == 168
     assert truth.random[-1] == 0.0 and (np.diff(truth.random) <= 1e-12).all()
     assert truth.curve([], 3).tolist() == [truth.worst] * 3
     with pytest.raises(ValueError, match="does not hold all"):
@@ -171,10 +171,10 @@ def test_uniform_draws_meet_the_zero_line() -> None:
     """The mean over many random orders of the kernels is the expectation."""
     hw, op = hardware.get("zen5_1c"), operators.parse("reduce_sum(m=16, k=65536)")
     backend = open_recorded("recorded", hw)
-    truth = Truth(op, hw, "compact", backend)
+    truth, graph = Truth(op, hw, "compact", backend), ConstructionGraph(op, hw, "compact")
     first: dict[str, str] = {}
-    for batch in truth._graph.enumerate():
-        for schedule in map(truth._graph.schedule, batch):
+    for batch in graph.enumerate():
+        for schedule in map(graph.schedule, batch):
             first.setdefault(backend.digest(op, schedule, hw), str(schedule))
     texts, rng = list(first.values()), np.random.default_rng(0)
     curves = np.array([truth.curve([texts[i] for i in rng.permutation(len(texts))[:32]], 32) for _ in range(600)])
