@@ -122,7 +122,7 @@ def test_an_operator_that_was_cut_does_not_count(tmp_path: Path) -> None:
 def test_an_arm_without_a_time_has_the_slowest(tmp_path: Path) -> None:
     timed = read(rows(tmp_path, 0.8, fail="columns"))
     assert math.isinf(timed.seconds(OPS[0], "columns", 0, FIRST))
-    assert math.exp(timed.logs("columns", OPS[:1], FIRST)[0, 0]) == pytest.approx(timed.slowest(OPS[0]))
+    assert math.exp(timed.logs("columns", OPS[:1], FIRST)[0, 0]) == pytest.approx(timed.slowest[OPS[0]])
     assert page.compared("", timed, timed.whole, FIRST, filled=False).operators == len(OPS) - 1
     assert timed.statuses()["columns"]["WRONG_ANSWER"] == 5 * FIRST
 

@@ -77,21 +77,20 @@ class Timed:
 
         Operators from whose times an arm learned are left out.
         """
-        left = {row["operator"] for row in self.proposals if row.get("seen")}
-        left |= {row["operator"] for row in self.proposals if row["rank"] <= FIRST and not self._answered(row)}
+        left = {row["operator"] for row in self.proposals if row.get("seen")} | self._untried(FIRST)
         return [op for op in self.operators if op not in left and all((op, *one) in self._cells for one in self._asked)]
 
     @cached_property
     def whole(self) -> list[str]:
         """Tried operators on which at least one program succeeded. Only these count."""
-        return [op for op in self.tried if self.slowest(op) < math.inf]
+        return [op for op in self.tried if op in self.slowest]
 
     def deep(self, k: int) -> list[str]:
         """Operators of `whole` for which an arm proposed k programs, and whose proposals up to rank k were all tried."""
         most: dict[str, int] = defaultdict(int)
         for row in self.proposals:
             most[row["operator"]] = max(most[row["operator"]], row["rank"])
-        left = {row["operator"] for row in self.proposals if row["rank"] <= k and not self._answered(row)}
+        left = self._untried(k)
         return [op for op in self.whole if most[op] >= k and op not in left]
 
     def seconds(self, op: str, arm: str, seed: int, k: int) -> float:
@@ -105,12 +104,8 @@ class Timed:
         samples = self.together.get(op, {}).get("samples", {})
         return min((plain.median(values) for name, values in samples.items() if name.startswith("torch")), default=math.inf)
 
-    def slowest(self, op: str) -> float:
-        """Seconds of the slowest program of an operator that succeeded; infinite if none did."""
-        return self._slowest.get(op, math.inf)
-
     @cached_property
-    def _slowest(self) -> dict[str, float]:
+    def slowest(self) -> dict[str, float]:
         """Operator -> seconds of its slowest successful program."""
         found: dict[str, float] = defaultdict(float)
         for row in self.proposals:
@@ -121,7 +116,7 @@ class Timed:
     def logs(self, arm: str, ops: Sequence[str], k: int, filled: bool = True) -> np.ndarray:
         """Logarithms of seconds, float64 [operators, seeds]. A missing time is `slowest` if `filled`, else NaN."""
         found = np.array([[self.seconds(op, arm, seed, k) for seed in self.arms[arm]] for op in ops]).reshape(len(ops), -1)
-        other = np.array([self.slowest(op) if filled else math.nan for op in ops]).reshape(-1, 1)
+        other = np.array([self.slowest.get(op, math.inf) if filled else math.nan for op in ops]).reshape(-1, 1)
         logs: np.ndarray = np.log(np.where(np.isinf(found), other, found))
         return logs
 
@@ -167,9 +162,10 @@ class Timed:
         samples = sorted(trial.get("samples") or [])
         return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf
 
-    def _answered(self, row: Row) -> bool:
-        """Whether a proposal has been tried or needs no trial."""
-        return bool(row["status"]) or not row["digest"] or (row["operator"], row["digest"]) in self.trials
+    def _untried(self, k: int) -> set[str]:
+        """Operators with a proposal up to rank k that has not been tried and needs a trial."""
+        wanted = ((row["operator"], row["digest"]) for row in self.proposals if row["rank"] <= k and not row["status"])
+        return {op for op, digest in wanted if digest and (op, digest) not in self.trials}
 
 
 def has_study(folder: Path) -> bool:
