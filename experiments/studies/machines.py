@@ -143,7 +143,7 @@ class Machines(Study[Plan, Found]):
             axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
             axes.set_ylim(bottom=0)
         panels[0].set_ylabel("IQM regret to the best known, %")
-        return [with_legend(figure, panels[1], self.plan.output / "regret.png")]
+        return [with_legend(figure, panels[1], self.output / "regret.png")]
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:

@@ -147,7 +147,7 @@ class FusedStudy(Study[Plan, dict[str, Part]]):
             panels[0].set_ylabel("mean regret to the optimum, %")
             panels[0].set_title(f"{label}: {len(part.tasks)} operators, {len(self.plan.seeds)} seeds")
             panels[1].legend(loc="upper right")
-            names.append(style.save(figure, self.plan.output / f"regret_{label.rpartition('/')[2]}.png"))
+            names.append(style.save(figure, self.output / f"regret_{label.rpartition('/')[2]}.png"))
         return names
 
     @staticmethod

@@ -93,7 +93,7 @@ def regrets_of(
 
     New certificates go to the study's folder. ValueError if no optimum is known.
     """
-    folder, nodes = study.plan.output, plan.config["nodes"]
+    folder, nodes = study.output, plan.config["nodes"]
     with console.status(f"certified optima on {plan.hardware}"):
         known, unknown = optima(plan.operators, plan.hardware, plan.space, folder, plan.processes, nodes)
     if not known:
@@ -122,7 +122,7 @@ class Generalisation(Study[GeneralisePlan, Regrets]):
 
     def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:
         """Draw curves and profiles; return the file names."""
-        folder = self.plan.output
+        folder = self.output
         return [
             _evaluations(found, folder / "regret_by_evaluations.png"),
             _seconds(found, folder / "regret_by_seconds.png"),

@@ -151,7 +151,7 @@ class Stock(Study[Plan, Found]):
 
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
         """Draw learning curves, and regrets on the test operators; return the file names."""
-        return [draw_curves(found.lines, summary, self.plan.output), draw_regrets(summary, self.plan.output)]
+        return [draw_curves(found.lines, summary, self.output), draw_regrets(summary, self.output)]
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
