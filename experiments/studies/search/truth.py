@@ -55,9 +55,11 @@ class Truth(BestKnown):
     def __init__(self, operator: Operator, hardware: Hardware, space: str, backend: RecordedBackend) -> None:
         """Read the table. ValueError if it lacks a schedule of the space, or if nothing in it succeeded."""
         graph = ConstructionGraph(operator, hardware, space)
-        schedules = [Schedule(row) for batch in graph.enumerate() for row in batch]
-        if any(backend.measure(operator, [one], hardware)[0].status is Status.NOT_RECORDED for one in schedules):
-            raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
+        schedules = []
+        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # a larger space is not gone through
+            if backend.measure(operator, [schedule], hardware)[0].status is Status.NOT_RECORDED:
+                raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
+            schedules.append(schedule)
         self._digest = lambda schedule: backend.digest(operator, schedule, hardware)
         found: dict[str, float] = {}
         for schedule in schedules:
