@@ -20,7 +20,7 @@ from docs.pictures import result, walk
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.generalise.plan import plan_of, searches
 from experiments.studies.generalise.policies import train_missing
-from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.scores import Regrets, Task
 from experiments.studies.generalise.study import Generalisation
 from experiments.studies.generalise.summary import summarise
 from experiments.studies.headline import page as headline_page
@@ -77,7 +77,7 @@ def regrets() -> Regrets:
     known = {str(op): certificate_of(ConstructionGraph(op, plan.hardware, plan.space)) for op in plan.operators}
     certain = [text for text, certificate in known.items() if certificate is not None]
     lines = [rows[search.key] for search in searches(plan, certain, policies)]
-    tasks = [task_of(op, found) for op in plan.operators if (found := known[str(op)]) is not None]
+    tasks = [Task(op, found) for op in plan.operators if (found := known[str(op)]) is not None]
     return Regrets(plan, tasks, lines, policies)
 
 

@@ -14,8 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,7 @@ from agents.runs.journal import Journal, lying
 from agents.runs.results import write_text
 from agents.runs.settings import ROOT, short_hash
 from agents.strategy import CANDIDATES, CONSTRUCTIONS, LEARNING, build, strategies_for
-from experiments.board.differences import Difference, compare_texts
-from experiments.board.submitted import check_name, load_function
+from experiments.board.submitted import load_function
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.paths import actions_to
 from gensor_gym.foreign import parse_json, read_text
@@ -61,7 +63,8 @@ class Entrant:
 
     def __post_init__(self) -> None:
         """Check the fields: ValueError for an invalid folder name, or for settings of a function."""
-        check_name(self.name)
+        if not re.fullmatch(r"\w[\w.-]*", self.name):
+            raise ValueError(f"name {self.name!r}: expected letters, digits, '_', '-' and '.'")
         if ":" in self.strategy and self.settings:
             raise ValueError(f"{self.name}: settings {sorted(self.settings)} are of registered strategies, not of a function")
 
@@ -76,16 +79,11 @@ class Entrant:
             found: Agent = load_function(self.strategy)
             return found
         settings = {k: v.format(seed=seed) if isinstance(v, str) else v for k, v in self.settings.items()}
-        made = build(self.strategy, _kind(self.strategy, track), {**settings, "space": task.space})
+        learns = track.steps is not None and self.strategy in strategies_for(LEARNING)
+        kind = CANDIDATES if track.candidates else LEARNING if learns else CONSTRUCTIONS
+        made = build(self.strategy, kind, {**settings, "space": task.space})
         search: Agent = made.search
         return search
-
-
-def _kind(name: str, track: Track) -> str:
-    """Kind of search of a strategy on a track. On a track of environment steps it may be one that learns in environments."""
-    if track.candidates:
-        return CANDIDATES
-    return LEARNING if track.steps is not None and name in strategies_for(LEARNING) else CONSTRUCTIONS
 
 
 def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
@@ -186,6 +184,33 @@ def verify(path: Path) -> list[dict[str, Any]]:
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path}: not an entry ({error!r})") from error
     return again
+
+
+class Difference(ValueError):
+    """Raised if an entry differs from the environment's recomputation; the message names line, field, expected and found."""
+
+
+def compare_texts(expected: str, found: str) -> None:
+    """Compare two whole files of JSON lines; raise Difference for the first byte that differs."""
+    lines, others = expected.split("\n"), found.split("\n")
+    for at, (want, have) in enumerate(zip(lines, others, strict=False)):
+        if want != have:
+            before = sum(len(line.encode()) + 1 for line in others[:at])
+            byte = before + len(os.path.commonprefix((want.encode(), have.encode())))
+            raise Difference(f"line {at + 1}{_field(want, have)} (byte {byte})")
+    if len(others) != len(lines):
+        raise Difference(f"expected {len(lines)} lines, found {len(others)}")
+
+
+def _field(expected: str, found: str) -> str:
+    """Text that names the first field with different values and both values, or both lines."""
+    with suppress(ValueError):
+        want, have = parse_json(expected), parse_json(found)
+        if isinstance(want, dict) and isinstance(have, dict) and set(want) == set(have):
+            for field in want:
+                if want[field] != have[field]:
+                    return f", {field}: expected {want[field]!r}, found {have[field]!r}"
+    return f": expected {expected!r}, found {found!r}"
 
 
 def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,13 @@
-"""Submitted functions, in modules or files, and the names under which they are listed."""
+"""Submitted functions, in modules or files."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-
-def check_name(name: str) -> None:
-    """Check that a name is valid for a folder; ValueError if not."""
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise ValueError(f"name {name!r}: expected letters, digits, '_', '-' and '.'")
 
 
 def load_function(text: str) -> Callable[..., Any]:

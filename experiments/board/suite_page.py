@@ -131,9 +131,6 @@ def _learning(standing: Standing) -> list[str]:
     return table(("IQM over searches, by steps", *times), rows)
 
 
-
-
-
 def percent(regret: float | np.ndarray) -> str:
     """A regret as percent above the best; `none` if the program is over a hundred times slower, or missing."""
     return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"

@@ -1,1 +1,1 @@
-"""Shared parts of experiments: settings, jobs, the journal of results, pools, and the style of figures."""
+"""The style of all figures."""

@@ -22,6 +22,7 @@ from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.operators.types import Operator
 
 TORCH = "torch"
+FAILURES = (ValueError, RuntimeError, WorkerLost)
 
 
 @dataclass(frozen=True)
@@ -42,28 +43,25 @@ class Comparison:
     """Number of consecutive samples from each process that timed; empty if there was one process."""
 
 
+@dataclass(frozen=True)
 class Retimer:
     """Times winners together, and keeps the samples in a folder so that the same comparison is not repeated."""
 
-    def __init__(
-        self, backend: Backend, hardware: Hardware, rounds: int, folder: Path, torch_threads: int | None = None,
-        processes: int = 1,
-    ) -> None:  # fmt: skip
-        """Take `rounds` samples of each candidate, interleaved, in `processes` fresh processes.
-
-        By default torch gets as many threads as the kernels.
-        """
-        self.backend = backend
-        self.hardware = hardware
-        self.rounds = rounds
-        self.folder = folder
-        self.torch_threads = torch_threads
-        self.shares = shares(rounds, processes)
+    backend: Backend
+    hardware: Hardware
+    rounds: int
+    """Number of interleaved samples of each candidate."""
+    folder: Path
+    torch_threads: int | None = None
+    """Number of torch's threads, by default that of the kernels."""
+    processes: int = 1
+    """Number of fresh processes that share the rounds."""
 
     @property
-    def _native(self) -> NativeBackend:
-        """The backend as one that runs kernels, which `compare` has checked."""
-        return cast(NativeBackend, self.backend)
+    def shares(self) -> list[int]:
+        """Number of rounds for each process; there are fewer processes if there are fewer rounds."""
+        count = min(self.processes, self.rounds)
+        return [self.rounds // count + (place < self.rounds % count) for place in range(count)]
 
     def compare(self, op: Operator, winners: Mapping[str, tuple[Schedule, float]]) -> Comparison:
         """Time the winners (label -> schedule and the seconds its search measured) and torch in interleaved rounds."""
@@ -104,53 +102,45 @@ class Retimer:
             return {}, {}
         try:
             return self._whole(kernels, torch), {}
-        except (ValueError, RuntimeError, WorkerLost):
+        except FAILURES:
             faults: dict[str, str] = {}
             for name, kernel in kernels.items():  # which of them fails by itself
                 faults |= self._fault(name, {name: kernel}, torch=False)
         good = {name: kernel for name, kernel in kernels.items() if name not in faults}
-        if good and torch and TORCH not in faults:
+        if good and torch:
             faults |= self._fault(TORCH, dict([next(iter(good.items()))]), torch=True)
-        if not good:
-            return {}, faults
-        return self._whole(good, torch and TORCH not in faults), faults
+        return (self._whole(good, torch and TORCH not in faults) if good else {}), faults
 
     def _whole(self, kernels: dict[str, Kernel], torch: bool) -> dict[str, list[float]]:
         """Samples of all rounds, from processes started one after the other, because each start places code and data anew."""
         found: dict[str, list[float]] = {}
         for share in self.shares:
             if found:
-                self._native.pool.close()
+                cast(NativeBackend, self.backend).pool.close()
             for name, samples in self._compare(kernels, share, torch).items():
                 found.setdefault(name, []).extend(samples)
         return found
 
     def _compare(self, kernels: dict[str, Kernel], rounds: int, torch: bool) -> dict[str, list[float]]:
-        """Samples by name from one comparison; raises its error."""
-        return self._native.compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
+        """Samples by name from one comparison by the backend, which runs kernels; raises its error."""
+        return cast(NativeBackend, self.backend).compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
 
     def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
         """{name: error} if a comparison of one round fails, otherwise {}."""
         try:
             self._compare(kernels, 1, torch)
-        except (ValueError, RuntimeError, WorkerLost) as error:
+        except FAILURES as error:
             return {name: str(error).strip().splitlines()[-1]}
         return {}
 
 
-def shares(rounds: int, processes: int) -> list[int]:
-    """Number of rounds for each of `processes` processes; fewer processes if there are fewer rounds."""
-    count = min(processes, rounds)
-    return [rounds // count + (place < rounds % count) for place in range(count)]
-
-
-def busy_share(seconds: float = 0.25) -> float:
-    """Share of all processors in use while this process sleeps; 0 if the system does not report it."""
+def busy_share() -> float:
+    """Share of all processors in use while this process sleeps for a moment; 0 if the system does not report it."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0
     before = _ticks(stat)
-    time.sleep(seconds)
+    time.sleep(0.25)
     after = _ticks(stat)
     total = after[1] - before[1]
     return 1.0 - (after[0] - before[0]) / total if total > 0 else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,9 +81,7 @@ def score(summary: Mapping[str, Any]) -> float:
 def interval(samples: list[float]) -> Interval:
     """Median of samples with its interval."""
     low, high = median_interval(samples)
-    ordered = sorted(samples)
-    count = len(ordered)
-    return {"median": 0.5 * (ordered[(count - 1) // 2] + ordered[count // 2]), "low": low, "high": high}
+    return {"median": statistics.median(samples), "low": low, "high": high}
 
 
 def ratio(above: list[float], below: list[float]) -> Interval:

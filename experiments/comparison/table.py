@@ -26,12 +26,12 @@ GAP = (
 
 def cells(row: dict) -> tuple[Given, ...]:
     """Table cells of one job, in the order of COLUMNS."""
-    if row["retimed"] is None:
-        return (row["label"], row["status"] if row["status"] != "DONE" else "no kernel", "-", "-", *_costs(row))
-    return (
-        row["label"], spread(row["retimed"]), _over_torch(row), _gap(row["gap_to_best"]),
-        *_costs(row),
-    )  # fmt: skip
+    timed: tuple[Given, ...] = (row["status"] if row["status"] != "DONE" else "no kernel", "-", "-")
+    if row["retimed"] is not None:
+        timed = (spread(row["retimed"]), _over_torch(row), _gap(row["gap_to_best"]))
+    statuses = ", ".join(f"{many} {name}" for name, many in sorted(row["statuses"].items(), key=lambda item: -item[1]))
+    costs = (seconds(row["construction_s"] or None), count(row["evaluations"]), statuses or "0", seconds(row["training_s"]))
+    return (row["label"], *timed, *costs)
 
 
 def notes(summary: dict, operator: str) -> list[str]:
@@ -62,12 +62,6 @@ def _gap(value: dict[str, float]) -> Cell:
     more = {name: value[name] - 1.0 for name in ("median", "low", "high")}
     text = "best" if abs(more["median"]) < 0.0005 else percent(more["median"], sign=True).text
     return Cell(text, (more["median"], more["low"], more["high"]))
-
-
-def _costs(row: dict) -> tuple[Given, ...]:
-    """Cells with construction time, model calls, trials by status, and training time."""
-    statuses = ", ".join(f"{many} {name}" for name, many in sorted(row["statuses"].items(), key=lambda item: -item[1]))
-    return (seconds(row["construction_s"] or None), count(row["evaluations"]), statuses or "0", seconds(row["training_s"]))
 
 
 def markdown(summary: dict, figures: list[str]) -> str:

@@ -34,6 +34,8 @@ def track(
     options = tracking_of(settings.config["wandb"])  # type: ignore[arg-type]
     if not options.on:
         return None
+    from gensor_gym.env.pictures.render import as_image
+
     group = options.group or settings.group or settings.output.name
     if "tasks" not in settings.config:
         rows = {(row["operator"], row["strategy"], row["seed"]): row for row in summary["rows"]}
@@ -45,7 +47,8 @@ def track(
             run.log(metrics(mine))
             run.summary({**{name: _plain(row[name]) for name in COLUMNS[3:]}, "trials": row["trials"]})
             if settings.figures and row["schedule"]:
-                run.pictures({"schedule": _picture(job, row["space"], row["schedule"])})
+                graph = ConstructionGraph(job.operator, job.hardware, row["space"])
+                run.pictures({"schedule": as_image(graph, Schedule.parse(row["schedule"]))})
             run.end()
     name = short_hash([job.key for job in settings.jobs])
     run = WandbRun(options, name, settings.output.name, group, settings.config, settings.output, "comparison").begin()
@@ -85,13 +88,6 @@ def metrics(trials: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 def _config(job: Job) -> dict[str, Any]:
     """A job's configuration, with its operator's name and arguments as separate entries."""
     return {**job.config, "kind": job.operator.name, "arguments": dict(job.operator.arguments)}
-
-
-def _picture(job: Job, space: str, schedule: str) -> Any:
-    """Picture of the winner's program, uint8 [H, W, 3]."""
-    from gensor_gym.env.pictures.render import as_image
-
-    return as_image(ConstructionGraph(job.operator, job.hardware, space), Schedule.parse(schedule))
 
 
 def _plain(value: Any) -> Any:

@@ -34,32 +34,27 @@ def write(folder: Path) -> list[str]:
     made = []
     for day in sorted(path.parent for path in (folder / RAW).glob(f"*/{FILE}")):
         about = read_json(day / FILE, finite=False)
-        study, drawn = _study(folder, day)
-        lines = [*_head(day, about), *study, *lease_day.lines_of(day, day.name)]
-        lines += [*_correctness(day), *_libraries(day), *_tables(day)]
-        drawn += lease_day.draw(day, folder / day.name)
-        headline = _headline(day)
-        (folder / f"{day.name}.md").write_text("\n".join([*lines, *headline, *_files(day, about)]) + "\n", encoding="utf-8")
-        made += [f"{day.name}.md", *drawn]
+        answer, study, drawn = list[str](), list[str](), list[str]()
+        if has_study(day):
+            answer = [page.answer(page.primary(read(day))), ""]
+            study, drawn = [*page.lines_of(day, day.name), ""], figures.draw(day, folder / day.name)
+        lines = [
+            f"# The device on {day.name}", "", *answer, *_conditions(about), *study, *lease_day.lines_of(day, day.name),
+            *_correctness(day), *_libraries(day), *_tables(day), *_headline(day), *_files(day, about),
+        ]  # fmt: skip
+        (folder / f"{day.name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        made += [f"{day.name}.md", *drawn, *lease_day.draw(day, folder / day.name)]
     return made
 
 
-def _head(day: Path, about: Row) -> list[str]:
-    """Lines of the title, the answer of the day's study if there was one, and the conditions."""
+def _conditions(about: Row) -> list[str]:
+    """Lines of the conditions of a day."""
     return [
-        f"# The device on {day.name}", "", *([page.answer(page.primary(read(day))), ""] if has_study(day) else []),
         f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}, Python {about['python']}, CuPy {about['cupy']}, "
         f"torch {about['torch']}, Triton {about['triton']}, {about['cores']} host cores. Clocks {about['clocks']}; "
         f"{about['others']}. "
         f"Commit {about['commit']} but where a file says another.", "",
     ]  # fmt: skip
-
-
-def _study(folder: Path, day: Path) -> tuple[list[str], list[str]]:
-    """(lines about learned policies compared with the traverser on many operators, names of figures)."""
-    if not has_study(day):
-        return [], []
-    return [*page.lines_of(day, day.name), ""], figures.draw(day, folder / day.name)
 
 
 def _correctness(day: Path) -> list[str]:
@@ -134,9 +129,5 @@ def _files(day: Path, about: Row) -> list[str]:
     cells = [(f"[{name}]({RAW}/{day.name}/{name})", f"`{said['command']}`", said["commit"], said["about"])
              for name, said in about["files"].items()]  # fmt: skip
     also = [f"- {name}: {said}." for name, said in about["also"].items()]
-    return [
-        "## Files",
-        "",
-        *table(("file", "command", "commit", ""), cells),
-        *(["", "Asked as well:", "", *also] if also else []),
-    ]
+    asked = ["", "Asked as well:", "", *also] if also else []
+    return ["## Files", "", *table(("file", "command", "commit", ""), cells), *asked]

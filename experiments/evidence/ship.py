@@ -1,18 +1,22 @@
 """Long journals as they ship: `python -m experiments.evidence.ship FILE.jsonl ..` packs each as FILE.jsonl.gz in its place.
 
-The text stays as it is, byte for byte, and packing it again gives the same file. `agents.runs.journal` reads it by its
-former name. (`experiments.evidence.pack` is for raw files of a device: it leaves out texts that schedules can reproduce.)
+The text stays as it is, byte for byte, and packing it again gives the same file. `agents.runs.journal` reads it by its former
+name. Raw rows of a device are packed by `write_rows`, without texts that their schedules can reproduce (`slim`).
 """
 
 from __future__ import annotations
 
+import gzip
+import io
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from agents.cli.parser import Parser
 from agents.cli.refusal import exit_code
-from experiments.evidence.pack import folded
+from gensor_gym.measure.measurement import Status
 
 MOST_PLAIN = 16_000
 """Largest size in bytes of a journal that ships as plain text, which people can read."""
@@ -34,6 +38,28 @@ def ship(file: Path) -> Path:
     packed.write_bytes(folded(file.read_bytes()))
     file.unlink()
     return packed
+
+
+def slim(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without keys that contain its schedule, and without its source, which only wrong kernels keep."""
+    said = {"source"} if row.get("status") != Status.WRONG_ANSWER.value else set()
+    if row.get("schedule", "no schedule") in row.get("key", ""):
+        said.add("key")
+    return {name: value for name, value in row.items() if name not in said}
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write gzipped JSON lines, `path` ending in .jsonl.gz, whose bytes depend only on the rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(folded("".join(json.dumps(row) + "\n" for row in rows).encode()))
+
+
+def folded(data: bytes) -> bytes:
+    """Gzip data so that the bytes depend only on the content; those of `gzip.compress` differ by Python's version as well."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
+        file.write(data)
+    return packed.getvalue()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.runs.texts import table
@@ -15,19 +15,14 @@ RIGHT = ("OK", "IMPLAUSIBLE")
 """Statuses of kernels with a right answer."""
 
 
-def statuses(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Counter[str]]:
-    """(unit, data type) -> number of measurements with each status."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for row in rows:
-        key = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")], operators.parse(row["operator"]).dtype
-        counts.setdefault(key, Counter())[row["status"]] += 1
-    return counts
-
-
 def lines_by_unit(rows: Sequence[Mapping[str, Any]], name: str, status: str) -> list[str]:
     """Table of the numbers of kernels that are right, that have a status, under the heading `name`, and that are wrong."""
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        unit = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")]
+        counts[unit, operators.parse(row["operator"]).dtype][row["status"]] += 1
     cells = [
         (unit, dtype, str(sum(count[one] for one in RIGHT)), str(count[status]), str(count["WRONG_ANSWER"]))
-        for (unit, dtype), count in sorted(statuses(rows).items())
+        for (unit, dtype), count in sorted(counts.items())
     ]
     return table(("unit", "type", "right", name, "wrong"), cells)

@@ -68,17 +68,13 @@ class Page:
         if not self._scripts:
             return []
         library = "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
-        return [_closed(script) for script in (library, *self._scripts, _static("colours.js"))]
+        several = (library, *self._scripts, _static("colours.js"))  # escaped below, so that none ends its element early
+        return [re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE) for script in several]
 
 
 def _static(name: str) -> str:
     """Text of a file of this package that every page embeds."""
     return (STATIC / name).read_text(encoding="utf-8")
-
-
-def _closed(script: str) -> str:
-    """Escape the script's `</script` texts, so that they do not end the script element early."""
-    return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE)
 
 
 def _policy(scripts: Iterable[str]) -> str:

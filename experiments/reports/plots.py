@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from bokeh.models import ColumnDataSource, FactorRange, HoverTool
 from bokeh.models.annotations import Legend, LegendItem, Whisker
 from bokeh.plotting import figure
@@ -14,6 +13,7 @@ from agents.runs.sheets.screen import words
 from agents.training import curves
 from experiments.common import style
 from experiments.statistics import statistics
+from experiments.studies.scores import mean as mean_of
 from gensor_gym.measure.stats.intervals import LEVEL
 
 Item = tuple[str, list[Any]]
@@ -32,7 +32,7 @@ def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
         colour, dash = style.PALETTE[number % len(style.PALETTE)], DASHES[number // len(style.PALETTE) % len(DASHES)]
         steps, returns = curves.common(runs)
         mean = returns.mean(axis=0)
-        low, high = statistics.bootstrap(_mean, returns[None], resamples=500) if len(runs) > 1 else (mean, mean)
+        low, high = statistics.bootstrap(mean_of, returns[None], resamples=500) if len(runs) > 1 else (mean, mean)
         line = plot.line("steps", "mean", source=ColumnDataSource({
             "steps": steps, "mean": mean, "low": low, "high": high,
             "label": [label] * len(steps), "seeds": [len(runs)] * len(steps),
@@ -46,11 +46,6 @@ def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
     ]  # fmt: skip
     plot.add_tools(HoverTool(tooltips=rows, renderers=[line for _, lines in items for line in lines]))
     return _with_legend(plot, items)
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Mean over tasks (always one here) and seeds."""
-    return values.mean(axis=(0, 1))
 
 
 def regrets(strategies: Mapping[str, Sequence[Mapping[str, float]]], counts: Sequence[int], what: str) -> figure:

@@ -25,12 +25,20 @@ BROAD, THIN = 2.4, 1.4
 """Line widths of policies and of searches."""
 
 
-def band(axes: Axes, x: np.ndarray, values: np.ndarray, crossed: bool, alpha: float, color: str, **line: Any) -> None:
-    """Draw the interquartile mean of regrets [tasks, seeds, points] in per cent, with its interval unless `alpha` is 0."""
-    if alpha:
-        low, high = statistics.bootstrap(iqm, values, resamples=RESAMPLES, crossed=crossed)
-        axes.fill_between(x, 100 * low, 100 * high, color=color, alpha=alpha, linewidth=0)
-    axes.plot(x, 100 * iqm(values), color=color, markersize=4.5, **line)
+def bands(
+    x: np.ndarray, curves: Mapping[str, np.ndarray], lines: Mapping[str, Mapping[str, Any]], crossed: bool, alpha: float
+) -> tuple[Figure, Axes]:
+    """Draw the interquartile means of regrets [tasks, seeds, points] in per cent, with intervals unless `alpha` is 0.
+
+    `lines` styles the names, its entries `color` and so on. Return (figure, axes).
+    """
+    figure, axes = plt.subplots(figsize=(7.4, 4.6))
+    for name, values in curves.items():
+        if alpha:
+            low, high = statistics.bootstrap(iqm, values, resamples=RESAMPLES, crossed=crossed)
+            axes.fill_between(x, 100 * low, 100 * high, color=lines[name]["color"], alpha=alpha, linewidth=0)
+        axes.plot(x, 100 * iqm(values), markersize=4.5, label=name, **lines[name])
+    return figure, axes
 
 
 def regret_figure(figure: Figure, axes: Axes, label: str, path: Path) -> str:

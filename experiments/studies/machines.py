@@ -39,58 +39,44 @@ Task = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class MachinesPlan(Plan):
-    """The resolved plan of the study."""
-
-    operators: tuple[str, ...]
-    machines: tuple[str, ...]
-    strategies: dict[str, dict[str, Any]]
-
-    @property
-    def tasks(self) -> list[Task]:
-        """All tasks (operator, machine), sorted by machine."""
-        return [(text, machine) for machine in self.machines for text in self.operators]
-
-    def near(self, name: str) -> list[str]:
-        """Machines near which a policy trains, or the only machine on which it trains."""
-        policy = self.config["policies"][name]
-        return list(policy["train"].get("+agent.machines", [policy["hardware"]]))
-
-
-def plan_of(config: DictConfig) -> MachinesPlan:
-    """Resolve conf/machines.yaml; ValueError names an invalid setting."""
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    check_whole(plain, 1, "processes", "resamples", "operators", null=("operators",))
-    check_list(plain, 0, "seeds")
-    check_list(plain, 1, "evaluations")
-    check_positive(plain, "seconds")
-    check_some(plain, "machines", "strategies")
-    strategies = {
-        name: {key: tuple(value) if isinstance(value, list) else value for key, value in (parameters or {}).items()}
-        for name, parameters in plain["strategies"].items()
-    }
-    for name, parameters in strategies.items():
-        get_strategy(name, **parameters)
-    if plain["reference"] not in strategies:
-        raise ValueError(f"reference {plain['reference']!r}: expected one of {[*strategies]}")
-    tested = list(dict.fromkeys(task.operator for task in suites.get("v1").tracks[TRACK].tasks))
-    held_out = tuple(machines.get(name).name for name in plain["machines"])
-    plan = MachinesPlan(plain, evenly(tested, plain["operators"]), held_out, strategies)
-    for name in plain["policies"]:
-        if both := sorted({machines.get(one).name for one in plan.near(name)} & set(held_out)):
-            raise ValueError(f"policies.{name} is trained near {both}, which are held out")
-    return plan
-
-
-@dataclass(frozen=True)
 class Found(Curves):
     """Curves of all searches relative to the best known programs, and the trained policies."""
 
     policies: dict[str, list[Trained]]
 
 
-class Machines(Study[MachinesPlan, Found]):
+class Machines(Study[Plan, Found]):
     """The study of policies and searches on held-out machines."""
+
+    def __init__(self, config: DictConfig) -> None:
+        """Resolve conf/machines.yaml; ValueError names an invalid setting."""
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        check_whole(plain, 1, "processes", "resamples", "operators", null=("operators",))
+        check_list(plain, 0, "seeds")
+        check_list(plain, 1, "evaluations")
+        check_positive(plain, "seconds")
+        check_some(plain, "machines", "strategies")
+        super().__init__(Plan(plain))
+        self.strategies: dict[str, dict[str, Any]] = {
+            name: {key: tuple(value) if isinstance(value, list) else value for key, value in (parameters or {}).items()}
+            for name, parameters in plain["strategies"].items()
+        }
+        for name, parameters in self.strategies.items():
+            get_strategy(name, **parameters)
+        if plain["reference"] not in self.strategies:
+            raise ValueError(f"reference {plain['reference']!r}: expected one of {[*self.strategies]}")
+        tested = list(dict.fromkeys(task.operator for task in suites.get("v1").tracks[TRACK].tasks))
+        self.operators = evenly(tested, plain["operators"])
+        self.machines = [machines.get(name).name for name in plain["machines"]]
+        self.tasks: list[Task] = [(text, machine) for machine in self.machines for text in self.operators]
+        for name in plain["policies"]:
+            if both := sorted({machines.get(one).name for one in self.near(name)} & set(self.machines)):
+                raise ValueError(f"policies.{name} is trained near {both}, which are held out")
+
+    def near(self, name: str) -> list[str]:
+        """Machines near which a policy trains, or the only machine on which it trains."""
+        policy = self.plan.config["policies"][name]
+        return list(policy["train"].get("+agent.machines", [policy["hardware"]]))
 
     def run(self, console: Console) -> Found:
         """Train missing policies, run missing searches, and return the results."""
@@ -106,23 +92,23 @@ class Machines(Study[MachinesPlan, Found]):
             """A search that ends when both the largest time and the largest number of evaluations are spent."""
             spent = max(config["evaluations"]), max(config["seconds"])
             where = *task, config["space"], seed, *spent
-            if name in plan.strategies:
-                return Search(name, name, plan.strategies[name], *where)
+            if name in self.strategies:
+                return Search(name, name, self.strategies[name], *where)
             (folder,) = (trained.folder for trained in policies[name] if trained.seed == seed)
             parameters = {"checkpoint": str(folder), "episodes": 256}
             return Search(name, "columns", parameters, *where, policy=digest_of_policy(folder))
 
-        lines = self.grid(make, [*policies, *plan.strategies], plan.tasks, console)
-        best = [min(min(line["curve"][1]) for of in lines.values() for line in of[i]) for i in range(len(plan.tasks))]
-        graphs = [ConstructionGraph(*task, config["space"]) for task in plan.tasks]
+        lines = self.grid(make, [*policies, *self.strategies], self.tasks, console)
+        best = [min(min(line["curve"][1]) for of in lines.values() for line in of[i]) for i in range(len(self.tasks))]
+        graphs = [ConstructionGraph(*task, config["space"]) for task in self.tasks]
         return Found(lines, np.array(best), np.array([graph.latency(graph.initial()) for graph in graphs]), policies)
 
     def summarise(self, found: Found) -> dict[str, Any]:
         """Summary: interquartile means with intervals, over all tasks and by machine, and differences from each policy."""
         plan, config = self.plan, self.plan.config
         values = {unit: {name: found.regrets(name, config[unit], UNITS[unit]) for name in found.lines} for unit in UNITS}
-        groups = {machine: np.array([task[1] == machine for task in plan.tasks]) for machine in plan.machines}
-        parts = {"all": np.ones(len(plan.tasks), dtype=bool), **groups}
+        groups = {machine: np.array([task[1] == machine for task in self.tasks]) for machine in self.machines}
+        parts = {"all": np.ones(len(self.tasks), dtype=bool), **groups}
         rows = all_lines(found.lines)
         return {
             "scores": {
@@ -136,10 +122,10 @@ class Machines(Study[MachinesPlan, Found]):
                 policy: {unit: over(by, policy, plan.resamples) for unit, by in values.items()} for policy in found.policies
             },
             **{name: config[name] for name in ("seconds", "evaluations")},
-            "operators": list(plan.operators), "machines": list(plan.machines), "seeds": list(plan.seeds),
+            "operators": list(self.operators), "machines": self.machines, "seeds": list(plan.seeds),
             **{name: config[name] for name in ("space", "split", "processor")},
             "training": {
-                name: {"seconds": [one.seconds for one in of], "steps": of[0].steps, "near": plan.near(name)}
+                name: {"seconds": [one.seconds for one in of], "steps": of[0].steps, "near": self.near(name)}
                 for name, of in found.policies.items()
             },
             "fingerprint": common(line["fingerprint"] for line in rows), "date": max(line["date"] for line in rows),
@@ -157,7 +143,7 @@ class Machines(Study[MachinesPlan, Found]):
             axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
             axes.set_ylim(bottom=0)
         panels[0].set_ylabel("IQM regret to the best known, %")
-        return [with_legend(figure, panels[1], self.plan.output / "regret.png")]
+        return [with_legend(figure, panels[1], self.output / "regret.png")]
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
@@ -199,4 +185,4 @@ def _both(values: dict[str, Any]) -> dict[str, Any]:
     return {name: (*of, *values["evaluations"][name]) for name, of in values["seconds"].items()}
 
 
-main = study_command("machines", lambda config: Machines(plan_of(config)))
+main = study_command("machines", Machines)

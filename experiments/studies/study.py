@@ -42,11 +42,6 @@ class Plan:
         return Path(self.config["output"])
 
     @property
-    def figures(self) -> bool:
-        """Whether figures are drawn."""
-        return bool(self.config["figures"])
-
-    @property
     def seeds(self) -> tuple[int, ...]:
         """Distinct seeds, in order."""
         return tuple(dict.fromkeys(self.config["seeds"]))
@@ -72,6 +67,11 @@ class Study(ABC, Generic[Asked, Found]):
     def __init__(self, plan: Asked) -> None:
         self.plan = plan
 
+    @property
+    def output(self) -> Path:
+        """Folder of all files."""
+        return self.plan.output
+
     @abstractmethod
     def run(self, console: Console) -> Found:
         """Run the missing searches; return the results of all."""
@@ -96,11 +96,11 @@ class Study(ABC, Generic[Asked, Found]):
 
     def claim(self) -> closing[Any]:
         """Lock the folder for this process; return the context that unlocks it."""
-        return closing(locked(self.plan.output))
+        return closing(locked(self.output))
 
     def lines(self, wanted: Sequence[Keyed], console: Console, work: Callable[[Any], Row] = run_search) -> list[Row]:
         """Rows of the searches `wanted`, in order; `work` runs the missing searches in parallel."""
-        path = self.plan.output / LINES
+        path = self.output / LINES
         shipped = {row["key"]: row for row in (read_rows(path) if lying(path) != path else ())}
         if all(search.key in shipped for search in wanted):  # the packed rows need not be unpacked
             return [shipped[search.key] for search in wanted]
@@ -120,20 +120,20 @@ class Study(ABC, Generic[Asked, Found]):
     def __call__(self, console: Console) -> tuple[Found, dict[str, Any]]:
         """Write the plan, run, score and write the page; return (results, summary)."""
         with self.claim():
-            write_text(self.plan.output / PLAN, json.dumps(self.plan.config, indent=1, default=str) + "\n")
+            write_text(self.output / PLAN, json.dumps(self.plan.config, indent=1, default=str) + "\n")
             found = self.run(console)
             with console.status("summary and figures"):
                 summary = self.summarise(found)
                 names = []
-                if self.plan.figures:  # only here, and in the modules of figures, is Matplotlib imported
+                if self.plan.config["figures"]:  # only here, and in the modules of figures, is Matplotlib imported
                     from matplotlib import rc_context
 
                     from experiments.common.style import RC
 
                     with rc_context(RC):
                         names = self.draw(found, summary)
-                write_summary(self.plan.output, {**summary, "config": self.plan.config}, self.markdown(summary, names))
-                self.sheet(summary).write_csv(self.plan.output / "summary.csv")
+                write_summary(self.output, {**summary, "config": self.plan.config}, self.markdown(summary, names))
+                self.sheet(summary).write_csv(self.output / "summary.csv")
         return found, summary
 
 
@@ -145,7 +145,7 @@ def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> C
         study = make(config)
         _, summary = study(console)
         study.sheet(summary).show(console)
-        return study.plan.output
+        return study.output
 
     return main
 

@@ -122,7 +122,7 @@ class Transfer(Study[GeneralisePlan, dict[str, Regrets]]):
         hardware, rows = summary["hardware"], _rows(summary)
         values = 100 * np.array([[summary["columns"][on]["regret"][name]["mean"] for on in hardware] for name, _ in rows])
         return [heat_map(
-            values, [shown for _, shown in rows], hardware, self.plan.output / "transfer.png",
+            values, [shown for _, shown in rows], hardware, self.output / "transfer.png",
             title=f"mean regret, {summary['round']}", below="tested on the model of",
             bold=[(i, i) for i in range(len(hardware))], gaps=[len(hardware)],
             size=(1.6 + 0.95 * len(hardware), 1.3 + 0.5 * len(rows)), least=1.0, white_above=13.0, unit=" %",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,22 +43,13 @@ class Task:
     baseline: float
 
 
-class Scores:
-    """Latencies by (setting, task, seed), kept in a journal, so that none is computed twice."""
-
-    def __init__(self, path: Path, strategy: str) -> None:
-        """Read the journal."""
-        self.journal, self.strategy = Journal(path), strategy
-
-    def latency(self, values: Values, task: Task, seed: int) -> float:
-        """Seconds, by the model, of the best program that the traverser constructs."""
-        graph = task.graph
-        about = [values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)]
-        key = short_hash([self.strategy, *about])
-        if key not in self.journal.rows:
-            found = get_strategy(self.strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]
-            self.journal.add({"key": key, "latency_s": found.latencies[0]})
-        return float(self.journal.rows[key]["latency_s"])
+def latency(strategy: str, values: Values, graph: ConstructionGraph, seed: int, kept: Journal) -> float:
+    """Seconds, by the model, of the best program that the traverser constructs; `kept` has those that are known."""
+    key = short_hash([strategy, values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)])
+    if key not in kept.rows:
+        found = get_strategy(strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]
+        kept.add({"key": key, "latency_s": found.latencies[0]})
+    return float(kept.rows[key]["latency_s"])
 
 
 def tasks_of(part: str, config: DictConfig) -> list[Task]:
@@ -94,13 +84,13 @@ def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
 
 
 def ranked(
-    settings: Iterable[Values], tasks: list[Task], seeds: range, config: DictConfig, scores: Scores, title: str
+    settings: Iterable[Values], tasks: list[Task], seeds: range, config: DictConfig, kept: Journal, title: str
 ) -> list[tuple[float, Values]]:
     """(score, setting) of each setting, best first."""
     found = []
     for values in track(list(settings), f"{title}: {len(tasks)} tasks", console=Console(stderr=True)):
-        latencies = np.array([[scores.latency(values, task, seed) for task in tasks] for seed in seeds])
-        found.append((score(latencies, tasks, config.behind), values))
+        latencies = [[latency(config.strategy, values, task.graph, seed, kept) for task in tasks] for seed in seeds]
+        found.append((score(np.array(latencies), tasks, config.behind), values))
     return sorted(found, key=lambda pair: pair[0])
 
 
@@ -110,15 +100,15 @@ def main(config: DictConfig, console: Console) -> None:
     check_rungs(config, "settings", "tasks")
     check_whole(config, 1, "finalists", "final_seeds")  # type: ignore[arg-type]
     output = make_folder(config.output)
-    scores = Scores(output / f"{config.strategy}.scores.jsonl", config.strategy)
+    kept = Journal(output / f"{config.strategy}.scores.jsonl")
     train, validation = tasks_of("train", config), tasks_of("validation", config)
     settings, rungs = draw(config, np.random.default_rng(config.seed)), []
     for number, rung in enumerate(config.rungs):
         tasks = spread_over(train, rung.tasks)
-        order = ranked(settings[: rung.settings], tasks, range(1), config, scores, f"rung {number + 1}")
+        order = ranked(settings[: rung.settings], tasks, range(1), config, kept, f"rung {number + 1}")
         rungs.append({"tasks": len(tasks), "settings": len(order), "best_score": order[0][0]})
         settings = [values for _, values in order]
-    finals = ranked(settings[: config.finalists], validation, range(config.final_seeds), config, scores, "validation")
+    finals = ranked(settings[: config.finalists], validation, range(config.final_seeds), config, kept, "validation")
     result = {
         "strategy": config.strategy, "values": finals[0][1], "validation_score": finals[0][0],
         "runners_up": [{"validation_score": value, "values": values} for value, values in finals[1:]],

@@ -29,6 +29,9 @@ from agents.runs.sheets.cells import percent
 from agents.runs.sheets.sheet import Sheet
 from experiments.benches.lines import machine
 from experiments.studies.generalise.plan import EVALUATIONS, SECONDS, modelled
+from experiments.studies.scores import EVALUATIONS as BY_COUNT
+from experiments.studies.scores import SECONDS as BY_TIME
+from experiments.studies.scores import best_at
 from experiments.tuning.settings import Values, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate
@@ -59,8 +62,10 @@ class Tuning:
             for values in settings for task in tasks for seed in range(seeds)
         ]  # fmt: skip
         rows = run_missing(wanted, self.kept, config.processes, self.console)
-        axis = 0 if self.unit == EVALUATIONS else 2
-        latencies = np.array([best_at(row, amounts, axis) for row in rows])
+        lines = np.empty((len(rows), 1), dtype=object)
+        lines[:, 0] = rows
+        first = [row["curve"][1][0] for row in rows]  # also for amounts below the first program's cost
+        latencies = best_at(lines, first, amounts, BY_COUNT if self.unit == EVALUATIONS else BY_TIME)
         latencies = latencies.reshape(len(settings), len(tasks), seeds, len(amounts))
         best = np.array([self._best(task, latencies[:, t]) for t, task in enumerate(tasks)])
         found: np.ndarray = np.log(latencies / best[:, None, None]).mean(axis=(1, 2))
@@ -74,15 +79,6 @@ class Tuning:
     def certificate(self, task: str) -> Certificate | None:
         """Shipped certificate of a task; None if there is none."""
         return certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
-
-
-def best_at(row: dict[str, Any], amounts: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Best latencies [K] of a row's search after each of `amounts`, in evaluations (axis 0) or seconds (axis 2).
-
-    Amounts below the first program's cost give the first program's latency.
-    """
-    curve = row["curve"]
-    return np.array(curve[1])[np.maximum(np.searchsorted(np.array(curve[axis]), amounts, side="right") - 1, 0)]
 
 
 def tasks_of(part: str, count: int) -> list[str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.benches.fitting.fit import Sample
 from experiments.benches.fitting.ranks import spearman
 from experiments.evidence.facts import read_facts
-from experiments.evidence.ranking.measured import Measured, recorded
+from experiments.evidence.ranking.measured import recorded
 from gensor_gym import ConstructionGraph
 from gensor_gym.codegen.cuda.mma.plan import make_matrix_plan
 from gensor_gym.codegen.program import lower
@@ -26,17 +27,17 @@ ONE = "vthread[1x1x1x1x1x1x1x1] level=1"
 
 
 @cache
-def tables() -> dict[str, Measured]:
+def tables() -> dict[str, Sample]:
     """Tables of the train and validation parts by operator."""
     return {table.operator: table for table in recorded(FOLDER, read_facts(FOLDER).machine)}
 
 
-def table(start: str) -> Measured:
+def table(start: str) -> Sample:
     """The first table whose operator begins so."""
     return next(found for name, found in tables().items() if name.startswith(start))
 
 
-def scale(found: Measured) -> float:
+def scale(found: Sample) -> float:
     """Median of measured over predicted."""
     return float(np.median(found.seconds / found.graph.latencies(found.rows)))
 

@@ -17,7 +17,7 @@ from agents import optimize
 from agents.runs.journal import read_rows
 from experiments.evidence import __main__ as command
 from experiments.evidence.facts import RAW, read_facts
-from experiments.evidence.pack import main as pack
+from experiments.evidence.ship import slim, write_rows
 from experiments.evidence.tables import OPERATORS, drift_of, twice_timed, write_tables
 from gensor_gym import ConstructionGraph, hardware
 from gensor_gym.graph.schedule import Schedule
@@ -155,16 +155,13 @@ def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert command.main([str(tmp_path), "--recordings", str(tmp_path)]) == 2 and FILE in capsys.readouterr().err
 
 
-def test_packing_keeps_rows_and_drops_what_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_packing_keeps_rows_and_drops_what_repeats(tmp_path: Path) -> None:
     rows = [
         {"key": "op s", "operator": "op", "schedule": "s", "status": "WRONG_ANSWER", "source": "wrong"},
         {"key": "short", "operator": "op", "schedule": "tile", "status": "CRASHED", "source": "right"},
     ]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name in ("one.jsonl.gz", "two.jsonl.gz"):
-        assert pack([str(tmp_path / "a.jsonl"), str(tmp_path / name)]) == 0
+        write_rows(tmp_path / name, map(slim, rows))
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
     kept = [{k: v for k, v in row.items() if k != gone} for row, gone in zip(rows, ("key", "source"), strict=True)]
     assert read_rows(tmp_path / "one.jsonl.gz") == kept
-    for names, words in ((("none.jsonl", "x.jsonl.gz"), "no file of rows"), (("a.jsonl", "x.txt"), "ends in .jsonl.gz")):
-        assert pack([str(tmp_path / name) for name in names]) == 2 and words in capsys.readouterr().err

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.benches.fitting.fit import Sample
 from experiments.device.stages import candidates
 from experiments.evidence.ranking import __main__ as command
-from experiments.evidence.ranking.measured import EVERY, FITTED, TENSOR, TEST, Measured, raced, recorded
+from experiments.evidence.ranking.measured import EVERY, FITTED, TENSOR, TEST, raced, recorded
 from experiments.evidence.ranking.scores import scored, thinned, worst_tied
 from gensor_gym import ConstructionGraph, hardware, operators
 
@@ -19,12 +20,12 @@ SHIPPED = command.FOLDER
 TEST_OPERATOR = "gemm(m=2048, n=2048, k=2048)"
 
 
-def measured(text: str, count: int) -> Measured:
+def measured(text: str, count: int) -> Sample:
     """Programs of an operator that take as long as the model says."""
     graph = ConstructionGraph(text, "h100", "compact", calibrated=False)
     rng = np.random.default_rng(0)
     rows = np.unique(graph.stack([graph.random_schedule(rng) for _ in range(count)]), axis=0)
-    return Measured(graph, rows, graph.latencies(rows))
+    return Sample(graph, rows, graph.latencies(rows))
 
 
 def test_of_equal_predictions_the_slowest_comes_first() -> None:
@@ -36,15 +37,15 @@ def test_what_the_model_says_itself_is_ranked_perfectly() -> None:
     table = measured("gemm(m=256, n=256, k=256)", 64)
     one = scored(table)
     assert (one.first, one.first_ten, one.scale) == (1.0, 1.0, 1.0) and one.ranks == pytest.approx(1.0)
-    reversed_ = scored(Measured(table.graph, table.rows, 1.0 / table.seconds))
+    reversed_ = scored(Sample(table.graph, table.rows, 1.0 / table.seconds))
     assert reversed_.ranks < -0.99 and reversed_.first == pytest.approx(table.seconds.max() / table.seconds.min())
 
 
 def test_no_fit_reads_the_test_part() -> None:
     assert operators.part_of(operators.parse(TEST_OPERATOR)) == "test"
     with pytest.raises(ValueError, match="part test: a fit reads train and validation alone"):
-        measured(TEST_OPERATOR, 4).sample  # noqa: B018
-    assert len(thinned(measured("gemm(m=256, n=256, k=256)", 400).sample).seconds) <= 250
+        thinned(measured(TEST_OPERATOR, 4))
+    assert len(thinned(measured("gemm(m=256, n=256, k=256)", 400)).seconds) <= 250
 
 
 def test_the_test_part_is_opened_only_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from agents.runs.settings import ROOT
 from experiments.device.archive.arms import Arm, KernelsByModel, learned_from, proposed, read_study, study_of
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
-from experiments.evidence.pack import write_rows
+from experiments.evidence.ship import write_rows
 from experiments.studies.headline import chosen, cpu, figures, page
-from experiments.studies.headline.scores import FIRST, Timed, read, winners
+from experiments.studies.headline.scores import FIRST, Timed, read
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status
@@ -45,15 +45,15 @@ def test_no_operator_is_near_one_that_was_trained_on() -> None:
 
 @pytest.mark.thorough
 def test_operators_near_variants_of_training_are_known() -> None:
-    assert chosen.read_near_variants() == chosen.near_variants()
-    assert set(chosen.read_near_variants()) < set(read_study().operators)
+    assert chosen.listed(chosen.NEAR_VARIANTS) == chosen.near_variants()
+    assert set(chosen.listed(chosen.NEAR_VARIANTS)) < set(read_study().operators)
 
 
 def test_operators_near_those_whose_times_were_learned_from_are_known() -> None:
     learned = learned_from(chosen.CORRECTION)
-    assert chosen.read_near_timed() == chosen.near_timed()
-    assert learned < set(read_study().operators) and not learned & set(chosen.read_near_timed())
-    assert len(read_study().operators) - len(learned) == 111 and len(chosen.read_near_timed()) == 44
+    assert chosen.listed(chosen.NEAR_TIMED) == chosen.near_timed()
+    assert learned < set(read_study().operators) and not learned & set(chosen.listed(chosen.NEAR_TIMED))
+    assert len(read_study().operators) - len(learned) == 111 and len(chosen.listed(chosen.NEAR_TIMED)) == 44
 
 
 def test_an_operator_whose_times_were_learned_from_does_not_count() -> None:
@@ -122,7 +122,7 @@ def test_an_operator_that_was_cut_does_not_count(tmp_path: Path) -> None:
 def test_an_arm_without_a_time_has_the_slowest(tmp_path: Path) -> None:
     timed = read(rows(tmp_path, 0.8, fail="columns"))
     assert math.isinf(timed.seconds(OPS[0], "columns", 0, FIRST))
-    assert math.exp(timed.logs("columns", OPS[:1], FIRST)[0, 0]) == pytest.approx(timed.slowest(OPS[0]))
+    assert math.exp(timed.logs("columns", OPS[:1], FIRST)[0, 0]) == pytest.approx(timed.slowest[OPS[0]])
     assert page.compared("", timed, timed.whole, FIRST, filled=False).operators == len(OPS) - 1
     assert timed.statuses()["columns"]["WRONG_ANSWER"] == 5 * FIRST
 
@@ -263,8 +263,8 @@ def test_winners_are_the_fastest_of_the_first_programs_each_once() -> None:
     trials["x", "e"] = {"status": "WRONG_ANSWER", "samples": []}
     rows = [row("one", 0, 1, "a"), row("one", 0, 2, "b"), row("one", 0, 3, "d"), row("two", 0, 1, "c"), row("two", 0, 2, "e"),
             row("two", 1, 1, "b"), row("three", 0, 1, "e")]  # fmt: skip
-    assert winners(rows, trials, 1) == ["a", "c", "b"]
-    assert winners(rows, trials, 2) == ["b", "c"] and winners(rows, trials, 3) == ["d", "c", "b"]
+    timed = Timed(rows, trials, {})
+    assert timed.winners(1) == ["a", "c", "b"] and timed.winners(2) == ["b", "c"] and timed.winners(3) == ["d", "c", "b"]
 
 
 def test_a_learned_arm_proposes_by_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:

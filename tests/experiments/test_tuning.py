@@ -17,8 +17,6 @@ def test_values_for_budgets_come_from_train_and_validation(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="train and validation only"):
         tune_budgets.tasks_of("test", 3)
     assert {operators.part_of(operators.parse(t)) for t in tune_budgets.tasks_of("validation", 5)} == {"validation"}
-    row = {"curve": [[1, 10], [4.0, 2.0], [0.0, 0.0]]}
-    assert tune_budgets.best_at(row, np.array([5, 10, 99])).tolist() == [4.0, 2.0, 2.0]
     scores = np.array([[3.0, 1.0], [1.0, 3.0], [2.0, 2.0]])
     assert tune_budgets.leading([{"a": 0}, {"a": 1}, {"a": 2}], scores, 1) == [{"a": 1}, {"a": 0}]
 

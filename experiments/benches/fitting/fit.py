@@ -68,7 +68,7 @@ class OfOperator:
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(OfOperator):
     """Measured programs of one operator: rows int32 [B, ROW], seconds float64 [B]."""
 
     graph: ConstructionGraph

@@ -17,7 +17,7 @@ from agents.cli.refusal import exit_code
 from agents.runs.settings import ROOT
 from experiments.device.lease import RESULTS, read_results
 from experiments.evidence.facts import FILE, RAW
-from experiments.evidence.pack import slim, write_rows
+from experiments.evidence.ship import slim, write_rows
 from gensor_gym.foreign import parse_json
 from gensor_gym.foreign.files import unfolded
 
@@ -53,7 +53,9 @@ def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path
     if home.exists():
         raise ValueError(f"{home} is there already: name another date, such as {home.name}b")
     rows = {name.partition(".")[0]: _rows(name, data) for name, data in files.items() if ".jsonl" in name}
-    made = [name for name, found in sorted(rows.items()) if found and write_rows(home / f"{name}.jsonl.gz", map(slim, found))]
+    made = [name for name, found in sorted(rows.items()) if found]
+    for name in made:
+        write_rows(home / f"{name}.jsonl.gz", map(slim, rows[name]))
     (home / FILE).write_text(json.dumps(_conditions(card, made), indent=1) + "\n", encoding="utf-8")
     return home
 

@@ -30,18 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     if args.choices:
         return exit_code(lambda: choose(args.folder))
-    if args.page is None:
-        return exit_code(_no_page)
     return exit_code(lambda: write(args.page, args.folder, args.parts, args.title, args.left_out))
 
 
-def _no_page() -> None:
-    """Raise the ValueError of a command without a page."""
-    raise ValueError("page: expected a file to write, or --choices")
-
-
-def write(page: Path, folder: Path, parts: Sequence[str], title: str, with_left_out: bool) -> None:
+def write(page: Path | None, folder: Path, parts: Sequence[str], title: str, with_left_out: bool) -> None:
     """Score the model and write the page; ValueError names a missing file."""
+    if page is None:
+        raise ValueError("page: expected a file to write, or --choices")
     machine = read_facts(folder).machine
     tables, candidates = recorded(folder, machine, parts), raced(folder, machine, parts)
     left = left_out([table for table in tables if table.part in FITTED]) if with_left_out else {}

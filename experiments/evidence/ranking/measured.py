@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from agents.runs.journal import read_rows
-from experiments.benches.fitting.fit import OfOperator, Sample
+from experiments.benches.fitting.fit import Sample
 from experiments.evidence.facts import RAW
 from experiments.evidence.tables import RECORDED
 from gensor_gym import operators
@@ -28,23 +27,7 @@ RECORDED_IN, RACED_IN = "compact", "extended"
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Measured(OfOperator):
-    """Different kernels of an operator that succeeded: rows int32 [N, ROW] and seconds float64 [N]."""
-
-    graph: ConstructionGraph
-    rows: np.ndarray
-    seconds: np.ndarray
-
-    @property
-    def sample(self) -> Sample:
-        """Sample for a fit; ValueError for an operator whose part of the split no fit may read."""
-        if self.part not in FITTED:
-            raise ValueError(f"{self.operator} is of part {self.part}: a fit reads {' and '.join(FITTED)} alone")
-        return Sample(self.graph, self.rows, self.seconds)
-
-
-def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Measured]:
+def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Sample]:
     """Recordings of stage `tables` for operators of these parts, from all days; ValueError if there are none.
 
     Files of the test part are opened only if that part is requested.
@@ -59,7 +42,7 @@ def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> lis
     return kept
 
 
-def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Measured]:
+def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Sample]:
     """Candidates of operators of these parts that were timed against libraries; ValueError if there are none."""
     found = []
     for row in read_rows(folder / RAW / LIBRARIES):
@@ -71,7 +54,7 @@ def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[M
     return found
 
 
-def _tables(rows: Iterable[Row], machine: str, space: str) -> list[Measured]:
+def _tables(rows: Iterable[Row], machine: str, space: str) -> list[Sample]:
     """Measured kernels of each operator; every kernel counts once, with its first timing."""
     seconds: dict[str, dict[str, float]] = {}
     seen: set[tuple[str, str]] = set()
@@ -83,9 +66,9 @@ def _tables(rows: Iterable[Row], machine: str, space: str) -> list[Measured]:
     return [_legal(operator, machine, space, timed) for operator, timed in seconds.items()]
 
 
-def _legal(operator: str, machine: str, space: str, timed: Mapping[str, float]) -> Measured:
+def _legal(operator: str, machine: str, space: str, timed: Mapping[str, float]) -> Sample:
     """Programs from their texts and seconds, without programs that are illegal under the present rules."""
     graph = ConstructionGraph(operator, machine, space, calibrated=False)
     pairs = [(Schedule.parse(text), seconds) for text, seconds in timed.items()]
     legal = [(schedule, seconds) for schedule, seconds in pairs if graph.is_legal(schedule)]
-    return Measured(graph, graph.stack([schedule for schedule, _ in legal]), np.array([seconds for _, seconds in legal]))
+    return Sample(graph, graph.stack([schedule for schedule, _ in legal]), np.array([seconds for _, seconds in legal]))

@@ -27,7 +27,8 @@ def markdown(title: str, recorded: Sequence[Scored], raced: Sequence[Scored], cl
         "## Aims", "", *table(("asked", "aim", "came out", ""), aims(recorded, raced, classes, left)), "",
         f"The mean and the least are over the {len(_judged(recorded))} tables of {JUDGED} programs and more.", "",
         "## Recorded tables", "", *_recorded(recorded, left), "",
-        "## Measured over predicted, by class", "", *_classes(classes), "",
+        "## Measured over predicted, by class", "",
+        *table(("class", "median"), [(name, f"{value:.2f}") for name, value in classes.items()]), "",
         "## Candidates raced with libraries", "", *_raced(raced),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -83,8 +84,3 @@ def _raced(them: Sequence[Scored]) -> list[str]:
         for one in them
     ]
     return table(("operator", "part", "candidates", "first over best", "measured / predicted"), cells)
-
-
-def _classes(medians: Mapping[str, float]) -> list[str]:
-    """Lines of the table of operator classes."""
-    return table(("class", "median"), [(name, f"{value:.2f}") for name, value in medians.items()])

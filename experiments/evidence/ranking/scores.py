@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.benches.fitting.fit import COEFFICIENTS, Sample, fit
 from experiments.benches.fitting.ranks import fastest, spearman
-from experiments.evidence.ranking.measured import FITTED, Measured
+from experiments.evidence.ranking.measured import FITTED
 
 FIRST = 10
 """Number of the model's first choices whose best is scored."""
@@ -22,7 +22,7 @@ MOST_FITTED = 250
 class Scored:
     """Scores of one operator: rank correlations, first choice and best of the first FIRST over the best of all, and the scale."""
 
-    measured: Measured
+    measured: Sample
     ranks: float
     ranks_fastest: float
     first: float
@@ -31,7 +31,7 @@ class Scored:
     """Median of measured over predicted."""
 
 
-def scored(measured: Measured) -> Scored:
+def scored(measured: Sample) -> Scored:
     """Score the present model on the programs of an operator."""
     seconds, predicted = measured.seconds, measured.graph.latencies(measured.rows)
     fast = fastest(seconds)
@@ -56,21 +56,23 @@ def by_class(them: Sequence[Scored]) -> dict[str, float]:
     return {name: float(np.median(np.concatenate(parts))) for name, parts in sorted(ratios.items())}
 
 
-def left_out(tables: Sequence[Measured]) -> dict[str, float]:
+def left_out(tables: Sequence[Sample]) -> dict[str, float]:
     """Rank correlation of every operator after a fit of the terms' coefficients to the operators of other classes."""
     found = {}
     for name in sorted({table.graph.operator.name for table in tables}):
         others = [table for table in tables if table.graph.operator.name != name and table.part in FITTED]
-        coefficients = fit([thinned(table.sample) for table in others])
+        coefficients = fit([thinned(table) for table in others])
         for table in tables:
             if table.graph.operator.name == name:
-                predicted = table.sample.with_values(COEFFICIENTS, coefficients).predicted()
+                predicted = table.with_values(COEFFICIENTS, coefficients).predicted()
                 found[table.operator] = spearman(predicted, table.seconds)
     return found
 
 
 def thinned(sample: Sample) -> Sample:
-    """At most MOST_FITTED programs of a sample, evenly spaced in the order of time."""
+    """At most MOST_FITTED programs for a fit, evenly spaced in the order of time; ValueError if no fit may read their part."""
+    if sample.part not in FITTED:
+        raise ValueError(f"{sample.operator} is of part {sample.part}: a fit reads {' and '.join(FITTED)} alone")
     order = np.argsort(sample.seconds, kind="stable")
     chosen = order[np.unique(np.linspace(0, len(order) - 1, MOST_FITTED).astype(int))]
     return Sample(sample.graph, sample.rows[chosen], sample.seconds[chosen])

@@ -23,11 +23,12 @@ from gensor_gym.graph.tables.layout import CLUSTER, PERSISTENT, SPLIT_K, TENSOR_
 
 PAGE = ROOT / "results" / "columns" / "shares.md"
 POLICY = "agents/data/policies/columns_extended_gpu"
-KINDS = {
-    "mma.sync": (TENSOR_CORE, 1), "wgmma": (TENSOR_CORE, 2), "cluster": (CLUSTER, 1), "persistent": (PERSISTENT, 1),
-    "split_k": (SPLIT_K, 1),
+KINDS: dict[str, Callable[[np.ndarray], bool]] = {
+    "mma.sync": lambda row: row[TENSOR_CORE] == 1, "wgmma": lambda row: row[TENSOR_CORE] == 2,
+    "cluster": lambda row: row[CLUSTER] > 0, "persistent": lambda row: row[PERSISTENT] > 0,
+    "split_k": lambda row: row[SPLIT_K] > 0,
 }  # fmt: skip
-"""Kind -> (index in the schedule's row, value). mma.sync needs exactly that value, the other kinds at least that value."""
+"""Kind of program -> whether the row of a schedule is of it."""
 EPISODES = 256
 
 
@@ -47,13 +48,7 @@ def uniform(graph: ConstructionGraph, seed: int = 0) -> list[Schedule]:
 
 def shares(programs: Sequence[Schedule]) -> dict[str, float]:
     """Share of each kind among the programs; 0 if there are no programs."""
-    return {name: float(np.mean([_is(schedule, name) for schedule in programs] or [False])) for name in KINDS}
-
-
-def _is(schedule: Schedule, name: str) -> bool:
-    """Whether a program is of the kind `name`."""
-    place, value = KINDS[name]
-    return bool(schedule.row[place] == value if name == "mma.sync" else schedule.row[place] >= value)
+    return {name: float(np.mean([of(schedule.row) for schedule in programs] or [False])) for name, of in KINDS.items()}
 
 
 def markdown(policy: str) -> str:

@@ -29,7 +29,7 @@ from experiments.studies.figures import by_costs
 from experiments.studies.fused.searches import Search, run_search
 from experiments.studies.page import after, interval_sheet, intervals
 from experiments.studies.scores import EVALUATIONS, SECONDS, Curves, interval, mean
-from experiments.studies.study import Plan, Study, study_command
+from experiments.studies.study import Plan, Study, all_lines, study_command
 from gensor_gym import hardware as machines
 from gensor_gym.fingerprint import common
 from gensor_gym.gir.graph import GirGraph
@@ -41,36 +41,6 @@ LEAST = 0.05
 
 
 @dataclass(frozen=True)
-class FusedPlan(Plan):
-    """The resolved plan of the study."""
-
-    hardware: str
-    strategies: dict[str, dict[str, Any]]
-
-    def graph(self, operator: Any) -> GirGraph:
-        """Construction graph of an operator on the plan's machine."""
-        return GirGraph(operator, machines.get(self.hardware), self.config["env"]["space"])
-
-
-def plan_of(config: DictConfig) -> FusedPlan:
-    """Resolve conf/fused_study.yaml; ValueError names an invalid setting."""
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    check_whole(plain, 1, "processes", "resamples")
-    check_list(plain, 0, "seeds")
-    check_list(plain, 1, "evaluations")
-    check_positive(plain, "budget_s", "seconds")
-    check_some(plain, "parts", "strategies")
-    for name, parameters in plain["strategies"].items():
-        build(name, FUSED, parameters or {})
-    for part in plain["parts"]:
-        fused_operators(part)
-    if plain["budget_s"] < max(plain["seconds"]):
-        raise ValueError(f"budget_s {plain['budget_s']!r}, seconds {plain['seconds']!r}: expected times up to the budget")
-    strategies = {name: dict(parameters or {}) for name, parameters in plain["strategies"].items()}
-    return FusedPlan(plain, machines.get(plain["env"]["hardware"]).name, strategies)
-
-
-@dataclass(frozen=True)
 class Part(Curves):
     """Curves of one part relative to the optima, its tasks, and the processor seconds that each optimum took."""
 
@@ -78,19 +48,36 @@ class Part(Curves):
     certain_s: list[float]
 
 
-class FusedStudy(Study[FusedPlan, dict[str, Part]]):
+class FusedStudy(Study[Plan, dict[str, Part]]):
     """The study of strategies on fused operators; its results are by part."""
+
+    def __init__(self, config: DictConfig) -> None:
+        """Resolve conf/fused_study.yaml; ValueError names an invalid setting."""
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        check_whole(plain, 1, "processes", "resamples")
+        check_list(plain, 0, "seeds")
+        check_list(plain, 1, "evaluations")
+        check_positive(plain, "budget_s", "seconds")
+        check_some(plain, "parts", "strategies")
+        super().__init__(Plan(plain))
+        self.strategies: dict[str, dict[str, Any]] = {name: dict(given or {}) for name, given in plain["strategies"].items()}
+        self.built: dict[str, Any] = {name: build(name, FUSED, given) for name, given in self.strategies.items()}
+        for part in plain["parts"]:
+            fused_operators(part)
+        if plain["budget_s"] < max(plain["seconds"]):
+            raise ValueError(f"budget_s {plain['budget_s']!r}, seconds {plain['seconds']!r}: expected times up to the budget")
+        self.hardware, self.space = machines.get(plain["env"]["hardware"]), plain["env"]["space"]
 
     def run(self, console: Console) -> dict[str, Part]:
         """Find the optima, run the missing searches, and return the results by part."""
         return {part: self._part(part, console) for part in self.plan.config["parts"]}
 
     def _part(self, part: str, console: Console) -> Part:
-        plan, config = self.plan, self.plan.config
+        config = self.plan.config
         texts, optima, start, certain = list[str](), list[float](), list[float](), list[float]()
         for op in fused_operators(part):
             begin = time.process_time()
-            graph = plan.graph(op)
+            graph = GirGraph(op, self.hardware, self.space)
             optima.append(graph.optimum()[1])
             certain.append(time.process_time() - begin)
             start.append(graph.latency(graph.initial()))
@@ -99,25 +86,23 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
         spent = float(config["budget_s"]), max(config["evaluations"])
 
         def make(name: str, task: str, seed: int) -> Search:
-            where = task, plan.hardware, config["env"]["space"], seed
-            return Search(name, plan.strategies[name], *where, *spent, digests.get(name, ""))
+            where = task, self.hardware.name, self.space, seed
+            return Search(name, self.strategies[name], *where, *spent, digests.get(name, ""))
 
-        lines = self.grid(make, list(plan.strategies), texts, console, run_search)
+        lines = self.grid(make, list(self.strategies), texts, console, run_search)
         return Part(lines, np.array(optima), np.array(start), texts, certain)
 
     def _folders(self) -> dict[str, Path]:
         """Folders of the policies, by strategy."""
-        graph = self.plan.graph(fused_operators(self.plan.config["parts"][0])[0])
-        built = {name: build(name, FUSED, parameters) for name, parameters in self.plan.strategies.items()}
-        return {name: located(str(one.folder(graph))) for name, one in built.items() if hasattr(one, "folder")}
+        graph = GirGraph(fused_operators(self.plan.config["parts"][0])[0], self.hardware, self.space)
+        return {name: located(str(one.folder(graph))) for name, one in self.built.items() if hasattr(one, "folder")}
 
     def summarise(self, found: dict[str, Part]) -> dict[str, Any]:
         """Summary with mean regrets and their intervals, by part and strategy."""
         plan, config = self.plan, self.plan.config
-        lines = {name: [line for part in found.values() for line in part.lines[name].flat] for name in plan.strategies}
-        counts = {name: [line["evaluated"] for line in of] for name, of in lines.items()}
         certain = [seconds for part in found.values() for seconds in part.certain_s]
-        rows = [line for of in lines.values() for line in of]
+        rows = [line for part in found.values() for line in all_lines(part.lines)]
+        counts = {name: [row["evaluated"] for row in rows if row["strategy"] == name] for name in self.strategies}
         cards = {name: read_card(folder) for name, folder in self._folders().items()}
 
         def scores(part: Part, name: str, unit: str, column: int) -> list[dict[str, float]]:
@@ -130,15 +115,15 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
                         "evaluations": scores(part, name, "evaluations", EVALUATIONS),
                         "seconds": scores(part, name, "seconds", SECONDS),
                     }
-                    for name in plan.strategies
+                    for name in self.strategies
                 }
                 for label, part in found.items()
             },
             "tasks": {label: part.tasks for label, part in found.items()},
             "asked": {name: (min(of), int(np.median(of))) for name, of in counts.items()},
             "wall_over_processor": float(np.median([line["wall_s"] / line["elapsed_s"] for line in rows])),
-            "evaluations": config["evaluations"], "seconds": config["seconds"], "seeds": plan.seeds, "hardware": plan.hardware,
-            "space": config["env"]["space"],
+            "evaluations": config["evaluations"], "seconds": config["seconds"], "seeds": plan.seeds,
+            "hardware": self.hardware.name, "space": self.space,
             "training": {
                 name: {"seconds": card["training_seconds"], "steps": card["training_steps"]} for name, card in cards.items()
             },
@@ -155,14 +140,14 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
         names = []
         for label, part in found.items():
             figure, panels = by_costs(
-                dict.fromkeys(self.plan.strategies, 1.6), parts, 60,
+                dict.fromkeys(self.strategies, 1.6), parts, 60,
                 lambda name, at, column, part=part: np.maximum(LEAST, 100 * mean(part.regrets(name, at, column))),  # type: ignore[misc]
             )  # fmt: skip
             panels[0].set_yscale("log")
             panels[0].set_ylabel("mean regret to the optimum, %")
             panels[0].set_title(f"{label}: {len(part.tasks)} operators, {len(self.plan.seeds)} seeds")
             panels[1].legend(loc="upper right")
-            names.append(style.save(figure, self.plan.output / f"regret_{label.rpartition('/')[2]}.png"))
+            names.append(style.save(figure, self.output / f"regret_{label.rpartition('/')[2]}.png"))
         return names
 
     @staticmethod
@@ -196,4 +181,4 @@ class FusedStudy(Study[FusedPlan, dict[str, Part]]):
         return interval_sheet("mean regret by the model", head, values)
 
 
-main = study_command("fused_study", lambda config: FusedStudy(plan_of(config)))
+main = study_command("fused_study", FusedStudy)

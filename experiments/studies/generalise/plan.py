@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 from agents.cli.checks import check_list, check_whole
 from agents.runs.anytime import Search, digest_of_policy
 from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
-from experiments.common.optima import split_of
 from experiments.studies.generalise.policies import Trained
 from experiments.studies.study import Plan
 from gensor_gym import hardware as machines
@@ -115,14 +114,14 @@ def plan_of(config: DictConfig) -> GeneralisePlan:
     part, chosen, split, most = plain["part"], plain["operators"], plain["split"], plain["evaluations"]
     seconds = _numbers("seconds", plain["seconds"], None)
     ops = tuple(dict.fromkeys(operators.resolve(chosen if chosen is not None else f"split/{split}/{part}")))
-    asked, out = split_of([str(op) for op in ops])
+    asked = tuple(op for op in ops if op.name != "elementwise")  # its spaces are too large for certificates
     for name, variants in strategies.items():
         if (longest := max(variants[SECONDS])) and longest < max(seconds):
             raise ValueError(f"seconds {max(seconds)!r}: strategies.{name}.tuned has values for {longest} and fewer")
     return GeneralisePlan(
-        plain, part if chosen is None else "chosen", split, tuple(op for op in ops if str(op) in asked), tuple(out),
-        modelled(plain["env"]["hardware"]), plain["env"]["space"], most, _numbers("checkpoints", plain["checkpoints"], most),
-        seconds, policies, strategies, begun,
+        plain, part if chosen is None else "chosen", split, asked,
+        tuple(str(op) for op in ops if op not in asked), modelled(plain["env"]["hardware"]), plain["env"]["space"], most,
+        _numbers("checkpoints", plain["checkpoints"], most), seconds, policies, strategies, begun,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,19 +29,17 @@ class Task:
 
     operator: Operator
     certificate: Certificate
-    unscheduled: float
-    """Latency in seconds of the unscheduled program, from which every search begins."""
+
+    @cached_property
+    def unscheduled(self) -> float:
+        """Latency in seconds of the unscheduled program, from which every search begins."""
+        graph = ConstructionGraph(self.operator, self.certificate.hardware, self.certificate.space)
+        return graph.latency(graph.initial())
 
     @property
     def text(self) -> str:
         """The operator as text."""
         return str(self.operator)
-
-
-def task_of(operator: Operator, certificate: Certificate) -> Task:
-    """The task of an operator with its certificate."""
-    graph = ConstructionGraph(operator, certificate.hardware, certificate.space)
-    return Task(operator, certificate, graph.latency(graph.initial()))
 
 
 class Regrets:

@@ -10,19 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from agents.runs.anytime import Search
 from experiments.common import style
-from experiments.common.optima import optima
 from experiments.statistics import statistics
-from experiments.studies.figures import BROAD, LINES, THIN, band, profiles, regret_figure
+from experiments.studies.figures import BROAD, LINES, THIN, bands, profiles, regret_figure
 from experiments.studies.generalise import report
+from experiments.studies.generalise.optima import optima
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, plan_of, searches
 from experiments.studies.generalise.policies import Trained, train_missing
-from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.scores import Regrets, Task
 from experiments.studies.generalise.summary import summarise
 from experiments.studies.study import Study, study_command
 
@@ -33,21 +34,21 @@ PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
 """Style of the box behind a label."""
 
 
-def _bands(study: Regrets, x: np.ndarray, curves: dict[str, np.ndarray]) -> tuple[plt.Figure, plt.Axes]:
+def _bands(study: Regrets, x: np.ndarray, regret: Callable[[str, np.ndarray], np.ndarray]) -> tuple[Figure, Axes]:
     """Draw the bands of all searches, those of policies with broader lines; return (figure, axes)."""
-    figure, axes = plt.subplots(figsize=(7.4, 4.6))
     learned = {policy.name for policy in study.plan.policies}
-    for name, (colour, marker) in style.look(study.names).items():
-        width, order = (BROAD, 3) if name in learned else (THIN, 2)
-        line = {"linewidth": width, "marker": marker, "markevery": 5, "label": name, "zorder": order}
-        band(axes, x, curves[name], True, 0.13, colour, **line)
-    return figure, axes
+    lines = {
+        name: {"color": colour, "marker": marker, "markevery": 5}
+        | ({"linewidth": BROAD, "zorder": 3} if name in learned else {"linewidth": THIN, "zorder": 2})
+        for name, (colour, marker) in style.look(study.names).items()
+    }
+    return bands(x, {name: regret(name, x) for name in lines}, lines, True, 0.13)
 
 
 def _evaluations(study: Regrets, path: Path) -> str:
     """Draw regret over evaluations, with marks for the policies' rounds; return the file name."""
     x = np.unique(np.geomspace(min(FIRST, study.plan.evaluations), study.plan.evaluations, POINTS).astype(int))
-    figure, axes = _bands(study, x, {name: study.regret(name, x) for name in study.names})
+    figure, axes = _bands(study, x, study.regret)
     looks = style.look(study.names)
     for policy in study.plan.policies:
         colour, _ = looks[policy.name]
@@ -62,7 +63,7 @@ def _evaluations(study: Regrets, path: Path) -> str:
 def _seconds(study: Regrets, path: Path) -> str:
     """Draw regret over processor seconds of construction; return the file name."""
     x = np.geomspace(SHORTEST, study.plan.longest, POINTS)
-    figure, axes = _bands(study, x, {name: study.regret_within(name, x) for name in study.names})
+    figure, axes = _bands(study, x, study.regret_within)
     return regret_figure(figure, axes, "processor seconds of construction, one thread (training left out)", path)
 
 
@@ -92,13 +93,13 @@ def regrets_of(
 
     New certificates go to the study's folder. ValueError if no optimum is known.
     """
-    texts = [str(op) for op in plan.operators]
+    folder, nodes = study.output, plan.config["nodes"]
     with console.status(f"certified optima on {plan.hardware}"):
-        known, unknown = optima(texts, plan.hardware, plan.space, study.plan.output, plan.processes, plan.config["nodes"])
+        known, unknown = optima(plan.operators, plan.hardware, plan.space, folder, plan.processes, nodes)
     if not known:
         raise ValueError(f"no optimum is certified on {plan.hardware}: {unknown}; the study needs one task with an optimum")
     rows = study.lines(wanted(plan, list(known), policies), console)
-    return Regrets(plan, [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known], rows, policies, unknown)
+    return Regrets(plan, [Task(op, known[str(op)]) for op in plan.operators if str(op) in known], rows, policies, unknown)
 
 
 class Generalisation(Study[GeneralisePlan, Regrets]):
@@ -121,7 +122,7 @@ class Generalisation(Study[GeneralisePlan, Regrets]):
 
     def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:
         """Draw curves and profiles; return the file names."""
-        folder = self.plan.output
+        folder = self.output
         return [
             _evaluations(found, folder / "regret_by_evaluations.png"),
             _seconds(found, folder / "regret_by_seconds.png"),

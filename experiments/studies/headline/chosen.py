@@ -13,6 +13,7 @@ import csv
 import math
 from collections.abc import Iterator, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ SECONDS = (0.2e-6, 250e-6)
 SEED = 11
 NEAR_VARIANTS = ROOT / "results" / "gpu_study" / "near_variants.txt"
 NEAR_TIMED = ROOT / "results" / "gpu_study" / "near_timed.txt"
+"""The lists of `near_variants` and of `near_timed`, which were written before the studies."""
 CORRECTION = "agents/data/corrections/h200"
 POLICIES = range(5)
 """Training seeds of the study's policies (conf/train_columns_extended.yaml)."""
@@ -94,6 +96,11 @@ def chosen() -> list[Named]:
     return [found[place] for place in np.random.default_rng(SEED).permutation(len(found))]
 
 
+def listed(path: Path) -> list[str]:
+    """Operators of a list that was written before a study."""
+    return path.read_text(encoding="utf-8").splitlines()
+
+
 def near_variants() -> list[str]:
     """Operators of the study within TWIN of a variant on which a policy was trained.
 
@@ -106,21 +113,11 @@ def near_variants() -> list[str]:
     return [str(op) for _, op in chosen() if _near(op, known, TWIN)]
 
 
-def read_near_variants() -> list[str]:
-    """The list of `near_variants` that was written before the study."""
-    return NEAR_VARIANTS.read_text(encoding="utf-8").splitlines()
-
-
 def near_timed() -> list[str]:
     """Operators of the study within TWIN of one, of any data type, from whose times the correction was learned."""
     learned = learned_from(CORRECTION)
     known = list(map(operators.parse, sorted(learned)))
     return [str(op) for _, op in chosen() if str(op) not in learned and _near(op, known, TWIN)]
-
-
-def read_near_timed() -> list[str]:
-    """The list of `near_timed` that was written before the second study."""
-    return NEAR_TIMED.read_text(encoding="utf-8").splitlines()
 
 
 def _near(op: Operator, others: Sequence[Operator], factor: float) -> bool:

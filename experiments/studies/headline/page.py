@@ -12,7 +12,7 @@ import numpy as np
 from agents.runs.texts import table
 from agents.training.operators.chosen import UNSEEN
 from experiments.statistics.statistics import bootstrap, geometric_mean, holm, sign_flip
-from experiments.studies.headline.chosen import read_near_timed, read_near_variants
+from experiments.studies.headline.chosen import NEAR_TIMED, NEAR_VARIANTS, listed
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
 from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
@@ -119,7 +119,7 @@ def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -
     `folder` has the raw rows, `figures` begins the names of the figures' files, and `plan` is the link to the plan.
     """
     timed, alone = read(folder), read(folder, by_trials_alone=True)
-    first, whole, near = primary(timed), timed.whole, set(read_near_variants())
+    first, whole = primary(timed), timed.whole
     subject = SUBJECTS[timed.learned]
     count = len(timed.arms[timed.learned])
     seeds = f"{count} training seed{'s' * (count != 1)}"
@@ -128,13 +128,12 @@ def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -
         compared("by trials alone", alone, alone.whole, FIRST),
         compared("without operators on which one of the two has no time", timed, whole, FIRST, filled=False),
     ]
-    if near & set(whole):
-        others.append(
-            compared("without operators near a variant of training", timed, [op for op in whole if op not in near], FIRST)
-        )
-    if timed.learned == "in_turn" and set(read_near_timed()) & set(whole):
-        apart = [op for op in whole if op not in read_near_timed()]
-        others.append(compared("without operators near one whose times were learned from", timed, apart, FIRST))
+    near = {"a variant of training": listed(NEAR_VARIANTS)}
+    if timed.learned == "in_turn":
+        near["one whose times were learned from"] = listed(NEAR_TIMED)
+    for what, ops in near.items():
+        if len(apart := [op for op in whole if op not in ops]) < len(whole):
+            others.append(compared(f"without operators near {what}", timed, apart, FIRST))
     return [
         "## Do learned policies beat the traverser?", "", answer(first, subject), "",
         f"The plan was written before: [plan]({plan}). Of {len(timed.operators)} operators {len(timed.tried)} "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics as plain
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -77,21 +77,20 @@ class Timed:
 
         Operators from whose times an arm learned are left out.
         """
-        left = {row["operator"] for row in self.proposals if row.get("seen")}
-        left |= {row["operator"] for row in self.proposals if row["rank"] <= FIRST and not self._answered(row)}
+        left = {row["operator"] for row in self.proposals if row.get("seen")} | self._untried(FIRST)
         return [op for op in self.operators if op not in left and all((op, *one) in self._cells for one in self._asked)]
 
     @cached_property
     def whole(self) -> list[str]:
         """Tried operators on which at least one program succeeded. Only these count."""
-        return [op for op in self.tried if self.slowest(op) < math.inf]
+        return [op for op in self.tried if op in self.slowest]
 
     def deep(self, k: int) -> list[str]:
         """Operators of `whole` for which an arm proposed k programs, and whose proposals up to rank k were all tried."""
         most: dict[str, int] = defaultdict(int)
         for row in self.proposals:
             most[row["operator"]] = max(most[row["operator"]], row["rank"])
-        left = {row["operator"] for row in self.proposals if row["rank"] <= k and not self._answered(row)}
+        left = self._untried(k)
         return [op for op in self.whole if most[op] >= k and op not in left]
 
     def seconds(self, op: str, arm: str, seed: int, k: int) -> float:
@@ -105,12 +104,8 @@ class Timed:
         samples = self.together.get(op, {}).get("samples", {})
         return min((plain.median(values) for name, values in samples.items() if name.startswith("torch")), default=math.inf)
 
-    def slowest(self, op: str) -> float:
-        """Seconds of the slowest program of an operator that succeeded; infinite if none did."""
-        return self._slowest.get(op, math.inf)
-
     @cached_property
-    def _slowest(self) -> dict[str, float]:
+    def slowest(self) -> dict[str, float]:
         """Operator -> seconds of its slowest successful program."""
         found: dict[str, float] = defaultdict(float)
         for row in self.proposals:
@@ -121,7 +116,7 @@ class Timed:
     def logs(self, arm: str, ops: Sequence[str], k: int, filled: bool = True) -> np.ndarray:
         """Logarithms of seconds, float64 [operators, seeds]. A missing time is `slowest` if `filled`, else NaN."""
         found = np.array([[self.seconds(op, arm, seed, k) for seed in self.arms[arm]] for op in ops]).reshape(len(ops), -1)
-        other = np.array([self.slowest(op) if filled else math.nan for op in ops]).reshape(-1, 1)
+        other = np.array([self.slowest.get(op, math.inf) if filled else math.nan for op in ops]).reshape(-1, 1)
         logs: np.ndarray = np.log(np.where(np.isinf(found), other, found))
         return logs
 
@@ -151,39 +146,26 @@ class Timed:
             if all(samples.get(best) for one in self._asked if (best := self._fastest(op, *one, FIRST)))
         }  # fmt: skip
 
+    def winners(self, k: int) -> list[str]:
+        """Distinct digests of the fastest of the first k programs of each operator, arm and seed."""
+        return list(dict.fromkeys(best for cell in self._cells if (best := self._fastest(*cell, k))))
+
     def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
         """Digest of the fastest of an arm's first k programs by their trials, like on the device; empty if none succeeded."""
-        return _fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
+        rows = [row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k]
+        seconds, best = min(((self._trial(op, row["digest"]), row["digest"]) for row in rows), default=(math.inf, ""))
+        return best if seconds < math.inf else ""
 
     def _trial(self, op: str, digest: str) -> float:
-        """Seconds of a kernel's trial; infinite if it did not succeed."""
-        return _seconds(self.trials.get((op, digest), {}))
+        """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
+        trial = self.trials.get((op, digest), {})
+        samples = sorted(trial.get("samples") or [])
+        return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf
 
-    def _answered(self, row: Row) -> bool:
-        """Whether a proposal has been tried or needs no trial."""
-        return bool(row["status"]) or not row["digest"] or (row["operator"], row["digest"]) in self.trials
-
-
-def winners(proposals: Sequence[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
-    """Distinct digests of the fastest of the first k programs of each arm and seed."""
-    cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in proposals:
-        if row["rank"] <= k:
-            cells[row["arm"], row["seed"]].append(row)
-    return list(dict.fromkeys(best for rows in cells.values() if (best := _fastest(rows, trials))))
-
-
-def _fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
-    """Digest of the fastest proposal by its trial; empty if none succeeded."""
-    timed = ((_seconds(trials.get((row["operator"], row["digest"]), {})), row["digest"]) for row in rows)
-    seconds, best = min(timed, default=(math.inf, ""))
-    return best if seconds < math.inf else ""
-
-
-def _seconds(trial: Row) -> float:
-    """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
-    samples = sorted(trial.get("samples") or [])
-    return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf
+    def _untried(self, k: int) -> set[str]:
+        """Operators with a proposal up to rank k that has not been tried and needs a trial."""
+        wanted = ((row["operator"], row["digest"]) for row in self.proposals if row["rank"] <= k and not row["status"])
+        return {op for op, digest in wanted if digest and (op, digest) not in self.trials}
 
 
 def has_study(folder: Path) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.common import style
 from experiments.statistics import statistics
-from experiments.studies.figures import DASHES, LINES, band, profiles, regret_figure, with_legend
+from experiments.studies.figures import DASHES, LINES, bands, profiles, regret_figure, with_legend
 from experiments.studies.search.scores import Curves, Scores
 
 MOST_BANDS = 8
@@ -38,12 +38,9 @@ def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) 
 
 def _bands(lines: dict[str, dict[str, Any]], x: np.ndarray, curves: dict[str, np.ndarray]) -> tuple[plt.Figure, plt.Axes]:
     """Draw interquartile means of curves [tasks, seeds, points], with intervals if the curves are few; return (figure, axes)."""
-    figure, axes = plt.subplots(figsize=(7.4, 4.6))
-    alpha, every = 0.12 if len(curves) <= MOST_BANDS else 0.0, max(1, len(x) // 8)
-    for name, (_, marker) in style.look(list(curves)).items():
-        line: dict[str, Any] = {"linewidth": 1.6, "marker": marker, "markevery": every, "label": name}
-        band(axes, x, curves[name], False, alpha, **lines[name], **line)
-    return figure, axes
+    points = {"linewidth": 1.6, "markevery": max(1, len(x) // 8)}
+    marked = {name: {**lines[name], **points, "marker": marker} for name, (_, marker) in style.look(list(curves)).items()}
+    return bands(x, curves, marked, False, 0.12 if len(curves) <= MOST_BANDS else 0.0)
 
 
 def _trials(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str:

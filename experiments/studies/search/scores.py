@@ -24,8 +24,6 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 SIGNIFICANT = 0.05
-Truths = list[Truth] | list[BestKnown]
-"""Regrets of the kernels of each task."""
 DIRECTIONS = ("worse", "better", "same")
 
 
@@ -91,7 +89,7 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
         jobs.setdefault(job.strategy, []).append(job)
     errors = {name: [outcomes[job.key].error for job in of if outcomes[job.key].status != DONE] for name, of in jobs.items()}
     broken = {name: of[0] for name, of in errors.items() if of}
-    curves = {name: _curves(of, truths, len(seeds), length, outcomes, results) for name, of in jobs.items() if name not in broken}
+    curves = {name: _curves(of, truths, length, outcomes, results) for name, of in jobs.items() if name not in broken}
     facts = {"hardware": first.hardware.name, "device": first.device, "space": ", ".join(spaces), "trials": str(length)}
     stamp = Stamp.REPLICATED if isinstance(settings.backend, RecordedBackend) else Stamp.PREDICTED
     facts |= {"stamp": stamp, "fingerprint": common(job.fingerprint for job in settings.jobs)}
@@ -99,7 +97,9 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
     return Scores(facts, tuple(map(str, tasks)), seeds, tuple(t.regrets for t in truths), curves, chance, broken)
 
 
-def _truths(settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results) -> Truths:
+def _truths(
+    settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results
+) -> Sequence[BestKnown]:
     """Regrets of the kernels of all tasks; empty if no search was completed."""
     if not done:
         return []
@@ -110,9 +110,11 @@ def _truths(settings: Settings, tasks: Sequence[Operator], spaces: list[str], do
     return [Truth(op, settings.jobs[0].hardware, spaces[0], settings.backend) for op in tasks]
 
 
-def _curves(jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results) -> Curves:
+def _curves(
+    jobs: list[Job], truths: Sequence[BestKnown], length: int, outcomes: dict[str, Outcome], results: Results
+) -> Curves:
     """Curves of one strategy, whose jobs are sorted by task, then by seed."""
-    regret, seconds, elapsed = [], [], []
+    regret, seconds, elapsed, seeds = [], [], [], len(jobs) // len(truths)
     for i, job in enumerate(jobs):
         rows = results.rows(job)
         regret.append(truths[i // seeds].curve([row["schedule"] for row in rows], length))

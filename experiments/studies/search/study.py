@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from agents.runs.jobs import DONE, Jobs
 from agents.runs.lines import with_bar
 from agents.runs.pool import made
 from agents.runs.results import write_text
-from agents.runs.settings import Settings, settings_of
+from agents.runs.settings import settings_of
 from experiments.studies.search import report
 from experiments.studies.search.scores import Scores, scores_of, summarise
 from experiments.studies.study import Plan, Study, study_command
@@ -31,96 +30,75 @@ from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.registry import near
 
 
-@dataclass(frozen=True)
-class SearchPlan(Plan):
-    """The resolved plan of the study."""
+class SearchStudy(Study[Plan, Scores]):
+    """The study of strategies on tasks, with a job for every search."""
 
-    settings: Settings
-    checkpoints: tuple[int, ...]
-    """Numbers of trials at which regrets are reported."""
+    jobs: Jobs
+    """Jobs of the folder, open while this process holds its lock."""
+
+    def __init__(self, config: DictConfig) -> None:
+        """Resolve a configuration (conf/study.yaml); ValueError names an invalid setting."""
+        self.settings = settings = settings_of(config, "study")
+        if not isinstance(settings.backend, (RecordedBackend, AnalyticBackend)):
+            raise ValueError(
+                f"backend {settings.backend.name!r}: a study reads recorded tables or asks the model; kernels run in "
+                "experiments.compare"
+            )
+        super().__init__(Plan(settings.config))
+        plain: Any = settings.config["study"]
+        self.said: dict[str, Any] = plain
+        trials, names = settings.jobs[0].budget.trials, {job.strategy for job in settings.jobs}
+        checkpoints = tuple(sorted(set(plain["checkpoints"])))
+        if trials is None:
+            raise ValueError("budget.trials is null: a study compares searches of so many trials")
+        if not checkpoints or not all(isinstance(k, int) and k > 0 for k in checkpoints):
+            raise ValueError(f"study.checkpoints {plain['checkpoints']!r}: expected numbers of trials")
+        if plain["reference"] not in names:
+            hint = near(plain["reference"], names)
+            raise ValueError(f"study.reference {plain['reference']!r}: expected one of the strategies, {sorted(names)}{hint}")
+        check_whole(plain, 1, "workers", "resamples", of="study.")
+        self.checkpoints = tuple(k for k in checkpoints if k <= trials) or (trials,)
+        self.hypotheses: dict[str, dict[str, str]] = plain["hypotheses"] or {}
+        """Expectations written before the run, by strategy: a `direction`, a reason `because`, and the strategy `beside` which it
+        is compared instead of the reference."""
 
     @property
     def output(self) -> Path:
         """Folder of all files, named after the jobs by default."""
         return self.settings.output
 
-    @property
-    def said(self) -> dict[str, Any]:
-        """The section `study` of the configuration: workers, reference, resamples, hypotheses."""
-        found: dict[str, Any] = self.config["study"]
-        return found
-
-    @property
-    def hypotheses(self) -> dict[str, dict[str, str]]:
-        """Expectations written before the run, by strategy.
-
-        Each has a `direction`, a reason `because`, and optionally the strategy `beside` that it is compared with instead of the
-        reference.
-        """
-        return self.said["hypotheses"] or {}
-
-
-def plan_of(config: DictConfig) -> SearchPlan:
-    """Resolve a configuration (conf/study.yaml); ValueError names an invalid setting."""
-    settings = settings_of(config, "study")
-    if not isinstance(settings.backend, (RecordedBackend, AnalyticBackend)):
-        raise ValueError(
-            f"backend {settings.backend.name!r}: a study reads recorded tables or asks the model; kernels run in "
-            "experiments.compare"
-        )
-    plain: Any = settings.config["study"]
-    trials, names = settings.jobs[0].budget.trials, {job.strategy for job in settings.jobs}
-    checkpoints = tuple(sorted(set(plain["checkpoints"])))
-    if trials is None:
-        raise ValueError("budget.trials is null: a study compares searches of so many trials")
-    if not checkpoints or not all(isinstance(k, int) and k > 0 for k in checkpoints):
-        raise ValueError(f"study.checkpoints {plain['checkpoints']!r}: expected numbers of trials")
-    if plain["reference"] not in names:
-        hint = near(plain["reference"], names)
-        raise ValueError(f"study.reference {plain['reference']!r}: expected one of the strategies, {sorted(names)}{hint}")
-    check_whole(plain, 1, "workers", "resamples", of="study.")
-    return SearchPlan(settings.config, settings, tuple(k for k in checkpoints if k <= trials) or (trials,))
-
-
-class SearchStudy(Study[SearchPlan, Scores]):
-    """The study of strategies on tasks, with a job for every search."""
-
-    jobs: Jobs
-    """Jobs of the folder, open while this process holds its lock."""
-
     def claim(self) -> closing[Any]:
         """Open the jobs of the folder, which locks it; return the context that closes them."""
-        self.jobs = Jobs(self.plan.settings.backend, self.plan.settings.store, self.plan.output)
+        self.jobs = Jobs(self.settings.backend, self.settings.store, self.output)
         return closing(self.jobs)
 
     def run(self, console: Console) -> Scores:
         """Run the missing searches and return the scores of all."""
-        wanted = self.plan.settings.jobs
+        wanted = self.settings.jobs
         outcomes = {job.key: found for job in wanted if (found := self.jobs.finished(job)) is not None}
         if outcomes:
             console.print(f"{len(outcomes)} of {len(wanted)} searches were done before.")
         missing = [job for job in wanted if job.key not in outcomes]
-        for job, outcome in with_bar(console, "searches", made(self.jobs, missing, self.plan.said["workers"]), len(missing)):
+        for job, outcome in with_bar(console, "searches", made(self.jobs, missing, self.said["workers"]), len(missing)):
             outcomes[job.key] = outcome
             if outcome.status != DONE:
                 name = f"{job.strategy} seed {job.seed} on {job.operator}"
                 console.print(f"[yellow]{outcome.status}[/] {escape(name)}: {escape(outcome.error)}", highlight=False)
-        return scores_of(self.plan.settings, outcomes, self.jobs.results)
+        return scores_of(self.settings, outcomes, self.jobs.results)
 
     def summarise(self, found: Scores) -> dict[str, Any]:
         """Write study_values.jsonl, with a row for each search, and return the summary."""
-        plan = self.plan
-        values = [json.dumps(value) for value in found.values(plan.checkpoints, plan.said["reference"])]
-        write_text(plan.output / "study_values.jsonl", "\n".join(values) + "\n")
-        return summarise(found, plan.checkpoints, plan.said["reference"], plan.said["resamples"], plan.hypotheses)
+        values = [json.dumps(value) for value in found.values(self.checkpoints, self.said["reference"])]
+        write_text(self.output / "study_values.jsonl", "\n".join(values) + "\n")
+        return summarise(found, self.checkpoints, self.said["reference"], self.said["resamples"], self.hypotheses)
 
     def draw(self, found: Scores, summary: dict[str, Any]) -> list[str]:
         """Draw all figures and return the file names; empty if no strategy has completed all its searches."""
         from experiments.studies.search import figures
 
-        return figures.draw(found, summary, summary["reference"], self.plan.output) if found.strategies else []
+        return figures.draw(found, summary, summary["reference"], self.output) if found.strategies else []
 
     markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)
 
 
-main = study_command("study", lambda config: SearchStudy(plan_of(config)))
+main = study_command("study", SearchStudy)

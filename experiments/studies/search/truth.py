@@ -18,32 +18,58 @@ from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.operators.types import Operator
 
 
-class Truth:
+class BestKnown:
+    """Regrets relative to the fastest kernel of all searches of the study: all that is known without a complete recording."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Read the trials of all searches. ValueError if none succeeded."""
+        known = {row["schedule"]: row["seconds"] for row in rows if row["seconds"] is not None}
+        if not known:
+            raise ValueError("no trial of any search ran well: there is no best to compare with")
+        best = min(known.values())
+        self._keep({schedule: math.log(seconds / best) for schedule, seconds in known.items()})
+
+    def _keep(self, regrets: dict[str, float]) -> None:
+        """Keep the regrets of all kernels; those of failed kernels are infinite, and they count as the slowest."""
+        self._of = regrets
+        self.worst = max(regret for regret in regrets.values() if math.isfinite(regret))
+        self.regrets = np.minimum(list(regrets.values()), self.worst)
+
+    def chance(self, length: int) -> np.ndarray:
+        """Expected regret of the best of k = 1 .. length random draws, here unknown: NaN [length]."""
+        return np.full(length, math.nan)
+
+    def curve(self, schedules: list[str], length: int) -> np.ndarray:
+        """Regret of the best program after k = 1 .. length trials of these schedules; a failure counts as the slowest kernel."""
+        regrets = [min(self._of.get(self._key(text), self.worst), self.worst) for text in schedules]
+        return best_so_far(regrets or [self.worst], length)
+
+    def _key(self, text: str) -> str:
+        """Name of a schedule's kernel."""
+        return text
+
+
+class Truth(BestKnown):
     """Regrets of all kernels of one operator in a recorded space. Schedules with the same kernel share a digest."""
 
     def __init__(self, operator: Operator, hardware: Hardware, space: str, backend: RecordedBackend) -> None:
         """Read the table. ValueError if it lacks a schedule of the space, or if nothing in it succeeded."""
-        self._graph, self._backend = ConstructionGraph(operator, hardware, space), backend
-        self._of: dict[str, float] = {}
-        self._known: dict[str, str] = {}
+        graph = ConstructionGraph(operator, hardware, space)
         schedules = []
-        for schedule in (Schedule(row) for batch in self._graph.enumerate() for row in batch):
+        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # a larger space is not gone through
             if backend.measure(operator, [schedule], hardware)[0].status is Status.NOT_RECORDED:
                 raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
             schedules.append(schedule)
+        self._digest = lambda schedule: backend.digest(operator, schedule, hardware)
+        found: dict[str, float] = {}
         for schedule in schedules:
-            regret = backend.regret(self._graph, schedule)
+            regret = backend.regret(graph, schedule)
             if regret is None:
                 raise ValueError(f"nothing in the table of {operator} ran well")
             digest = self._digest(schedule)
-            self._of[digest] = min(regret, self._of.get(digest, math.inf))
-        self.worst = max(regret for regret in self._of.values() if math.isfinite(regret))
-        self.regrets = np.minimum(list(self._of.values()), self.worst)
-
-    @property
-    def kernels(self) -> int:
-        """Number of different kernels."""
-        return len(self._of)
+            found[digest] = min(regret, found.get(digest, math.inf))
+        self._keep(found)
+        self._known: dict[str, str] = {}
 
     @cached_property
     def random(self) -> np.ndarray:
@@ -54,42 +80,8 @@ class Truth:
         """`random` for k = 1 .. length; constant once all kernels are drawn."""
         return best_so_far(self.random, length)
 
-    def curve(self, schedules: list[str], length: int) -> np.ndarray:
-        """Regret of the best program after k = 1 .. length trials of these schedules (texts).
-
-        A failed schedule counts as the slowest kernel.
-        """
-        regrets = [min(self._of[self._key(text)], self.worst) for text in schedules]
-        return best_so_far(regrets or [self.worst], length)
-
     def _key(self, text: str) -> str:
-        """Digest of the kernel of a schedule's text, cached."""
+        """Digest of a schedule's kernel, cached."""
         if text not in self._known:
             self._known[text] = self._digest(Schedule.parse(text))
         return self._known[text]
-
-    def _digest(self, schedule: Schedule) -> str:
-        """Digest of a schedule's kernel."""
-        return self._backend.digest(self._graph.operator, schedule, self._graph.hardware)
-
-
-class BestKnown:
-    """Regrets relative to the fastest kernel of all searches of the study; it replaces `Truth` without a complete recording."""
-
-    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Read the trials of all searches. ValueError if none succeeded."""
-        known = {row["schedule"]: row["seconds"] for row in rows if row["seconds"] is not None}
-        if not known:
-            raise ValueError("no trial of any search ran well: there is no best to compare with")
-        best = min(known.values())
-        self._of = {schedule: math.log(seconds / best) for schedule, seconds in known.items()}
-        self.worst = max(self._of.values())
-        self.regrets = np.array(list(self._of.values()))
-
-    def chance(self, length: int) -> np.ndarray:
-        """NaN [length]: the expectation for random draws is unknown."""
-        return np.full(length, math.nan)
-
-    def curve(self, schedules: list[str], length: int) -> np.ndarray:
-        """Regret of the best program after k = 1 .. length trials of these schedules; a failure counts as the slowest kernel."""
-        return best_so_far([self._of.get(text, self.worst) for text in schedules] or [self.worst], length)

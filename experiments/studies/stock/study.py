@@ -74,31 +74,6 @@ BASELINES = ("random", "greedy")
 HEAD = ("agent", "environment", "learned", "steps", "episodes", "steps of an episode", "illegal", "most probable")
 
 
-@dataclass(frozen=True)
-class StockPlan(Plan):
-    """The resolved plan of the study."""
-
-    trials: dict[str, list[Trial]]
-    """Agent -> a trial for each seed."""
-
-    @property
-    def lists(self) -> tuple[tuple[str, ...], ...]:
-        """(training operators, test operators, operators left out), by `trials.operators_of`."""
-        return next(iter(self.trials.values()))[0].lists
-
-
-def plan_of(config: DictConfig) -> StockPlan:
-    """Resolve conf/stock.yaml; ValueError names an invalid setting."""
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    check_whole(plain, 1, "processes", "resamples", "num_envs", "programs", "most_values")
-    check_whole(plain, 1, "most_tested", null=("most_tested",))
-    check_list(plain, 0, "seeds")
-    check_positive(plain, "minute", "ten_minutes")
-    check_some(plain, "agents")
-    agents = plain["agents"].items()
-    return StockPlan(plain, {name: [_trial(name, agent, seed, plain) for seed in plain["seeds"]] for name, agent in agents})
-
-
 def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -> Trial:
     """Trial of an agent of the configuration with a seed; ValueError for an invalid agent."""
     learner, ground, seconds = agent["learner"], agent["environment"], float(agent.get("seconds", 0.0))
@@ -126,19 +101,30 @@ class Found:
         return found[..., 0], found[..., 1:].min(axis=-1)
 
 
-class Stock(Study[StockPlan, Found]):
+class Stock(Study[Plan, Found]):
     """The study of agents on operators that they were not trained on."""
+
+    def __init__(self, config: DictConfig) -> None:
+        """Resolve conf/stock.yaml; ValueError names an invalid setting."""
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        check_whole(plain, 1, "processes", "resamples", "num_envs", "programs", "most_values")
+        check_whole(plain, 1, "most_tested", null=("most_tested",))
+        check_list(plain, 0, "seeds")
+        check_positive(plain, "minute", "ten_minutes")
+        check_some(plain, "agents")
+        super().__init__(Plan(plain))
+        self.trials = {name: [_trial(name, one, seed, plain) for seed in plain["seeds"]] for name, one in plain["agents"].items()}
 
     def run(self, console: Console) -> Found:
         """Run the missing trials and return the rows of all."""
-        wanted = [trial for trials in self.plan.trials.values() for trial in trials]
+        wanted = [trial for trials in self.trials.values() for trial in trials]
         rows = iter(self.lines(wanted, console, run_trial))
-        return Found({name: [next(rows) for _ in trials] for name, trials in self.plan.trials.items()}, self.plan.lists[1])
+        return Found({name: [next(rows) for _ in trials] for name, trials in self.trials.items()}, wanted[0].lists[1])
 
     def summarise(self, found: Found) -> dict[str, Any]:
         """Summary: interquartile means with intervals, and facts about training."""
-        plan, config = self.plan, self.plan.config
-        trained, tested, left = plan.lists
+        config = self.plan.config
+        trained, tested, left = next(iter(self.trials.values()))[0].lists
         rows = [line for lines in found.lines.values() for line in lines]
         return {
             "agents": {name: self._agent(name, found) for name in found.lines},
@@ -151,7 +137,7 @@ class Stock(Study[StockPlan, Found]):
 
     def _agent(self, name: str, found: Found) -> dict[str, Any]:
         """Summary values of one agent."""
-        trial, lines, regrets = self.plan.trials[name][0], found.lines[name], found.regrets(name)
+        trial, lines, regrets = self.trials[name][0], found.lines[name], found.regrets(name)
         first, best = (interval(iqm, values[..., None], self.plan.resamples)[0] for values in regrets)
         curve = lines[0]["curve"]
         steps, episodes = (float(np.mean([line[key] for line in lines])) for key in ("steps", "episodes"))
@@ -165,7 +151,7 @@ class Stock(Study[StockPlan, Found]):
 
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
         """Draw learning curves, and regrets on the test operators; return the file names."""
-        return [draw_curves(found.lines, summary, self.plan.output), draw_regrets(summary, self.plan.output)]
+        return [draw_curves(found.lines, summary, self.output), draw_regrets(summary, self.output)]
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
@@ -211,4 +197,4 @@ def _cells(name: str, agent: dict[str, Any]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-main = study_command("stock", lambda config: Stock(plan_of(config)))
+main = study_command("stock", Stock)

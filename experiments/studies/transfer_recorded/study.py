@@ -127,7 +127,7 @@ class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
 
     def draw(self, found: tuple[list[Row], list[Row]], summary: dict[str, Any]) -> list[str]:
         """Draw matrices and curves; return the file names."""
-        return report.draw(summary, self.plan.output)
+        return report.draw(summary, self.output)
 
     markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)
 

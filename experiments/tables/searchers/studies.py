@@ -14,7 +14,7 @@ from agents.cli.arguments import compose
 from agents.runs.texts import interval_text
 from experiments.statistics import statistics
 from experiments.studies.search.scores import Scores
-from experiments.studies.search.study import SearchStudy, plan_of
+from experiments.studies.search.study import SearchStudy
 from experiments.tables.table import Cell, Stamp
 
 RESAMPLES = 1000
@@ -79,8 +79,8 @@ class Study:
 def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
     """Run or resume the study of conf/experiment/<name>.yaml in a folder of this name; finished searches are not repeated."""
     place = folder / name
-    plan = plan_of(compose([f"experiment={name}", f"output={place}", *overrides], name="study"))
-    scores, summary = SearchStudy(plan)(Console(stderr=True))
+    config = compose([f"experiment={name}", f"output={place}", *overrides], name="study")
+    scores, summary = SearchStudy(config)(Console(stderr=True))
     return Study(name, place, scores, summary)
 
 

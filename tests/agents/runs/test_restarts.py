@@ -12,7 +12,7 @@ import pytest
 from agents.cli.arguments import compose
 from agents.runs.jobs import DONE, Outcome
 from agents.runs.settings import settings_of
-from experiments.comparison.retime import TORCH, Comparison, Retimer, shares
+from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import over_processes, summarise, torch_before
 from experiments.comparison.table import notes
 
@@ -20,7 +20,10 @@ WORDS = ["strategy=random_walk", "operator=gemv(m=20, k=12)", "backend=analytic"
 OP = "gemv(m=20, k=12)"
 
 
-def test_rounds_are_shared_out() -> None:
+def test_rounds_are_shared_out(tmp_path: Path) -> None:
+    def shares(rounds: int, processes: int) -> list[int]:
+        return Retimer(SimpleNamespace(), SimpleNamespace(), rounds, tmp_path, processes=processes).shares  # type: ignore[arg-type]
+
     assert shares(31, 3) == [11, 10, 10] and shares(2, 3) == [1, 1] and shares(5, 1) == [5]
 
 

@@ -20,7 +20,7 @@ from experiments.device.archive.arms import Arm, Study, proposed, read_study
 from experiments.device.archive.known import operators_timed
 from experiments.device.archive.packed import Archive, described, kernel_of
 from experiments.device.stages import study
-from experiments.evidence.pack import write_rows
+from experiments.evidence.ship import write_rows
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from agents.runs.journal import read_rows
-from experiments.common.optima import optima
 from experiments.studies.generalise import policies
+from experiments.studies.generalise.optima import optima
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, modelled, plan_of, searches, searches_of
 from experiments.studies.generalise.policies import Trained
-from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.scores import Regrets, Task
 from experiments.studies.generalise.study import Generalisation
 from experiments.studies.scores import EVALUATIONS, SECONDS
 from gensor_gym import operators
@@ -153,11 +153,11 @@ def _changed(plan: GeneralisePlan, **entries: Any) -> GeneralisePlan:
 
 def _study(plan: GeneralisePlan) -> Regrets:
     texts = [str(op) for op in plan.operators]
-    known, _ = optima(texts, "h200", "gensor", plan.output, 1)
+    known, _ = optima(plan.operators, "h200", "gensor", plan.output, 1)
     trained = {p.name: policies.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
     rows = {row["key"]: row for row in read_rows(plan.output / "lines.jsonl")}
     wanted = searches(plan, texts, trained)
-    return Regrets(plan, [task_of(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
+    return Regrets(plan, [Task(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
 
 
 @pytest.mark.thorough

@@ -19,9 +19,9 @@ from agents.cli.arguments import CONF, compose
 from agents.runs.settings import settings_of
 from experiments.studies.search import scores as study_scores
 from experiments.studies.search.figures import at_seconds
-from experiments.studies.search.study import SearchPlan, SearchStudy, plan_of
+from experiments.studies.search.study import SearchStudy
 from experiments.studies.search.truth import Truth
-from gensor_gym import hardware, operators
+from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.records.backend import open_recorded
 from gensor_gym.measure.records.tables import read_table
@@ -36,23 +36,23 @@ SMALL = [
 ]  # fmt: skip
 
 
-def _plan(folder: Path, *more: str) -> SearchPlan:
-    return plan_of(compose([*SMALL, f"output={folder}", *more], name="study"))
+def _study(folder: Path, *more: str) -> SearchStudy:
+    return SearchStudy(compose([*SMALL, f"output={folder}", *more], name="study"))
 
 
-def _run(plan: SearchPlan) -> dict:
-    return SearchStudy(plan)(Console(quiet=True))[1]
+def _run(study: SearchStudy) -> dict:
+    return study(Console(quiet=True))[1]
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchPlan, dict]:
-    plan = _plan(tmp_path_factory.mktemp("study") / "out")
-    return plan, _run(plan)
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchStudy, dict]:
+    study = _study(tmp_path_factory.mktemp("study") / "out")
+    return study, _run(study)
 
 
-def test_everything_is_written(done: tuple[SearchPlan, dict]) -> None:
-    plan, summary = done
-    folder = plan.settings.output
+def test_everything_is_written(done: tuple[SearchStudy, dict]) -> None:
+    study, summary = done
+    folder = study.settings.output
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     assert len(rows) == 3 * 2 * 2 * 12
     values = [json.loads(line) for line in (folder / "study_values.jsonl").read_text().splitlines()]
@@ -71,11 +71,11 @@ def test_everything_is_written(done: tuple[SearchPlan, dict]) -> None:
         assert value["low"] <= value["mean"] <= value["high"] and value["p"] <= value["p_holm"] <= 1.0
 
 
-def test_what_is_done_is_not_done_again(done: tuple[SearchPlan, dict], monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, summary = done
-    before = (plan.settings.output / "results.jsonl").read_bytes()
-    victim = plan.settings.jobs[3]
-    (plan.settings.output / "jobs" / f"{victim.key}.json").unlink()  # as if the run had been stopped before its end
+def test_what_is_done_is_not_done_again(done: tuple[SearchStudy, dict], monkeypatch: pytest.MonkeyPatch) -> None:
+    study, summary = done
+    before = (study.settings.output / "results.jsonl").read_bytes()
+    victim = study.settings.jobs[3]
+    (study.settings.output / "jobs" / f"{victim.key}.json").unlink()  # as if the run had been stopped before its end
     searched = []
 
     def watched(work: Callable, jobs: list, *rest: Any) -> object:
@@ -84,9 +84,9 @@ def test_what_is_done_is_not_done_again(done: tuple[SearchPlan, dict], monkeypat
 
     search_here(monkeypatch)
     monkeypatch.setattr("agents.runs.pool.side_by_side", watched)
-    again = _run(plan)
+    again = _run(study)
     assert searched == [victim]
-    assert (plan.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process
+    assert (study.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process
     assert again["strategies"]["exhaustive"]["regret"] == summary["strategies"]["exhaustive"]["regret"]
     assert again["strategies"]["random_walk"]["over"] == summary["strategies"]["random_walk"]["over"]
 
@@ -110,7 +110,7 @@ def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pyte
         time.sleep(0.05)
     assert all(_parent(Path(f"/proc/{child}/stat")) is None for child in children)
     search_here(monkeypatch)
-    _run(_plan(tmp_path, *words[1:]))
+    _run(_study(tmp_path, *words[1:]))
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
     assert len(after) == 24 and {path: after[path] for path in before} == before
 
@@ -125,9 +125,9 @@ def _parent(stat: Path) -> int | None:
 
 
 @pytest.mark.thorough
-def test_one_process_and_two_say_the_same(done: tuple[SearchPlan, dict], tmp_path: Path) -> None:
+def test_one_process_and_two_say_the_same(done: tuple[SearchStudy, dict], tmp_path: Path) -> None:
     _, summary = done
-    two = _run(_plan(tmp_path, "study.workers=2", "figures=false"))
+    two = _run(_study(tmp_path, "study.workers=2", "figures=false"))
     for name, line in summary["strategies"].items():
         assert two["strategies"][name]["regret"] == line["regret"]
         assert two["strategies"][name]["evaluations"] == line["evaluations"]
@@ -136,7 +136,7 @@ def test_one_process_and_two_say_the_same(done: tuple[SearchPlan, dict], tmp_pat
 def test_a_strategy_that_cannot_run_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search_here(monkeypatch)
     more = ("strategy=[random_walk,ppo]", "strategies.ppo.checkpoint=/nowhere", "figures=false")
-    summary = _run(_plan(tmp_path, *more))
+    summary = _run(_study(tmp_path, *more))
     assert list(summary["strategies"]) == ["random_walk"]
     assert "experiments train" in summary["broken"]["ppo"]
 
@@ -153,14 +153,14 @@ def test_a_strategy_that_cannot_run_is_left_out_and_said(tmp_path: Path, monkeyp
 )
 def test_a_bad_plan_is_refused(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        _plan(tmp_path, *override.split())
+        _study(tmp_path, *override.split())
 
 
 def test_truth_of_a_recorded_task() -> None:
     hw, op = hardware.get("zen5_1c"), operators.parse("reduce_sum(m=16, k=65536)")
     backend = open_recorded("recorded", hw)
     truth = Truth(op, hw, "compact", backend)
-    assert truth.kernels == 168
+    assert len(truth.regrets) == 168
     assert truth.random[-1] == 0.0 and (np.diff(truth.random) <= 1e-12).all()
     assert truth.curve([], 3).tolist() == [truth.worst] * 3
     with pytest.raises(ValueError, match="does not hold all"):
@@ -171,10 +171,10 @@ def test_uniform_draws_meet_the_zero_line() -> None:
     """The mean over many random orders of the kernels is the expectation."""
     hw, op = hardware.get("zen5_1c"), operators.parse("reduce_sum(m=16, k=65536)")
     backend = open_recorded("recorded", hw)
-    truth = Truth(op, hw, "compact", backend)
+    truth, graph = Truth(op, hw, "compact", backend), ConstructionGraph(op, hw, "compact")
     first: dict[str, str] = {}
-    for batch in truth._graph.enumerate():
-        for schedule in map(truth._graph.schedule, batch):
+    for batch in graph.enumerate():
+        for schedule in map(graph.schedule, batch):
             first.setdefault(backend.digest(op, schedule, hw), str(schedule))
     texts, rng = list(first.values()), np.random.default_rng(0)
     curves = np.array([truth.curve([texts[i] for i in rng.permutation(len(texts))[:32]], 32) for _ in range(600)])
@@ -196,13 +196,13 @@ def test_all_shipped_tables_are_in_the_list() -> None:
 
 
 def test_variants_and_settings() -> None:
-    plan = plan_of(compose(["experiment=ablation", "strategies.markov.walkers=5"], name="study"))
-    jobs = {job.strategy: job for job in plan.settings.jobs}
+    study = SearchStudy(compose(["experiment=ablation", "strategies.markov.walkers=5"], name="study"))
+    jobs = {job.strategy: job for job in study.settings.jobs}
     assert {job.of for job in jobs.values()} == {"markov"} and jobs["tree"].hyperparameters["backtracking"] is False
     assert jobs["markov"].hyperparameters["walkers"] == 5 and jobs["one_walker"].hyperparameters["walkers"] == 1
     assert all(job.hyperparameters["space"] == "compact" for job in jobs.values())
-    assert set(plan.hypotheses) == set(jobs) - {"markov"}
-    assert all(said["direction"] in study_scores.DIRECTIONS for said in plan.hypotheses.values())
+    assert set(study.hypotheses) == set(jobs) - {"markov"}
+    assert all(said["direction"] in study_scores.DIRECTIONS for said in study.hypotheses.values())
     small = settings_of(compose(["experiment=recorded_small"], name="study"))
     assert small.jobs[0].budget.trials == 64
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from agents.cli.arguments import CONF
 from experiments.studies.fused.searches import ModelSession, Search, run_search
-from experiments.studies.fused.study import FusedStudy, plan_of
+from experiments.studies.fused.study import FusedStudy
 from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.hardware import get
@@ -20,17 +20,17 @@ from tests.support.coarse_figures import COARSE_FIGURES
 pytestmark = COARSE_FIGURES
 
 
-def plan(folder: Path, *more: str):  # noqa: ANN201
+def study(folder: Path, *more: str) -> FusedStudy:
     few = ["parts=[fused/unseen]", "seeds=[0]", "budget_s=0.02", "seconds=[0.01,0.02]", "evaluations=[8,32]", "resamples=20"]
     words = [*few, *more]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plan_of(compose("fused_study", ["~strategies.gir_ppo", "~strategies.gir_markov", f"output={folder}", *words]))
+        return FusedStudy(compose("fused_study", ["~strategies.gir_ppo", "~strategies.gir_markov", f"output={folder}", *words]))
 
 
 @pytest.mark.thorough
 def test_it_runs_once_and_says_what_it_found(tmp_path: Path) -> None:
-    asked = plan(tmp_path)
-    found, summary = FusedStudy(asked)(Console(quiet=True))
+    asked = study(tmp_path)
+    found, summary = asked(Console(quiet=True))
     part = found["fused/unseen"]
     assert [of.shape for of in part.lines.values()] == [(4, 1)] * 4
     assert list(summary["parts"]["fused/unseen"]) == list(asked.strategies)
@@ -39,7 +39,7 @@ def test_it_runs_once_and_says_what_it_found(tmp_path: Path) -> None:
         regrets = part.regrets(name, at, 0)
         assert regrets.shape == (4, 1, 3) and (np.diff(regrets, axis=2) <= 0).all() and (regrets >= 0).all()
     before = (tmp_path / "lines.jsonl").read_bytes()
-    FusedStudy(asked)(Console(quiet=True))
+    asked(Console(quiet=True))
     assert (tmp_path / "lines.jsonl").read_bytes() == before
     page = (tmp_path / "summary.md").read_text()
     assert "gir_descent" in page and "regret_unseen.png" in page and (tmp_path / "regret_unseen.png").exists()
@@ -74,4 +74,4 @@ def test_a_trial_is_an_answer_of_the_model_that_is_paid_for_once() -> None:
 )
 def test_bad_settings_are_named(tmp_path: Path, word: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        plan(tmp_path, word)
+        study(tmp_path, word)

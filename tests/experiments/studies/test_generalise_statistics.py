@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from experiments.statistics import paired, statistics
 from experiments.studies import scores
 from experiments.studies.generalise import report as generalise_report
 from experiments.studies.generalise import summary as generalise_summary
-from experiments.studies.generalise.scores import task_of
+from experiments.studies.generalise.scores import Task
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
@@ -44,10 +42,7 @@ def test_break_even_counts_operators_against_the_first_that_is_as_good() -> None
 
 def test_groups_are_classes_and_thirds() -> None:
     optimum = certify(ConstructionGraph(GEMM, "h200", "gensor"))
-    tasks = [
-        dataclasses.replace(task_of(operators.parse(GEMM), optimum), operator=operators.parse(text))
-        for text in (GEMM, "gemm(m=64, n=64, k=64)", DEPTHWISE)
-    ]
+    tasks = [Task(operators.parse(text), optimum) for text in (GEMM, "gemm(m=64, n=64, k=64)", DEPTHWISE)]
     found = generalise_summary.groups_of(tasks)
     assert found["gemm"].tolist() == [True, True, False]
     assert found["depthwise_conv2d (class held out)"].tolist() == [False, False, True]

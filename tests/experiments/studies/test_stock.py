@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from experiments.studies.stock import trials
-from experiments.studies.stock.study import Stock, plan_of
+from experiments.studies.stock.study import Stock
 from gensor_gym.construction import ConstructionGraph
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here
@@ -21,16 +20,16 @@ TRAINED, TESTED = "gemm(m=1024, n=1024, k=1024)", "gemm(m=512, n=32, k=512)"
 LEARNERS = ("masked", "masked_writing", "ppo", "ppo_undiscounted", "dqn")
 
 
-def plan(folder: Path, *more: str) -> Any:
+def study(folder: Path, *more: str) -> Stock:
     words = [f"output={folder}", f"operators='{TRAINED}'", f"tested='{TESTED}'", "programs=3", "num_envs=4", "resamples=20"]
-    return plan_of(compose([*words, *(f"~agents.{name}_10" for name in LEARNERS[:2]), *more], "stock"))
+    return Stock(compose([*words, *(f"~agents.{name}_10" for name in LEARNERS[:2]), *more], "stock"))
 
 
 @pytest.mark.thorough
 def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search_here(monkeypatch)
-    asked = plan(tmp_path, "minute=0.3", *(f"~agents.{name}" for name in LEARNERS if name not in ("masked_writing", "ppo")))
-    found, summary = Stock(asked)(Console(quiet=True))
+    asked = study(tmp_path, "minute=0.3", *(f"~agents.{name}" for name in LEARNERS if name not in ("masked_writing", "ppo")))
+    found, summary = asked(Console(quiet=True))
     assert list(found.lines) == ["random", "random_writing", "greedy", "masked_writing", "ppo"]
     for name in found.lines:
         first, best = found.regrets(name)
@@ -40,7 +39,7 @@ def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest
     assert line["curve"][-1][0] >= 0.3 and line["curve"][-1][1] == line["steps"] and 0.5 < line["curve"][0][5] <= 1.0
     assert summary["agents"]["masked_writing"]["illegal"] is None and summary["agents"]["ppo"]["illegal"] is not None
     before = (tmp_path / "lines.jsonl").read_bytes()
-    Stock(asked)(Console(quiet=True))
+    asked(Console(quiet=True))
     assert (tmp_path / "lines.jsonl").read_bytes() == before
     page = (tmp_path / "summary.md").read_text()
     assert "masked_writing" in page and "![curves.png]" in page and (tmp_path / "regrets.png").exists()
@@ -70,4 +69,4 @@ def test_operators_are_the_same_for_all_kinds_of_actions() -> None:
 )
 def test_bad_settings_are_named(tmp_path: Path, word: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        plan(tmp_path, word)
+        study(tmp_path, word)

@@ -13,7 +13,7 @@ from agents.ansor.sketches import derive_sketches
 from agents.cli.arguments import CONF, compose
 from experiments.common import style
 from experiments.studies import figures as study_figures
-from experiments.studies.search.study import plan_of
+from experiments.studies.search.study import SearchStudy
 from experiments.studies.search.truth import BestKnown
 from experiments.tables.ansor import classes_of, normalised
 from experiments.tables.autotvm import fewer_trials
@@ -60,10 +60,10 @@ def _of_small_networks(overrides: list[str], name: str) -> DictConfig:
 @pytest.mark.parametrize("name", thorough_but(STUDIES, "autotvm_transfer", "ansor_ablation", "ansor_operators_recorded"))
 def test_every_study_has_its_hypotheses(name: str, tmp_path: Path) -> None:
     """Variants are of registered strategies, and each hypothesis is of a variant, beside one that is there."""
-    plan = plan_of(compose([f"experiment={name}", f"output={tmp_path}"], name="study"))
-    names = {job.strategy for job in plan.settings.jobs}
-    for variant, said in plan.hypotheses.items():
-        assert variant in names and said.get("beside", plan.said["reference"]) in names and said["because"]
+    study = SearchStudy(compose([f"experiment={name}", f"output={tmp_path}"], name="study"))
+    names = {job.strategy for job in study.settings.jobs}
+    for variant, said in study.hypotheses.items():
+        assert variant in names and said.get("beside", study.said["reference"]) in names and said["because"]
 
 
 def test_studies_begin_within_a_command() -> None:
