@@ -5,8 +5,6 @@ conf/experiment/gpu_adaptive.yaml lists the strategies.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from experiments.device.context import Context
 from experiments.device.stages.contests import run_contest
 from experiments.device.stages.standings import standings
@@ -19,9 +17,9 @@ FILE = "adaptive.jsonl"
 def run(context: Context) -> dict[str, object]:
     """Search, then time the winners together; return the digest."""
     run_contest(context, read_experiment(EXPERIMENT), FILE)
-    return digest(Path(context.out), context.run)
+    return digest(context)
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """Results of the rows so far."""
-    return standings(out / FILE, run, list(read_experiment(EXPERIMENT).strategies))
+    return standings(context.rows(FILE), list(read_experiment(EXPERIMENT).strategies))

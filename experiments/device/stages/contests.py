@@ -54,9 +54,8 @@ def run_contest(context: Context, contest: Contest, file: str) -> None:
             for job in [pools[name].submit(arena.search, op, name, seed) for op, name, seed in wanted]:
                 job.result()
         for op in contest.operators:
-            if context.left > 0 and journal.pending(f"{op} together"):
-                journal.begin(f"{op} together")
-                journal.put(f"{op} together", _together(op, arena, final))
+            if context.left > 0:
+                journal.once(f"{op} together", _together, op, arena, final)
 
 
 def in_order(contest: Contest) -> list[tuple[Operator, int]]:

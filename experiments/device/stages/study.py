@@ -11,11 +11,10 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from experiments.device.archive.packed import Archive, open_archive
-from experiments.device.context import Context, StageJournal, rows_of_run
+from experiments.device.context import Context, StageJournal
 from experiments.device.work.prebuilt import Bench, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import facts
@@ -35,7 +34,7 @@ Row = Mapping[str, Any]
 def run(context: Context) -> dict[str, object]:
     """Time the kernels of the archive's group `study`; return counts by status."""
     run_group(context, "study", (TRIALS, WINNERS), FIRST)
-    return digest(Path(context.out), context.run)
+    return digest(context)
 
 
 def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
@@ -116,9 +115,9 @@ def _key(row: Row) -> str:
     return f"{row['operator']} {row['digest']}"
 
 
-def digest(out: Path, run: str, files: tuple[str, str] = (TRIALS, WINNERS)) -> dict[str, object]:
+def digest(context: Context, files: tuple[str, str] = (TRIALS, WINNERS)) -> dict[str, object]:
     """Numbers of kernels timed, by status, and of operators compared."""
-    trials, winners = (rows_of_run(out / file, run) for file in files)
+    trials, winners = (context.rows(file) for file in files)
     statuses: dict[str, int] = defaultdict(int)
     for row in trials:
         statuses[row["status"]] += 1

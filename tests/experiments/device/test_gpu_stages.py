@@ -222,7 +222,7 @@ def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Pat
         assert line["low"] <= line["ratio"] <= line["high"]
     text = stage("adaptive", found)
     assert "markov/1" in text and "Over markov: 4 pairs on 2 operators" in text
-    assert adaptive.digest(tmp_path, context.run) == found  # what a stage that was killed had written says the same
+    assert adaptive.digest(context) == found  # what a stage that was killed had written says the same
 
 
 @pytest.mark.thorough
@@ -252,7 +252,7 @@ def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch
     cut = next(row for row in rows if row["kind"] == "search" and row["label"] == "random/1")
     cut["cut"] = True
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = standings(path, "run1", list(POLICIES.strategies))
+    found = standings(at(tmp_path).rows(adaptive.FILE), list(POLICIES.strategies))
     assert found["cut_short"] == [f"random/1: {cut['operator']}"] and found["over_first"]["pairs"] == 3
     monkeypatch.setattr(Context, "left", property(lambda self: 0.0))
     assert adaptive.run(at(tmp_path, "run2"))["trials"] == 0
