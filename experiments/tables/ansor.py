@@ -47,7 +47,8 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """Tables for single operators, figure 7 and figure 10: on the model, and the first two also on recorded tables."""
     everything = list(config.overrides or ())
     given = [override for override in everything if not override.startswith("tasks.")]
-    single = study_of("ansor_operators", folder, [*_limited(config.limit), *given])
+    limited = f"operators=[{','.join(_named(config.limit))}]"
+    single = study_of("ansor_operators", folder, [*([limited] if config.limit is not None else []), *given])
     recorded = study_of("ansor_operators_recorded", folder, given)
     seven = study_of("ansor_ablation", folder, given)
     seven_recorded = study_of("ansor_ablation_recorded", folder, given)
@@ -60,17 +61,15 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     ]
 
 
-def _limited(limit: int | None) -> list[str]:
-    """Overrides that select the first shapes of each class and batch; empty without a limit."""
-    shapes = range(min(PER_CLASS, limit or PER_CLASS))
-    names = [f"ansor/{of}{i}_b{batch}" for of in CLASSES for i in shapes for batch in (1, 16)]
-    return [] if limit is None else [f"operators=[{','.join(names)}]"]
+def _named(limit: int | None = None) -> dict[str, str]:
+    """Name of an operator of Ansor's appendix -> its class and batch; at most the first `limit` shapes of each."""
+    shapes = range(PER_CLASS)[: limit or None]
+    return {f"ansor/{of}{i}_b{batch}": f"{of} batch {batch}" for of in CLASSES for i in shapes for batch in (1, 16)}
 
 
 def classes_of(tasks: Sequence[str]) -> list[str]:
     """Class and batch of every task if all are operators of Ansor's appendix, else the operators' names."""
-    ids = [(f"{of} batch {batch}", f"ansor/{of}{i}_b{batch}") for of in CLASSES for i in range(PER_CLASS) for batch in (1, 16)]
-    named = {str(operators.resolve_one(id_)): name for name, id_ in ids}
+    named = {str(operators.resolve_one(name)): of for name, of in _named().items()}
     if all(task in named for task in tasks):
         return [named[task] for task in tasks]
     return [task.partition("(")[0] for task in tasks]

@@ -1,6 +1,6 @@
 """Model against measurement on recorded tables: ranking, cost of the model's first choices, calibration, noise.
 
-Every complete table of a machine is read, or the recordings of `make gpu`. The coefficients of the model's terms are fitted only
+Every complete table of a machine is read. The coefficients of the model's terms are fitted only
 to the machine's tables of the train part; all other rows are predictions for unseen operators.
 """
 
@@ -96,7 +96,7 @@ def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) 
     """Table with ranking and realised regret of each operator."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
-            t.operator, t.part, str(len(t.measured)) + ("" if t.complete else " (part)"), _two(b.spearman, a.spearman), again(t),
+            t.operator, t.part, str(len(t.measured)), _two(b.spearman, a.spearman), again(t),
             _two(b.spearman_fastest, a.spearman_fastest),
             *(_percents(b.regrets[i], a.regrets[i]) for i in range(len(TOP))),
             _percent(float(regret_of_random(t)[min(TOP[-1], len(t.measured)) - 1])), _percent(t.optimum.floor),
@@ -175,7 +175,7 @@ def _values(recorded: list[Recorded], before: list[Score], after: list[Score], c
         "tables": [
             {
                 "operator": t.operator, "part": t.part, "schedules": t.schedules, "kernels": len(t.measured),
-                "failed": t.failed, "complete": t.complete, "best_s": t.optimum.best,
+                "failed": t.failed, "complete": True, "best_s": t.optimum.best,
                 "tied": int(t.optimum.tied.sum()), "floor": t.optimum.floor,
                 "again": again(t), "before": dataclasses.asdict(b), "after": dataclasses.asdict(a),
             }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from typing import Any
 
 from experiments.device.context import Context, StageJournal
 from experiments.device.stages.families import BYTES, FAMILIES, FLOAT8, drawn, features
-from experiments.device.work.makers import Job, Programs, open_makers
+from experiments.device.work.makers import Programs, open_makers
 from experiments.device.work.pipeline import Pipeline, Work
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import CHECK, device_pipeline, facts
@@ -50,7 +51,7 @@ def run(context: Context) -> dict[str, object]:
     return digest(context)
 
 
-def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[Work[Case] | None]:
+def cases(jobs: Mapping[str, Future[Programs]], journal: StageJournal) -> Iterator[Work[Case] | None]:
     """Yield some kernels of each operator, round after round; yield None while the next operator's kernels are being drawn."""
     for begin in range(0, PER_OPERATOR, EACH):
         for text, job in jobs.items():
