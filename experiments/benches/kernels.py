@@ -10,6 +10,7 @@ everything on one thread. An int8 operator is also compared with its float32 twi
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,11 +22,11 @@ from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from experiments.benches.kernel_sets import called, prepacked
 from experiments.benches.kernel_sets.called import KERNEL
-from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.lines import Lines, Steal, machine, once, resolved
 from experiments.benches.searched import searched
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
+from experiments.statistics.statistics import geometric_mean
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
@@ -42,6 +43,10 @@ from gensor_gym.operators.types import Operator
 
 Winner = tuple[Schedule, float]
 """(schedule, seconds that its search measured)."""
+Row = dict[str, Any]
+APART = ("depthwise", "pooling")
+"""Classes in which torch is far from the roofline: means are also given without them, and for them alone."""
+CLASSES = {"batched_gemm": "gemm", "avg_pool2d": "pooling", "max_pool2d": "pooling", "depthwise_conv2d": "depthwise"}
 TURNS = 4
 """Comparisons of an int8 kernel and of its float32 twin, alternately, so that both are timed in the same minutes."""
 QUIET = 0.1
@@ -74,7 +79,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     timed = [row for row in rows if row.get("over_torch")]
     if not timed:
         return
-    emit(kind="all", shapes=len(rows), timed=len(timed), **overall(timed))
+    emit(kind="all", shapes=len(rows), timed=len(timed), **_overall(timed))
     if config.figures:
         _draw(timed, folder / "kernels.png")
 
@@ -141,6 +146,50 @@ def _over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule
             times[which] += compared.samples[KERNEL]
     row = {"float32": interval(times[twin]), "float32_schedule": str(theirs)}
     return {**row, "over_float32": ratio(times[twin], times[op])}
+
+
+def _overall(timed: list[Row]) -> dict[str, object]:
+    """The line over all shapes: geometric means and minima of the speed over torch's, isolated and called."""
+    called = [{"operator": row["operator"], **row["called"]} for row in timed]
+    line = {**_summary(timed), "called": _summary(called)}
+    if all("over_float32" in row for row in timed):
+        line |= {"over_float32": _mean(timed, "over_float32"), "least_over_float32": _least(timed, "over_float32")}
+    return line
+
+
+def _summary(timed: list[Row]) -> dict[str, object]:
+    """Speed-ups over torch: mean, least, means by class, without the classes of APART and of these alone, and verdicts."""
+    classes: dict[str, list[Row]] = {}
+    for row in timed:
+        classes.setdefault(_class_of(operators.parse(row["operator"])), []).append(row)
+    others = [row for kind, rows in classes.items() if kind not in APART for row in rows]
+    apart = [row for kind, rows in classes.items() if kind in APART for row in rows]
+    return {
+        "over_torch": _mean(timed, "over_torch"),
+        "least_over_torch": _least(timed, "over_torch"),
+        "by_class": {kind: _mean(rows, "over_torch") for kind, rows in classes.items()},
+        "without_depthwise_and_pooling": _mean(others, "over_torch"),
+        "depthwise_and_pooling": _mean(apart, "over_torch"),
+        "verdicts": Counter(row["verdict"] for row in timed),
+    }
+
+
+def _mean(rows: list[Row], name: str) -> float | None:
+    """Geometric mean of the medians of a ratio; None without rows."""
+    return geometric_mean(row[name]["median"] for row in rows)
+
+
+def _least(rows: list[Row], name: str) -> float:
+    """The smallest median of a ratio."""
+    return min(row[name]["median"] for row in rows)
+
+
+def _class_of(op: Operator) -> str:
+    """Class in which an operator is counted; 1x1 convolutions, which are matrix products, have their own class."""
+    if op.name == "conv2d":
+        sizes: dict[str, Any] = dict(op.arguments)
+        return "conv2d 1x1" if sizes["r"] == sizes["s"] == 1 else "conv2d"
+    return CLASSES.get(op.name, op.name)
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:
