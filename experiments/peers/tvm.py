@@ -138,7 +138,6 @@ def answer_of(
 ) -> dict[str, Any]:
     """Write a request to the folder, run the program that answers it, and return its answer. Raises Stopped."""
     request, answer = ((folder / name).absolute() for name in ("request.json", "answer.json"))
-    make_folder(folder)
     write_text(request, json.dumps(asked))
     run_process([*start, str(request), str(answer)], folder / "log.txt", limit_s, variables)
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
