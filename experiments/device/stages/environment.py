@@ -23,7 +23,6 @@ import gensor_gym  # noqa: F401  # registers the environments
 from agents import optimize
 from agents.optimize import Result
 from experiments.device.context import Context, StageJournal
-from experiments.device.work.beside_torch import launch_seconds
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import facts, timed_or_error
 from gensor_gym import operators
@@ -158,8 +157,12 @@ def _captured(found: Result, given: list[Any], error: Callable[[Any], float]) ->
             bound()
         graph = stream.end_capture()
         graph.launch(stream)
-        seconds = launch_seconds(graph, stream)
-    return {"error": error(bound.out), "replay_s": seconds / REPLAYS}
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record(stream)
+        graph.launch(stream)
+        end.record(stream)
+        end.synchronize()
+    return {"error": error(bound.out), "replay_s": cupy.cuda.get_elapsed_time(start, end) * 1e-3 / REPLAYS}
 
 
 def _exported(found: Result) -> dict[str, Any]:

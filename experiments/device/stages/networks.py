@@ -18,7 +18,7 @@ import torch
 from experiments.device.archive import networks
 from experiments.device.archive.packed import CARRY
 from experiments.device.context import Context
-from experiments.device.work.beside_torch import Timer, interleaved, launch_seconds
+from experiments.device.work.beside_torch import Timer, interleaved
 from experiments.device.work.prebuilt import Compilers
 from experiments.device.work.trials import summary_of, timed_or_error
 from gensor_gym.codegen.kernel import Kernel
@@ -120,7 +120,12 @@ def replayed(function: GpuNetwork) -> Timer:
 
     def seconds(calls: int) -> float:
         graph = graphs[calls] = graphs.get(calls) or held.captured(calls)
-        return launch_seconds(graph, stream)
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record(stream)
+        graph.launch(stream)
+        end.record(stream)
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
 
     return seconds
 

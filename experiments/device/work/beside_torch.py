@@ -7,7 +7,6 @@ of one loop nest. The copy moves as many bytes as the operator must: half of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -57,18 +56,6 @@ def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, l
             name = names[place]
             found[name].append(timers[name](calls[name]) / calls[name])
     return found
-
-
-def launch_seconds(graph: Any, stream: Any) -> float:
-    """Seconds of one launch of a captured CUDA graph on a stream of CuPy."""
-    import cupy
-
-    start, end = cupy.cuda.Event(), cupy.cuda.Event()
-    start.record(stream)
-    graph.launch(stream)
-    end.record(stream)
-    end.synchronize()
-    return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
 
 
 def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Timer]]:
