@@ -14,12 +14,12 @@ import pytest
 from agents import get_strategy
 from agents.runs.journal import Journal
 from agents.runs.settings import ROOT
-from experiments.device.archive.arms import Arm, KernelsByModel, learned_from, proposed, read_study, study_of
+from experiments.device.archive.arms import Arm, KernelsByModel, learned_from, proposed, read_study, study_of, winners
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
 from experiments.evidence.pack import write_rows
 from experiments.studies.headline import chosen, cpu, figures, page
-from experiments.studies.headline.scores import FIRST, Timed, read, winners
+from experiments.studies.headline.scores import FIRST, Timed, read
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status

@@ -25,9 +25,9 @@ from agents.runs.lines import with_bar
 from agents.runs.results import write_text
 from agents.training.operators.chosen import ADDED, PARTS, added, chosen
 from experiments.benches.lines import machine
-from experiments.device.archive.arms import Study, proposed, study_of
+from experiments.device.archive.arms import Study, proposed, study_of, winners
 from experiments.studies.headline import figures, page
-from experiments.studies.headline.scores import FIRST, read, winners
+from experiments.studies.headline.scores import FIRST, read
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics as plain
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from agents.runs.journal import read_rows
-from gensor_gym.measure.measurement import Status
+from experiments.device.archive.arms import fastest, seconds_of
 
 REFERENCE = "markov_ext"
 LEARNED = ("learned", "columns", "in_turn")
@@ -153,37 +153,15 @@ class Timed:
 
     def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
         """Digest of the fastest of an arm's first k programs by their trials, like on the device; empty if none succeeded."""
-        return _fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
+        return fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
 
     def _trial(self, op: str, digest: str) -> float:
         """Seconds of a kernel's trial; infinite if it did not succeed."""
-        return _seconds(self.trials.get((op, digest), {}))
+        return seconds_of(self.trials.get((op, digest), {}))
 
     def _answered(self, row: Row) -> bool:
         """Whether a proposal has been tried or needs no trial."""
         return bool(row["status"]) or not row["digest"] or (row["operator"], row["digest"]) in self.trials
-
-
-def winners(proposals: Sequence[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
-    """Distinct digests of the fastest of the first k programs of each arm and seed."""
-    cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in proposals:
-        if row["rank"] <= k:
-            cells[row["arm"], row["seed"]].append(row)
-    return list(dict.fromkeys(best for rows in cells.values() if (best := _fastest(rows, trials))))
-
-
-def _fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
-    """Digest of the fastest proposal by its trial; empty if none succeeded."""
-    timed = ((_seconds(trials.get((row["operator"], row["digest"]), {})), row["digest"]) for row in rows)
-    seconds, best = min(timed, default=(math.inf, ""))
-    return best if seconds < math.inf else ""
-
-
-def _seconds(trial: Row) -> float:
-    """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
-    samples = sorted(trial.get("samples") or [])
-    return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf
 
 
 def has_study(folder: Path) -> bool:
