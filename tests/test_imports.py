@@ -100,7 +100,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/networks/again.py",
         "experiments/networks/attention.py",
         "experiments/networks/convolutional.py",
-        "experiments/networks/joined.py",
         "experiments/networks/language.py",
         "experiments/networks/suite.py",
         "experiments/benches/kernel_sets/called.py",

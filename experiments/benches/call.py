@@ -8,6 +8,7 @@ like in measurements and like NumPy's larger arrays; for `bound_at_lines` they b
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -40,17 +41,15 @@ def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> d
 
     Raise RuntimeError if the kernel fails when it is measured again.
     """
-    op, backend, steal = found.task.operator, get_backend("cpu", hw), Steal()
+    op, steal = found.task.operator, Steal()
     ways = _ways(found, operators.random_inputs(op, np.random.default_rng(seed)))
     rounds: list[dict[str, float]] = []
-    try:
+    with closing(get_backend("cpu", hw)) as backend:
         for _ in range(settings.rounds):
             (again,) = backend.measure(op, [found.schedule], hw)
             if again.status is not Status.OK:
                 raise RuntimeError(f"{op}: measured again the kernel is {again.status.value}: {again.error}")
             rounds.append({"measured": again.seconds} | {name: seconds(call) for name, call in ways.items()})
-    finally:
-        backend.close()
     ours = [name for name in ways if name != "torch"]
     added = {f"{name}_adds": interval([one[name] - one["measured"] for one in rounds]) for name in ours}
     return {name: interval([one[name] for one in rounds]) for name in rounds[0]} | added | {"stolen": steal.share()}

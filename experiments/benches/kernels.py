@@ -10,6 +10,7 @@ everything on one thread. An int8 operator is also compared with its float32 twi
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,13 +22,12 @@ from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from experiments.benches.kernel_sets import called, prepacked
 from experiments.benches.kernel_sets.called import KERNEL
-from experiments.benches.kernel_sets.overall import overall
-from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine, once, resolved
 from experiments.benches.searched import searched
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
-from gensor_gym import hardware
+from experiments.statistics.statistics import geometric_mean
+from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware import probe
@@ -38,12 +38,17 @@ from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.devices.cpu import processor_name
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.stats.intervals import LEVEL
-from gensor_gym.measure.stats.verdict import verdict
 from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
 Winner = tuple[Schedule, float]
 """(schedule, seconds that its search measured)."""
+Row = dict[str, Any]
+APART = ("depthwise", "pooling")
+"""Classes in which torch is far from the roofline: means are also given without them, and for them alone."""
+CLASSES = {"batched_gemm": "gemm", "avg_pool2d": "pooling", "max_pool2d": "pooling", "depthwise_conv2d": "depthwise"}
+TURNS = 4
+"""Comparisons of an int8 kernel and of its float32 twin, alternately, so that both are timed in the same minutes."""
 QUIET = 0.1
 """Quantile of a kernel's samples that is compared with the multiply-add loop's best rate."""
 
@@ -74,7 +79,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     timed = [row for row in rows if row.get("over_torch")]
     if not timed:
         return
-    emit(kind="all", shapes=len(rows), timed=len(timed), **overall(timed))
+    emit(kind="all", shapes=len(rows), timed=len(timed), **_overall(timed))
     if config.figures:
         _draw(timed, folder / "kernels.png")
 
@@ -97,9 +102,9 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
     row["called"] = called.compared(op, schedule, retimer.hardware, settings.rounds, seed)
     if op.dtype != "int8":
         return row
-    twin = float32_twin(op)
+    twin = operators.parse(str(op).replace(', dtype="int8"', ""))
     theirs, about = _search(twin, settings, seed, store, retimer)
-    return row | ({"float32_error": about["error"]} if theirs is None else over_float32(op, schedule, twin, theirs[0], retimer))
+    return row | ({"float32_error": about["error"]} if theirs is None else _over_float32(op, schedule, twin, theirs[0], retimer))
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winner | None, dict[str, Any]]:
@@ -118,18 +123,73 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
 
 def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float) -> dict[str, Any]:
     """Our time and torch's at its best thread count, and our shares of the roofline and of the multiply-add loop."""
-    best = min(compared, key=lambda threads: float(np.median(compared[threads].samples[TORCH])))
-    samples = compared[best].samples
-    ours, torch = samples[KERNEL], samples[TORCH]
-    row: dict[str, Any] = {
-        "kernel": interval(ours), "torch": interval(torch), "torch_threads": best, "over_torch": ratio(torch, ours),
-        "verdict": verdict(ours, torch), "of_roofline": roofline_floor(op, hw) / float(np.median(ours)),
-        "flops_per_second": op.flops / float(np.median(ours)),
-    }  # fmt: skip
+    row = called.beside_torch({threads: (one.samples[KERNEL], one.samples[TORCH]) for threads, one in compared.items()})
+    samples = compared[row["torch_threads"]].samples
+    ours = float(np.median(samples[KERNEL]))
+    row |= {"of_roofline": roofline_floor(op, hw) / ours, "flops_per_second": op.flops / ours}
     if is_product(op) and op.dtype == "float32":
         quiet = {name: float(np.quantile(samples[name], QUIET)) for name in (KERNEL, TORCH)}
         row["quiet_share_of_fma_loop"] = {name: op.flops / seconds / loop for name, seconds in quiet.items()}
     return row
+
+
+def _over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule, retimer: Retimer) -> dict[str, Any]:
+    """Times of both kernels and their ratio, over all turns together, or the error if a kernel could not be timed."""
+    times: dict[Operator, list[float]] = {op: [], twin: []}
+    for turn in range(TURNS):
+        folder = retimer.folder / f"turn_{turn}"
+        timer = Retimer(retimer.backend, retimer.hardware, -(-retimer.rounds // TURNS), folder, retimer.torch_threads)
+        for which, schedule in ((op, mine), (twin, theirs)):
+            compared = timer.compare(which, {KERNEL: (schedule, 0.0)})
+            if KERNEL in compared.dropped:
+                return {"float32_error": f"{which}: {compared.dropped[KERNEL]}"}
+            times[which] += compared.samples[KERNEL]
+    row = {"float32": interval(times[twin]), "float32_schedule": str(theirs)}
+    return {**row, "over_float32": ratio(times[twin], times[op])}
+
+
+def _overall(timed: list[Row]) -> dict[str, object]:
+    """The line over all shapes: geometric means and minima of the speed over torch's, isolated and called."""
+    called = [{"operator": row["operator"], **row["called"]} for row in timed]
+    line = {**_summary(timed), "called": _summary(called)}
+    if all("over_float32" in row for row in timed):
+        line |= {"over_float32": _mean(timed, "over_float32"), "least_over_float32": _least(timed, "over_float32")}
+    return line
+
+
+def _summary(timed: list[Row]) -> dict[str, object]:
+    """Speed-ups over torch: mean, least, means by class, without the classes of APART and of these alone, and verdicts."""
+    classes: dict[str, list[Row]] = {}
+    for row in timed:
+        classes.setdefault(_class_of(operators.parse(row["operator"])), []).append(row)
+    others = [row for kind, rows in classes.items() if kind not in APART for row in rows]
+    apart = [row for kind, rows in classes.items() if kind in APART for row in rows]
+    return {
+        "over_torch": _mean(timed, "over_torch"),
+        "least_over_torch": _least(timed, "over_torch"),
+        "by_class": {kind: _mean(rows, "over_torch") for kind, rows in classes.items()},
+        "without_depthwise_and_pooling": _mean(others, "over_torch"),
+        "depthwise_and_pooling": _mean(apart, "over_torch"),
+        "verdicts": Counter(row["verdict"] for row in timed),
+    }
+
+
+def _mean(rows: list[Row], name: str) -> float | None:
+    """Geometric mean of the medians of a ratio; None without rows."""
+    return geometric_mean(row[name]["median"] for row in rows)
+
+
+def _least(rows: list[Row], name: str) -> float:
+    """The smallest median of a ratio."""
+    return min(row[name]["median"] for row in rows)
+
+
+def _class_of(op: Operator) -> str:
+    """Class in which an operator is counted; 1x1 convolutions, which are matrix products, have their own class."""
+    if op.name == "conv2d":
+        sizes: dict[str, Any] = dict(op.arguments)
+        return "conv2d 1x1" if sizes["r"] == sizes["s"] == 1 else "conv2d"
+    return CLASSES.get(op.name, op.name)
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:

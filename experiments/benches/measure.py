@@ -6,6 +6,7 @@ The folder of compiled kernels is empty when the suite begins, so that every tri
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from statistics import median
 from typing import Any
 
@@ -54,15 +55,12 @@ def _ranked(graph: ConstructionGraph, rng: np.random.Generator, count: int) -> l
 
 def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit: Lines) -> None:
     """Measure schedules and emit the rate of trials; the first schedule only starts the worker."""
-    backend = cpu_backend()
-    try:
+    with closing(cpu_backend()) as backend:
         backend.measure(op, schedules[:1], hw)
         steal = Steal()
         begin = time.perf_counter()
         measured = backend.measure(op, schedules[1:], hw)
         wall = time.perf_counter() - begin
-    finally:
-        backend.close()
     ok = [m for m in measured if m.status is Status.OK]
     kernel = sum(sum(m.samples) * _condition(m, "calls_per_sample") for m in ok)
     compiling = [_condition(m, "compile_seconds") for m in ok]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 from omegaconf import DictConfig
@@ -114,12 +114,9 @@ def neighbour() -> Iterator[None]:
 
 def _run(kernels: dict[str, Kernel], rounds: int, seed: int) -> dict[str, list[float]]:
     """Seconds of every kernel and of the anchor in each round, measured in a new worker."""
-    worker = WorkerProcess("cpu", stage_seconds={"time": 60.0})
-    try:
+    with closing(WorkerProcess("cpu", stage_seconds={"time": 60.0})) as worker:
         built = tuple((name, build_c(kernel)) for name, kernel in kernels.items())
         return worker.ask(CompareRequest(built, 1, rounds, seed, anchor=True))
-    finally:
-        worker.close()
 
 
 def _pair(name: str, run_a: dict, other: str, run_b: dict, tolerance: float) -> dict[str, dict]:

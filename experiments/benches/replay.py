@@ -7,6 +7,7 @@ an operator, which reads its file, is timed separately. Warming up (imports, com
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import numpy as np
 from omegaconf import DictConfig
@@ -33,18 +34,15 @@ def run(config: DictConfig, emit: Lines) -> None:
     if settings.machine not in names:
         raise ValueError(f"replay.machine {settings.machine!r}: tables are shipped of {', '.join(names) or 'no machine'}")
     hw = hardware.get(settings.machine)
-    live = get_backend(hw.kind if hw.kind == "cpu" else "cuda", hw)
     emit(kind="machine", **machine())
     ratios, firsts = [], []
-    try:
+    with closing(get_backend(hw.kind if hw.kind == "cpu" else "cuda", hw)) as live:
         for op in resolved(settings.operators):
             for name in settings.strategies:
                 found = compare(op, hw, live, name, settings.trials, config.seed)
                 emit(kind="search", operator=str(op), strategy=name, target=TARGET, **found)
                 ratios.append(found["live_s"] / found["recorded_s"])
                 firsts.append(found["live_s"] / found["recorded_first_s"])
-    finally:
-        live.close()
     emit(
         kind="all", searches=len(ratios), live_over_recorded=geometric_mean(ratios), least=min(ratios),
         with_reading=geometric_mean(firsts), least_with_reading=min(firsts), target=TARGET,

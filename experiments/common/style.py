@@ -106,6 +106,20 @@ def time_axis(axes: Axes, axis: str = "y") -> None:
     within.set_minor_formatter(NullFormatter())
 
 
+def panels(count: int, columns: int, size: tuple[float, float], more: float = 0.0, **options: Any) -> tuple[Figure, np.ndarray]:
+    """(figure, grid of axes) with `count` panels of `size` inches in at most `columns` columns, and `more` inches of height.
+
+    Those of the last row that are too many are hidden. `options` are further ones of `plt.subplots`.
+    """
+    columns = min(columns, count)
+    lines = -(-count // columns)
+    whole = (size[0] * columns, size[1] * lines + more)
+    figure, grid = plt.subplots(lines, columns, figsize=whole, squeeze=False, layout="constrained", **options)
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    return figure, grid
+
+
 def model_lines(axes: Axes, model: np.ndarray, seconds: np.ndarray) -> None:
     """Draw the line of equal model and measured times, and the fastest of `seconds` [N]; make both axes time axes."""
     both = min(model.min(), seconds.min()), max(model.max(), seconds.max())

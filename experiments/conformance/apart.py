@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -16,18 +17,12 @@ from rich.progress import track
 from agents.cli.parser import Parser
 from agents.runs.journal import Journal
 from agents.runs.results import write_text
+from agents.runs.texts import table
 from experiments.conformance.cases import STATUSES, Outcome
 
 SECONDS = 300.0
 """Time limit of a case: export, compilation and a call."""
 OUTPUT = Path(__file__).resolve().parents[2] / "results" / "conformance"
-
-
-def arguments_of(parser: Parser, rows: Path) -> Parser:
-    """Add the options `--one` and `--rows` to a parser and return it."""
-    parser.add_argument("--one", metavar="CASE", help="a single case, whose outcome is printed")
-    parser.add_argument("--rows", type=Path, default=rows)
-    return parser
 
 
 def apart(module: str, name: str, case: str, seconds: float = SECONDS) -> Outcome:
@@ -42,36 +37,39 @@ def apart(module: str, name: str, case: str, seconds: float = SECONDS) -> Outcom
     return Outcome(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def printed(outcome: Outcome) -> int:
-    """Print an outcome for `apart` and return the exit status."""
-    print(json.dumps(asdict(outcome)))
-    return 0
+def command(
+    parser: Parser, arguments: Sequence[str] | None, module: str, rows: Path, tried: Callable[[str], Outcome],
+    cases: Callable[[Namespace], Mapping[str, str]], page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS,
+) -> int:  # fmt: skip
+    """Try the cases (name -> word for `tried`) that are not in the rows; return 1 if one is wrong or ends in our error, else 0.
 
-
-def each_apart(
-    cases: Mapping[str, str], module: str, rows: Path, page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS
-) -> int:
-    """Try the cases that are not in the rows; return 1 if a case is wrong or ends in an error of this project, otherwise 0.
-
-    The page next to the rows is written after each case and says how many cases are left.
+    Each case is tried by `python -m MODULE --one CASE`, which prints its outcome. The page next to the rows is written after each
+    case and says how many cases are left.
     """
-    console = Console()
+    parser.add_argument("--one", metavar="CASE", help="a single case, whose outcome is printed")
+    parser.add_argument("--rows", type=Path, default=rows)
+    args, console = parser.parse_args(arguments), Console()
+    if args.one:
+        print(json.dumps(asdict(tried(args.one))))
+        return 0
+    asked, rows = cases(args), args.rows
     with Journal(rows) as journal:
-        for name, case in track(cases.items(), "modules", console=console, total=len(cases)):
+        for name, case in track(asked.items(), "modules", console=console, total=len(asked)):
             if name not in journal.rows:
                 journal.add({"key": name, **asdict(apart(module, name, case, seconds))})
-            found = [Outcome(row["name"], row["status"], row["said"]) for row in journal if row["key"] in cases]
-            left = len(cases) - len(found)
-            write_text(rows.with_suffix(".md"), page(found) + (f"\n{left} of {len(cases)} are left to try.\n" if left else ""))
+            found = [Outcome(row["name"], row["status"], row["said"]) for row in journal if row["key"] in asked]
+            left = len(asked) - len(found)
+            write_text(rows.with_suffix(".md"), page(found) + (f"\n{left} of {len(asked)} are left to try.\n" if left else ""))
     console.print(f"The table is in {rows.with_suffix('.md')}", soft_wrap=True)
     return int(any(one.status in ("wrong", "error") for one in found))
 
 
-def not_right(found: Sequence[Outcome]) -> list[str]:
-    """Lines of a Markdown table of failures, with their reasons."""
+def paged(lines: Sequence[str], head: tuple[str, ...], rows: Sequence[tuple[str, ...]], found: Sequence[Outcome]) -> str:
+    """A Markdown page: lines, a table of counts, and each case that is not right with the reason."""
     said = {one.name: one.said.replace("|", "/").replace("\n", " ")[:200] for one in found}
-    lines = [f"| {one.name} | {one.status} | {said[one.name]} |" for one in found if one.status != "right"]
-    return ["", "## Not right", "", "| module | | |", "|---|---|---|", *lines]
+    wrong = [f"| {one.name} | {one.status} | {said[one.name]} |" for one in found if one.status != "right"]
+    counts = table(head, rows)
+    return "\n".join([*lines, "", *counts, "", "## Not right", "", "| module | | |", "|---|---|---|", *wrong]) + "\n"
 
 
 def counted(name: str, found: Iterable[Outcome]) -> tuple[str, ...]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 import re
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from agents.cli.parser import Parser
-from agents.runs.texts import table
-from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
+from experiments.conformance.apart import OUTPUT, command, counted, paged
 from experiments.conformance.cases import STATUSES, Case, Outcome, tried
 
 LEVELS = ("level1", "level2", "level3")
@@ -94,21 +94,21 @@ def page(found: Sequence[Outcome]) -> str:
         "# KernelBench", "",
         "Levels 1 to 3 with smaller inputs, one trial, compared with torch. Numbers that differ from torch's are right where",
         "they are no farther from float64: `python -m experiments.conformance.kernelbench CLONE/KernelBench`.",
-        "", *table(("level", *STATUSES), rows),
     ]  # fmt: skip
-    return "\n".join([*lines, *not_right(found)]) + "\n"
+    return paged(lines, ("level", *STATUSES), rows, found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status: 1 if a module is wrong or ends in an error of this project."""
-    parser = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare KernelBench's modules with torch."), ROWS)
+    parser = Parser(prog=f"python -m {MODULE}", description="Compare KernelBench's modules with torch.")
     parser.add_argument("folder", type=Path, nargs="?", default=Path())
-    args = parser.parse_args(arguments)
-    if args.one:
-        return printed(outcome(Path(args.one)))
-    if not (given := list(files(args.folder))):
-        parser.error(f"{args.folder} holds no {', '.join(LEVELS)} with modules: expected the folder KernelBench of a clone")
-    return each_apart({name_of(file): str(file) for file in given}, MODULE, args.rows, page)
+
+    def cases(args: Namespace) -> dict[str, str]:
+        if not (given := list(files(args.folder))):
+            parser.error(f"{args.folder} holds no {', '.join(LEVELS)} with modules: expected the folder KernelBench of a clone")
+        return {name_of(file): str(file) for file in given}
+
+    return command(parser, arguments, MODULE, ROWS, lambda one: outcome(Path(one)), cases, page)
 
 
 if __name__ == "__main__":

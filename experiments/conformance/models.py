@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.cli.parser import Parser
-from agents.runs.texts import table
-from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
+from experiments.conformance.apart import OUTPUT, command, counted, paged
 from experiments.conformance.cases import STATUSES, Case, Outcome, tried
 
 ROWS = OUTPUT / "models.jsonl"
@@ -199,9 +198,8 @@ def page(found: Sequence[Outcome]) -> str:
         "Variants of every family of torchvision and timm, and architectures of transformers made small, with random weights;",
         "one trial, compared with torch: `python -m experiments.conformance.models`. Where numbers differ, they may be as far",
         f"from float64 as {MARGIN:g} times torch's. *Not tried* are those that torch does not run so.",
-        "", *table(("library", *STATUSES, "not tried"), rows),
     ]  # fmt: skip
-    return "\n".join([*lines, *not_right(found)]) + "\n"
+    return paged(lines, ("library", *STATUSES, "not tried"), rows, found)
 
 
 def is_left_out(one: Outcome) -> bool:
@@ -211,11 +209,8 @@ def is_left_out(one: Outcome) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status: 1 if a model is wrong or ends in an error of this project."""
-    args = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare models by name with torch."), ROWS)
-    given = args.parse_args(arguments)
-    if given.one:
-        return printed(outcome(given.one))
-    return each_apart({key: key for key in keys()}, MODULE, given.rows, page, SECONDS)
+    parser = Parser(prog=f"python -m {MODULE}", description="Compare models by name with torch.")
+    return command(parser, arguments, MODULE, ROWS, outcome, lambda _: {key: key for key in keys()}, page, SECONDS)
 
 
 if __name__ == "__main__":

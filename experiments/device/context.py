@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agents.runs.journal import Journal, Row, read_rows
 
@@ -39,16 +40,15 @@ class Context:
         """Journal of a file of the results."""
         return StageJournal(self.path(name), self.run, Path(self.scratch) / f"{name}.begun")
 
+    def rows(self, name: str) -> list[Row]:
+        """Rows that this run wrote to a file of the results; empty if there is no file."""
+        return [row for row in read_rows(self.path(name)) if row.get("run") == self.run]
+
     def to_json(self) -> dict[str, object]:
         """Fields as JSON values, without the clock: `Context(**value)` starts a new one."""
         value = asdict(self)
         del value["begun"]
         return value
-
-
-def rows_of_run(path: Path, run: str) -> list[Row]:
-    """Rows that a run wrote to a file of the results; empty if there is no file."""
-    return [row for row in read_rows(path) if row.get("run") == run]
 
 
 class StageJournal:
@@ -71,6 +71,12 @@ class StageJournal:
     def begin(self, key: str) -> None:
         """Record that an item is begun."""
         self._begun.add({"key": key})
+
+    def once(self, key: str, make: Callable[..., Mapping[str, object]], *of: Any) -> None:
+        """Make the row of an item of `of` and add it, if the item is still to be done."""
+        if self.pending(key):
+            self.begin(key)
+            self.put(key, make(*of))
 
     def put(self, key: str, row: Mapping[str, object]) -> None:
         """Add the row of an item."""

@@ -51,37 +51,28 @@ def _graph(machine: str, space: str = "extended") -> ConstructionGraph:
     return ConstructionGraph(SMALL, machine, space)
 
 
-def _legality(machine: str) -> None:
+FIRST: dict[str, Callable[[str], object]] = {
+    "legality": lambda machine: _rules(_graph(machine)),
+    "model": lambda machine: (graph := _graph(machine)).latency(graph.initial()),
+    "model of rows": lambda machine: _of_rows(_graph(machine)),
+    "walk": lambda machine: _graph(machine).random_schedule(np.random.default_rng(0), 4),
+    "enumeration": lambda machine: next(_graph(machine, "compact").enumerate(256)),
+}
+"""Parts of the first wave; walks call the rules for writable rows."""
+
+
+def _rules(graph: ConstructionGraph) -> None:
     """Compile the rules for a schedule with a read-only row."""
-    graph = _graph(machine)
     graph.is_legal(graph.initial())
     graph.action_mask(graph.initial())
     graph.transition(graph.initial(), 1)
 
 
-def _model(machine: str) -> None:
-    """Compile the model for a schedule with a read-only row."""
-    graph = _graph(machine)
-    graph.latency(graph.initial())
-
-
-def _model_of_rows(machine: str) -> None:
+def _of_rows(graph: ConstructionGraph) -> None:
     """Compile the model and the rules for writable rows."""
-    graph = _graph(machine)
     rows = np.stack([graph.initial().row.copy()] * 2)
     graph.latencies(rows)
     graph.fits(rows)
-
-
-def _walk(machine: str) -> None:
-    """Compile random walks, which call the rules for writable rows."""
-    graph = _graph(machine)
-    graph.random_schedule(np.random.default_rng(0), 4)
-
-
-def _enumeration(machine: str) -> None:
-    """Compile the enumeration of a space."""
-    next(_graph(machine, "compact").enumerate(256))
 
 
 def _construct(name: str, machine: str, parameters: Mapping[str, object]) -> None:
@@ -118,18 +109,15 @@ def _environment(machine: str) -> None:
         several.step(several.action_space.sample())
 
 
-def waves() -> list[dict[str, Callable[[str], None]]]:
+def waves() -> list[dict[str, Callable[[str], object]]]:
     """Waves of parts by name. Each part is a function of the machine's name; every wave needs the waves before it."""
     strategies = read_experiment(adaptive.EXPERIMENT).strategies.items()
     searches = {f"search {name}": partial(_search, of, given) for name, (of, given) in strategies}
     learned = {
         f"construct {name}": partial(_construct, of, parameters=given) for name, (of, given) in strategies if "markov" not in of
     }
-    first: dict[str, Callable[[str], None]] = {
-        "legality": _legality, "model": _model, "model of rows": _model_of_rows, "walk": _walk, "enumeration": _enumeration,
-    }  # fmt: skip
     walks = {name: partial(_construct, name, parameters=_WALKS) for name in ("markov", "markov_ext")}
-    return [first, {**walks, **learned}, {"environment": _environment, "stages": _stages, **searches}]
+    return [FIRST, {**walks, **learned}, {"environment": _environment, "stages": _stages, **searches}]
 
 
 def prepare(machine: str, limit: float) -> dict[str, str]:

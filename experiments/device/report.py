@@ -51,7 +51,7 @@ def _digest(target: str, context: Context) -> dict[str, object]:
     """Digest of the stage's rows, or the error of computing it."""
     try:
         function = getattr(import_module(target.partition(":")[0]), "digest", None)
-        return function(Path(context.out), context.run) if function else {}
+        return function(context) if function else {}
     except Exception as error:  # the summary of all other stages must not depend on it
         return {"digest_error": f"{type(error).__name__}: {error}"}
 

@@ -115,7 +115,7 @@ def _headline(day: Path) -> list[str]:
     if not rows:
         return []
     names = sorted({row["strategy"] for row in rows if row["kind"] == "search"}, key=lambda name: (name != TRAVERSER, name))
-    found: Any = standings(day / HEADLINE, rows[-1]["run"], names)
+    found: Any = standings([row for row in rows if row["run"] == rows[-1]["run"]], names)
     return [
         "## A policy fine-tuned on the device, beside the traverser", "",
         *(f"- {said}" for said in conclusions(found["over_first"])), "",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from experiments.networks import attention, convolutional, joined, language
+from experiments.networks import attention, convolutional, language
 from gensor_gym.registry import near
 
 VIEWS = ("view", "reshape", "permute", "transpose", "expand", "slice", "unsqueeze", "squeeze", "flatten", "unflatten", "split",
@@ -57,10 +57,10 @@ SUITE = {
     "mha_2": _heads(128, 768, 12),
     "mha_3": _heads(384, 1024, 8),
     "mha_4": _heads(512, 1024, 16),
-    "patches": Workload(lambda: joined.Merging(96, goes_on=False), ((56, 56, 96),)),
-    "patch_merging": Workload(lambda: joined.Merging(96, goes_on=True), ((56, 56, 96),)),
-    "channels_64_64": Workload(joined.Channels, ((64, 56, 56), (64, 56, 56))),
-    "channels_96_32": Workload(joined.Channels, ((96, 56, 56), (32, 56, 56))),
+    "patches": Workload(lambda: convolutional.Merging(96, goes_on=False), ((56, 56, 96),)),
+    "patch_merging": Workload(lambda: convolutional.Merging(96, goes_on=True), ((56, 56, 96),)),
+    "channels_64_64": Workload(convolutional.Channels, ((64, 56, 56), (64, 56, 56))),
+    "channels_96_32": Workload(convolutional.Channels, ((96, 56, 56), (32, 56, 56))),
 }
 """Name -> workload. `bert` and `gpt2` are only the blocks; `bert_of_ids` and `gpt2_of_ids` are the whole networks.
 

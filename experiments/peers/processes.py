@@ -25,15 +25,10 @@ def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Ma
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
         code = run_group(command, limit_s, stdout=file, stderr=subprocess.STDOUT, env=variables)
-    if code is None:
-        raise Stopped(f"{_name(command)} took more than {limit_s:g} s; its last words: {_last(log)}")
     if code != 0:
-        raise Stopped(f"{_name(command)} ended with status {code}; its last words: {_last(log)}")
-
-
-def _name(command: Sequence[str]) -> str:
-    """Short name of a command for messages."""
-    return " ".join(Path(word).name for word in command[:4])
+        name = " ".join(Path(word).name for word in command[:4])
+        how = f"took more than {limit_s:g} s" if code is None else f"ended with status {code}"
+        raise Stopped(f"{name} {how}; its last words: {_last(log)}")
 
 
 def _last(log: Path) -> str:

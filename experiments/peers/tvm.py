@@ -14,7 +14,6 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from experiments.peers.tvm_environment import PACKAGE, TvmEnvironment, compilers
 from experiments.peers.tvm_kernel import tvm_kernel
 from gensor_gym import hardware, operators
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.devices.machine_lock import lock_path
 from gensor_gym.operators.types import Operator
@@ -48,25 +46,27 @@ SETTINGS = 1
 """Version of TVM's settings in tvm_worker.py. It is raised with each change of them, so that searches are repeated."""
 
 
-@dataclass(frozen=True)
 class Study:
-    """The resolved settings of a comparison."""
+    """A comparison: the checked settings of conf/peers.yaml, tasks and hardware resolved."""
 
-    tasks: tuple[Operator, ...]
-    trials: tuple[int, ...]
-    """Numbers of trials of TVM's searches."""
-    seeds: tuple[int, ...]
-    strategy: str
-    our_trials: int
-    hardware: Hardware
-    device: str
-    rounds: int
-    retime: bool
-    limit_s: float
-    folder: Path
-    results: str
-    environment: Path
-    pip: tuple[str, ...]
+    def __init__(self, config: DictConfig) -> None:
+        """Resolve a configuration; ValueError names an invalid setting."""
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+        peers, self.hardware = plain["peers"], hardware.get("host")
+        self.tasks = tuple(dict.fromkeys(op for text in peers["tasks"] for op in operators.resolve(text)))
+        for op in self.tasks:
+            if not has_workload(op):
+                raise ValueError(f"operator {op}: expected gemm or conv2d of one group, float32, without epilogue")
+        check_list(peers, 1, "trials", of="peers.")
+        check_list(peers, 0, "seeds", of="peers.")
+        check_whole(peers["ours"], 1, "trials", of="peers.ours.")
+        check_whole(peers, 1, "rounds", "limit_s", of="peers.")
+        self.trials, self.seeds = (tuple(dict.fromkeys(peers[name])) for name in ("trials", "seeds"))
+        self.strategy, self.our_trials = peers["ours"]["strategy"], peers["ours"]["trials"]
+        self.rounds, self.retime, self.limit_s = peers["rounds"], bool(peers["retime"]), float(peers["limit_s"])
+        self.folder, self.results = Path(plain["output"]), plain["results"]
+        self.environment, self.pip = Path(peers["environment"] or self.folder / "env"), tuple(map(str, peers["pip"]))
+        self.device = get_backend("cpu", self.hardware).device(self.hardware)
 
     def ours(self, op: Operator, seed: int) -> Plan:
         """Plan of our search on an operator."""
@@ -83,27 +83,6 @@ class Study:
         """Plans of all searches on an operator."""
         mine = [self.ours(op, seed) for seed in self.seeds]
         return mine + [self.theirs(op, trials, seed) for trials in self.trials for seed in self.seeds]
-
-
-def study_of(config: DictConfig) -> Study:
-    """Resolve a configuration (conf/peers.yaml); ValueError names an invalid setting."""
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    peers, hw = plain["peers"], hardware.get("host")
-    tasks = tuple(dict.fromkeys(op for text in peers["tasks"] for op in operators.resolve(text)))
-    for op in tasks:
-        if not has_workload(op):
-            raise ValueError(f"operator {op}: expected gemm or conv2d of one group, float32, without epilogue")
-    ours = peers["ours"]
-    check_list(peers, 1, "trials", of="peers.")
-    check_list(peers, 0, "seeds", of="peers.")
-    check_whole(ours, 1, "trials", of="peers.ours.")
-    check_whole(peers, 1, "rounds", "limit_s", of="peers.")
-    folder = Path(plain["output"])
-    return Study(
-        tasks, tuple(dict.fromkeys(peers["trials"])), tuple(dict.fromkeys(peers["seeds"])), ours["strategy"], ours["trials"], hw,
-        get_backend("cpu", hw).device(hw), peers["rounds"], bool(peers["retime"]), float(peers["limit_s"]), folder,
-        plain["results"], Path(peers["environment"] or folder / "env"), tuple(map(str, peers["pip"])),
-    )  # fmt: skip
 
 
 def has_workload(op: Operator) -> bool:
@@ -138,7 +117,6 @@ def answer_of(
 ) -> dict[str, Any]:
     """Write a request to the folder, run the program that answers it, and return its answer. Raises Stopped."""
     request, answer = ((folder / name).absolute() for name in ("request.json", "answer.json"))
-    make_folder(folder)
     write_text(request, json.dumps(asked))
     run_process([*start, str(request), str(answer)], folder / "log.txt", limit_s, variables)
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
@@ -229,7 +207,7 @@ def run(config: DictConfig) -> None:
     console = Console()
     begin = time.perf_counter()
     with refusals(Stopped):
-        wrong = compare(study_of(config), console)
+        wrong = compare(Study(config), console)
     console.print(f"{time.perf_counter() - begin:.0f} s", highlight=False)
     sys.exit(1 if wrong else 0)
 

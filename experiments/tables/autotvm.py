@@ -58,7 +58,8 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """Tables on recorded tables, on the model, and of transfer on the model. `overrides` apply to every study."""
     overrides = list(config.overrides or ())
     recorded = study_of("autotvm_recorded", folder, overrides)
-    model = study_of("autotvm_model", folder, [*_limited("autotvm/C", 12, config.limit), *overrides])
+    first = ",".join(f"autotvm/C{number}" for number in range(1, 13)[: config.limit])
+    model = study_of("autotvm_model", folder, [*([f"operators=[{first}]"] if config.limit is not None else []), *overrides])
     history = folder / "autotvm_history.jsonl"
     _teach(study_of_sources(folder, overrides), history)
     transfer = study_of("autotvm_transfer", folder, [f"strategies.transfer.history={history}", *overrides])
@@ -73,11 +74,6 @@ def study_of_sources(folder: Path, overrides: list[str]) -> Study:
     """The study whose trials become the history for transfer: `autotvm` on C1 to C6 with one seed."""
     place = folder / "sources"
     return study_of("autotvm_transfer", place, ["~strategies.transfer", *overrides, SOURCES, "seed=0"])
-
-
-def _limited(prefix: str, count: int, limit: int | None) -> list[str]:
-    """Overrides that select the first operators of a table; empty without a limit."""
-    return [] if limit is None else [f"operators=[{','.join(f'{prefix}{i + 1}' for i in range(min(count, limit)))}]"]
 
 
 def _teach(study: Study, path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,25 +13,16 @@ from experiments.benches.fitting.ranks import spearman
 from experiments.statistics.statistics import expected_best
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.backend import passes_of
 from gensor_gym.measure.records.optimum import Optimum, find_optimum
-from gensor_gym.measure.records.store import Record
-from gensor_gym.measure.records.tables import read_table
-
-STAGES = "recorded.jsonl"
-"""Output file of `make gpu`, next to a summary.json that names the machine."""
-STAGES_SPACE = "compact"
+from gensor_gym.measure.records.tables import Table, read_table
 
 
 @dataclass(frozen=True)
 class Recorded(OfOperator):
-    """A table of one task: its distinct kernels that succeeded, their optimum, and their measurements.
-
-    If the table is not `complete`, the optimum is that of the measured kernels.
-    """
+    """A complete table of one task: its distinct kernels that succeeded, their optimum, and their measurements."""
 
     machine: str
     graph: ConstructionGraph
@@ -41,7 +31,6 @@ class Recorded(OfOperator):
     optimum: Optimum
     schedules: int
     failed: int
-    complete: bool
 
     @property
     def seconds(self) -> np.ndarray:
@@ -55,62 +44,29 @@ class Recorded(OfOperator):
 
 
 def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Recorded]:
-    """Tables of a space in a folder, by class, at most `limit` of each class; ValueError if there are none."""
+    """Complete tables of a space in a folder, by class, at most `limit` of each class; ValueError if there are none."""
     found: dict[str, list[Recorded]] = defaultdict(list)
-    for table in (*_tables(folder), *read_stages(folder)):
-        if table.graph.space == space:
-            found[table.graph.operator.name].append(table)
+    for path in sorted(folder.glob("*.parquet")):
+        table = read_table(path)
+        if table.about.get("complete") and table.about["space"] == space:
+            made = _recorded(folder.name, table)
+            found[made.graph.operator.name].append(made)
     if not found:
-        raise ValueError(
-            f"{folder} holds no complete recorded table of space {space} (*.parquet, written by gensor record) "
-            f"and no {STAGES} of make gpu with one"
-        )
+        raise ValueError(f"{folder} holds no complete recorded table of space {space} (*.parquet, written by gensor record)")
     return [table for name in sorted(found) for table in found[name][:limit]]
 
 
-def _tables(folder: Path) -> Iterator[Recorded]:
-    """Yield the complete tables among the Parquet files of a folder."""
-    for path in sorted(folder.glob("*.parquet")):
-        table = read_table(path)
-        if table.about.get("complete"):
-            hw = hardware.from_json(table.about["hardware"])
-            graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
-            yield _recorded(folder.name, graph, table.records, True, table.about.get("drift", 0.0))
-
-
-def read_stages(folder: Path) -> Iterator[Recorded]:
-    """Yield the recordings of `make gpu`'s stages, complete or not; nothing if there is no such file."""
-    if (folder / STAGES).exists():
-        machine = read_json(folder / "summary.json", finite=False)["hardware"]
-        yield from tables_of(folder / STAGES, machine)
-
-
-def tables_of(file: Path, machine: str, drift: float = 0.0) -> Iterator[Recorded]:
-    """Yield a table for each operator of a file of JSON lines, on the machine of that name.
-
-    Programs that are no longer legal are left out. `drift` is that of `optimum.find_optimum`.
-    """
-    by_operator: dict[str, list[Record]] = defaultdict(list)
-    for record in read_table(file).records:
-        by_operator[record.operator].append(record)
-    for text, records in by_operator.items():
-        graph = ConstructionGraph(text, machine, STAGES_SPACE, calibrated=False)
-        legal = [record for record in records if graph.is_legal(Schedule.parse(record.schedule))]
-        whole = sum(map(len, graph.enumerate()))
-        if any(record.measurement.status is Status.OK for record in legal):
-            yield _recorded(machine, graph, legal, len({r.schedule for r in legal}) == whole, drift)
-
-
-def _recorded(
-    machine: str, graph: ConstructionGraph, records: list[Record], complete: bool, drift: float = 0.0
-) -> Recorded:
-    """The table of a task's records, with each distinct kernel once; `drift` is that of `optimum.find_optimum`."""
-    kernels = {r.measurement.digest: r for r in reversed(records)}
+def _recorded(machine: str, table: Table) -> Recorded:
+    """The records of a task, with each distinct kernel once."""
+    hw = hardware.from_json(table.about["hardware"])
+    graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
+    kernels = {r.measurement.digest: r for r in reversed(table.records)}
     good = [r for r in kernels.values() if r.measurement.status is Status.OK]
     measured = tuple(r.measurement for r in good)
+    drift = table.about.get("drift", 0.0)
     optimum = find_optimum([m.samples for m in measured], [passes_of(m) for m in measured], drift=drift)
     rows = graph.stack([Schedule.parse(r.schedule) for r in good])
-    return Recorded(machine, graph, rows, measured, optimum, len(records), len(kernels) - len(good), complete)
+    return Recorded(machine, graph, rows, measured, optimum, len(table.records), len(kernels) - len(good))
 
 
 def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Model against measurement on recorded tables: ranking, cost of the model's first choices, calibration, noise.
 
-Every complete table of a machine is read, or the recordings of `make gpu`. The coefficients of the model's terms are fitted only
+Every complete table of a machine is read. The coefficients of the model's terms are fitted only
 to the machine's tables of the train part; all other rows are predictions for unseen operators.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,10 @@ class Score:
     ratio: tuple[float, float, float]
 
 
+Scored = tuple[Recorded, Score, Score]
+"""(table, scores of the model, scores after the fit)."""
+
+
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """Three tables and two figures per machine, with the values in `sim_to_real_values.json`.
 
@@ -51,10 +55,12 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     for place in folders:
         recorded = read_folder(place, config.space, config.limit)
         coefficients = fit_on_train(recorded)
-        before = [score(table, table.sample.predicted()) for table in recorded]
-        after = [score(t, t.sample.with_values(COEFFICIENTS, coefficients).predicted()) for t in recorded]
-        tables += [view(recorded, before, after) for view in (_classes, _ranking, _calibration)]
-        values.append(_values(recorded, before, after, coefficients))
+        scored = [
+            (t, score(t, t.sample.predicted()), score(t, t.sample.with_values(COEFFICIENTS, coefficients).predicted()))
+            for t in recorded
+        ]
+        tables += [view(scored) for view in (_classes, _ranking, _calibration)]
+        values.append(_values(scored, coefficients))
         met += [fingerprint(table.graph) for table in recorded]
         if config.figures:
             from experiments.tables import sim_to_real_figure as figure
@@ -92,17 +98,17 @@ def score(table: Recorded, predicted: np.ndarray) -> Score:
     )
 
 
-def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
+def _ranking(scored: Sequence[Scored]) -> Table:
     """Table with ranking and realised regret of each operator."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
-            t.operator, t.part, str(len(t.measured)) + ("" if t.complete else " (part)"), _two(b.spearman, a.spearman), again(t),
+            t.operator, t.part, str(len(t.measured)), _two(b.spearman, a.spearman), again(t),
             _two(b.spearman_fastest, a.spearman_fastest),
             *(_percents(b.regrets[i], a.regrets[i]) for i in range(len(TOP))),
             _percent(float(regret_of_random(t)[min(TOP[-1], len(t.measured)) - 1])), _percent(t.optimum.floor),
             str(t.optimum.tied.sum()),
         )
-        for t, b, a in zip(recorded, before, after, strict=True)
+        for t, b, a in scored
     )  # fmt: skip
     columns = (
         "operator", "part", "kernels", "Spearman", "of times again", "in the fastest fifth",
@@ -119,67 +125,64 @@ def _ranking(recorded: list[Recorded], before: list[Score], after: list[Score]) 
         "Noise floor: two medians of the fastest kernel itself differ by less in 97.5 of 100 cases. Where the space was measured "
         "in part only, the fastest is that of the part.",
     )
-    return Table(f"{recorded[0].machine}: ranking and realised regret", Stamp.REPLICATED, columns, rows, notes)
+    return Table(f"{scored[0][0].machine}: ranking and realised regret", Stamp.REPLICATED, columns, rows, notes)
 
 
-def _calibration(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
+def _calibration(scored: Sequence[Scored]) -> Table:
     """Table with measured over predicted time of each operator."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (t.operator, t.part, *(_ratio(s) for s in (b, a)), *(s.ratio[2] / s.ratio[1] for s in (b, a)))
-        for t, b, a in zip(recorded, before, after, strict=True)
+        (t.operator, t.part, *(_ratio(s) for s in (b, a)), *(s.ratio[2] / s.ratio[1] for s in (b, a))) for t, b, a in scored
     )
     columns = ("operator", "part", "measured / model", "after the fit", "spread", "after the fit")
     notes = (
         "Measured over model: median over the kernels of the space, in brackets the 10 and 90 percent quantiles; spread is the "
         "ratio of the two.",
     )
-    return Table(f"{recorded[0].machine}: calibration", Stamp.REPLICATED, columns, rows, notes)
+    return Table(f"{scored[0][0].machine}: calibration", Stamp.REPLICATED, columns, rows, notes)
 
 
-def _classes(recorded: list[Recorded], before: list[Score], after: list[Score]) -> Table:
+def _classes(scored: Sequence[Scored]) -> Table:
     """Table with means of each class of operators."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for i, table in enumerate(recorded):
-        places[table.graph.operator.name].append(i)
-    rows = [_class_row(name, at, recorded, before, after) for name, at in places.items()]
-    rows.append(_class_row("all", list(range(len(recorded))), recorded, before, after))
+    classes: dict[str, list[Scored]] = defaultdict(list)
+    for one in scored:
+        classes[one[0].graph.operator.name].append(one)
+    rows = [_class_row(name, of) for name, of in [*classes.items(), ("all", scored)]]
     columns = (
         "class", "tables", "Spearman", "in the fastest fifth", *(f"regret of the first {k}" for k in TOP), "measured / model",
         "after the fit", "noise floor",
     )  # fmt: skip
     notes = ("Means over the tables of a class; of measured over model the geometric mean of the medians.",)
-    return Table(f"{recorded[0].machine}: classes of operators", Stamp.REPLICATED, columns, tuple(rows), notes)
+    return Table(f"{scored[0][0].machine}: classes of operators", Stamp.REPLICATED, columns, tuple(rows), notes)
 
 
-def _class_row(
-    name: str, at: list[int], recorded: list[Recorded], before: list[Score], after: list[Score]
-) -> tuple[str | float, ...]:
-    """Row of means over the tables at the indices `at`."""
+def _class_row(name: str, scored: Sequence[Scored]) -> tuple[str | float, ...]:
+    """Row of means over the tables of a class."""
+    tables, *scores = zip(*scored, strict=True)
 
-    def both(of: Callable[[Score], float]) -> tuple[float, float]:
-        return float(np.nanmean([of(before[i]) for i in at])), float(np.nanmean([of(after[i]) for i in at]))
+    def both(of: Callable[[Score], float]) -> list[float]:
+        return [float(np.nanmean([of(one) for one in some])) for some in scores]
 
-    scale = [float(np.exp(np.mean([np.log(scores[i].ratio[0]) for i in at]))) for scores in (before, after)]
+    scale = [float(np.exp(np.mean([np.log(one.ratio[0]) for one in some]))) for some in scores]
     return (
-        name, str(len(at)), _two(*both(lambda s: s.spearman)), _two(*both(lambda s: s.spearman_fastest)),
+        name, str(len(scored)), _two(*both(lambda s: s.spearman)), _two(*both(lambda s: s.spearman_fastest)),
         *(_percents(*both(lambda s, i=i: s.regrets[i])) for i in range(len(TOP))),  # type: ignore[misc]
-        *scale, _percent(float(np.mean([recorded[i].optimum.floor for i in at]))),
+        *scale, _percent(float(np.mean([table.optimum.floor for table in tables]))),
     )  # fmt: skip
 
 
-def _values(recorded: list[Recorded], before: list[Score], after: list[Score], coefficients: np.ndarray) -> dict[str, object]:
+def _values(scored: Sequence[Scored], coefficients: np.ndarray) -> dict[str, object]:
     """All values as a JSON object."""
     return {
-        "machine": recorded[0].machine,
+        "machine": scored[0][0].machine,
         "coefficients": dict(zip(TERMS, (round(float(c), 4) for c in coefficients), strict=True)),
         "tables": [
             {
                 "operator": t.operator, "part": t.part, "schedules": t.schedules, "kernels": len(t.measured),
-                "failed": t.failed, "complete": t.complete, "best_s": t.optimum.best,
+                "failed": t.failed, "complete": True, "best_s": t.optimum.best,
                 "tied": int(t.optimum.tied.sum()), "floor": t.optimum.floor,
                 "again": again(t), "before": dataclasses.asdict(b), "after": dataclasses.asdict(a),
             }
-            for t, b, a in zip(recorded, before, after, strict=True)
+            for t, b, a in scored
         ],
     }  # fmt: skip
 

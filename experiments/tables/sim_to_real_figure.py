@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,7 +37,7 @@ def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -
         Line2D([], [], color=AFTER, marker=".", linestyle="", label="after the fit on train tables"),
         Line2D([], [], color=TIED, marker="o", fillstyle="none", linestyle="", label="tied with the fastest"),
     ]
-    return panels(recorded, panel, marks, ("predicted", "measured"), path)
+    return _panels(recorded, panel, marks, ("predicted", "measured"), path)
 
 
 def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
@@ -64,43 +62,22 @@ def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) 
         Line2D([], [], color=style.INK, linestyle=(0, (4, 3)), label="kernels drawn at random, expected"),
         plt.Rectangle((0, 0), 1, 1, color=TIED, alpha=0.15, label="noise floor"),
     ]
-    return panels(recorded, panel, marks, ("kernels measured", "regret of the best"), path)
+    return _panels(recorded, panel, marks, ("kernels measured", "regret of the best"), path)
 
 
-class Titled(Protocol):
-    """An item with the texts for a panel's title."""
-
-    @property
-    def operator(self) -> str:
-        """Text of the operator."""
-
-    @property
-    def part(self) -> str:
-        """Part of the split that the operator is in."""
-
-
-T = TypeVar("T", bound=Titled)
-
-
-def panels(
-    recorded: Sequence[T], panel: Callable[[Axes, T], None], marks: list, labels: tuple[str, str], path: Path,
-    columns: int = COLUMNS,
+def _panels(
+    recorded: list[Recorded], panel: Callable[[Axes, Recorded], None], marks: list, labels: tuple[str, str], path: Path
 ) -> str:
     """Draw a grid of panels with one legend; return the file name."""
-    columns = min(columns, len(recorded))
-    lines = math.ceil(len(recorded) / columns)
     with plt.rc_context(style.RC):
-        size = (3.3 * columns, 2.9 * lines + 0.5)
-        figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+        figure, grid = style.panels(len(recorded), COLUMNS, (3.3, 2.9), 0.5)
         for axes, table in zip(grid.flat, recorded, strict=False):
             panel(axes, table)
             axes.tick_params(labelsize=7)
             axes.set_title(f"{style.short_operator(table.operator)}\n{table.part}", fontsize=7.5)
-        for axes in grid.flat[len(recorded) :]:
-            axes.set_visible(False)
         for axes in grid[:, 0]:
             axes.set_ylabel(labels[1])
-        for axes in grid.flat[max(0, len(recorded) - columns) : len(recorded)]:  # the lowest panel of every column
+        for axes in grid.flat[max(0, len(recorded) - grid.shape[1]) : len(recorded)]:  # the lowest panel of every column
             axes.set_xlabel(labels[0])
         figure.legend(handles=marks, loc="outside upper center", ncols=len(marks))
         return style.save(figure, path)

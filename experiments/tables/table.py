@@ -55,18 +55,14 @@ class Table:
         """Markdown text of the table, as a section of a page."""
         shown = [line for name in self.figures for line in ("", f"![{self.title}]({name})")]
         notes = (f"- {note}" for note in self.notes)
-        lines = [f"## {self.title}", "", self.stamped, "", *self.sheet().markdown(), *shown, "", *notes]
+        stamp = f"Stamp: **{self.stamp}** ({self.stamp.meaning})."
+        lines = [f"## {self.title}", "", stamp, "", *self.sheet().markdown(), *shown, "", *notes]
         return "\n".join(lines) + "\n"
 
     def sheet(self, *more: str) -> Sheet:
         """The table for screen and files; `more` are lines before the notes."""
         rows = [[Shown(text_of(cell), (cell,) if isinstance(cell, float | int) else ()) for cell in row] for row in self.rows]
         return Sheet.of(self.title, self.columns, rows, (*more, *self.notes))
-
-    @property
-    def stamped(self) -> str:
-        """Line of the page that states the origin of our numbers."""
-        return f"Stamp: **{self.stamp}** ({self.stamp.meaning})."
 
 
 def text_of(value: Cell) -> str:

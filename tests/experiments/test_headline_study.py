@@ -14,7 +14,7 @@ import pytest
 from agents import get_strategy
 from agents.runs.journal import Journal
 from agents.runs.settings import ROOT
-from experiments.device.archive.arms import Arm, KernelsByModel, learned_from, proposed, read_study, study_of
+from experiments.device.archive.arms import Arm, KernelsByModel, learned_from, proposed, read_study, study_of, winners
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
 from experiments.evidence.ship import write_rows
@@ -263,8 +263,7 @@ def test_winners_are_the_fastest_of_the_first_programs_each_once() -> None:
     trials["x", "e"] = {"status": "WRONG_ANSWER", "samples": []}
     rows = [row("one", 0, 1, "a"), row("one", 0, 2, "b"), row("one", 0, 3, "d"), row("two", 0, 1, "c"), row("two", 0, 2, "e"),
             row("two", 1, 1, "b"), row("three", 0, 1, "e")]  # fmt: skip
-    timed = Timed(rows, trials, {})
-    assert timed.winners(1) == ["a", "c", "b"] and timed.winners(2) == ["b", "c"] and timed.winners(3) == ["d", "c", "b"]
+    assert [winners(rows, trials, k) for k in (1, 2, 3)] == [["a", "c", "b"], ["b", "c"], ["d", "c", "b"]]
 
 
 def test_a_learned_arm_proposes_by_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def _run(plan: Plan, tuning: float = 40.0, best: float = 2e-3) -> Run:
 
 def _study(folder: Path, *more: str) -> tvm.Study:
     given = [*SMALL, f"output={folder / 'runs'}", f"results={folder / 'page'}", *more]
-    return tvm.study_of(compose(given, "peers"))
+    return tvm.Study(compose(given, "peers"))
 
 
 def _recorded() -> tuple[list[tuple[Run, Run]], dict[str, Comparison]]:
@@ -125,7 +125,7 @@ def test_a_wrong_argument_is_named(tmp_path: Path, given: str, names: str) -> No
 
 
 def test_the_study_is_the_one_that_was_set_out() -> None:
-    study = tvm.study_of(compose([], "peers"))
+    study = tvm.Study(compose([], "peers"))
     assert study.trials == (64, 512) and study.seeds == (0, 1, 2)
     assert (study.strategy, study.our_trials) == ("markov_ext", 16)
     assert [op.name for op in study.tasks] == ["gemm", "gemm", "conv2d", "conv2d"]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from agents.networks import compile_network
-from experiments.networks import joined, language
+from experiments.networks import convolutional, language
 from experiments.networks.suite import Ids, drawn, inputs_of, module_of
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.frontends.torch_export import from_torch
@@ -63,10 +63,10 @@ def test_small_ones_from_ids(name: str) -> None:
 
 def test_what_is_joined() -> None:
     x, y = torch.randn(2, 6, 4, 3), torch.randn(2, 5, 4, 3)
-    for module, inputs in ((joined.Merging(3, goes_on=True), (x,)), (joined.Channels(), (x, y))):
+    for module, inputs in ((convolutional.Merging(3, goes_on=True), (x,)), (convolutional.Channels(), (x, y))):
         plan = cut_all(folded(from_torch(module.eval(), inputs)))
         check(module, inputs, plan, kernels_of(plan, 0, 0), 1e-5)
-    alone = joined.Merging(3, goes_on=False)(x)
+    alone = convolutional.Merging(3, goes_on=False)(x)
     assert alone.shape == (2, 3, 2, 12)
     assert torch.equal(alone[0, 1, 1], torch.cat([x[0, 2, 2], x[0, 3, 2], x[0, 2, 3], x[0, 3, 3]]))
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 
-from agents.runs.journal import read_rows
 from experiments.device.context import Context
 
 FILE = "fake.jsonl"
@@ -45,7 +43,7 @@ def dies_at_one(context: Context) -> dict[str, object]:
             if number == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
             journal.put(key, {"value": number})
-    return digest(Path(context.out), context.run)
+    return digest(context)
 
 
 def waits(context: Context) -> dict[str, object]:
@@ -57,6 +55,6 @@ def waits(context: Context) -> dict[str, object]:
     return {"done": done}
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """What the rows say, for stages that were killed too."""
-    return {"rows": [row["key"] for row in read_rows(out / FILE) if row["run"] == run]}
+    return {"rows": [row["key"] for row in context.rows(FILE)]}

@@ -8,10 +8,14 @@ rank correlation of both timings is the ceiling for any model. Every measurement
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
 from agents.gensor.markov import MarkovExtended
@@ -20,6 +24,7 @@ from experiments.benches.fitting.ranks import fastest, spearman
 from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed
 from experiments.benches.lines import Lines, machine, resolved
 from experiments.benches.searched import searched
+from experiments.common import style
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -28,6 +33,8 @@ from gensor_gym.measure.backend import get_backend
 SPACE = "extended"
 TRIES = 20
 """Largest number of random draws per wanted schedule; then the space counts as exhausted."""
+KINDS = {RANDOM: (style.PALETTE[7], "."), "searches": (style.PALETTE[0], "o"), "ranking": (style.PALETTE[4], ".")}
+"""Kind of programs -> (colour, mark) in the figure."""
 TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
 
 
@@ -49,9 +56,7 @@ def rank(config: DictConfig, emit: Lines) -> None:
     kept = {name: sum(_keeps(name, line[name]) for line in lines) for name in TARGETS}
     emit(kind="all", operators=len(lines), mean=means, target_kept=kept, targets=TARGETS)
     if config.figures:
-        from experiments.benches.fitting.ranking_figure import draw
-
-        draw(panels, int(settings.top), folder / "ranking.png")
+        _draw(panels, int(settings.top), folder / "ranking.png")
 
 
 def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> dict[str, int]:
@@ -154,3 +159,35 @@ def _rank(a: np.ndarray, b: np.ndarray) -> float:
 def _keeps(name: str, value: float) -> bool:
     """Whether a score meets its target."""
     return value <= TARGETS[name] if name == "top_over_best" else value >= TARGETS[name]
+
+
+def _draw(panels: Sequence[tuple[Record, ConstructionGraph]], top: int, path: Path) -> None:
+    """Draw measured time against the model's, a panel for each operator; circles mark the model's first `top` programs."""
+    with plt.rc_context(style.RC):
+        figure, grid = style.panels(len(panels), 4, (3.4, 3.1), 0.5)
+        for axes, (record, graph) in zip(grid.flat, panels, strict=False):
+            _panel(axes, record, graph, top)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("measured")
+        for axes in grid[-1]:
+            axes.set_xlabel("model")
+        handles = [Line2D([], [], color=c, marker=m, linestyle="") for c, m in KINDS.values()]
+        handles.append(Line2D([], [], color=style.PALETTE[1], marker="o", fillstyle="none", linestyle=""))
+        figure.legend(handles, [*KINDS, f"the model's first {top}"], loc="outside upper center", ncols=4)
+        style.save(figure, path)
+
+
+def _panel(axes: Axes, record: Record, graph: ConstructionGraph, top: int) -> None:
+    """Draw one operator; both axes have the same scale."""
+    rows = [row for row in record.first() if np.isfinite(row.seconds)]
+    model = graph.latencies(graph.stack([Schedule.parse(row.schedule) for row in rows]))
+    seconds = np.array([row.seconds for row in rows])
+    kind_of = {RANDOM: RANDOM, TOP: "ranking", SPREAD: "ranking"}
+    kinds = np.array([kind_of.get(row.source, "searches") for row in rows])
+    for kind, (colour, marker) in KINDS.items():
+        mine = kinds == kind
+        axes.plot(model[mine], seconds[mine], marker, color=colour, markersize=4, alpha=0.7, markeredgewidth=0, linestyle="")
+    first = np.argsort(model, kind="stable")[:top]
+    axes.plot(model[first], seconds[first], "o", color=style.PALETTE[1], fillstyle="none", markersize=7, linestyle="")
+    style.model_lines(axes, model, seconds)
+    axes.set_title(style.short_operator(str(record.op)), fontsize=7.5)

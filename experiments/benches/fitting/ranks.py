@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import rankdata
 
 FASTEST = 5
 """One program in this many counts as one of the fastest, whose ranking is also scored separately."""
@@ -10,7 +11,7 @@ FASTEST = 5
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman's rank correlation; ties get their mean rank. The result is nan if one side is constant."""
-    left, right = _ranks(a), _ranks(b)
+    left, right = rankdata(a), rankdata(b)
     if min(np.std(left), np.std(right)) == 0:
         return float("nan")
     return float(np.corrcoef(left, right)[0, 1])
@@ -25,9 +26,3 @@ def top_k_regret(predicted: np.ndarray, measured: np.ndarray, k: int) -> float:
     """log(best time among the model's first k programs / best time of all)."""
     first = np.argsort(predicted, kind="stable")[:k]
     return float(np.log(measured[first].min() / measured.min()))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0; equal values get their mean rank."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts + 1) / 2)[place]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,8 @@ from gensor_gym.measure.backend import get_backend
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
     """Search for a kernel; return the ways to call it, as in the README and bound to an output."""
     hw = hardware.get("host")
-    backend = get_backend("cpu", hw)
-    try:
+    with closing(get_backend("cpu", hw)) as backend:
         found = optimize(graph, hw, asked["strategy"], asked["trials"], asked["seed"], backend)
-    finally:
-        backend.close()
     kernel = found.kernel
     bound = kernel.bind(*inputs, *(aligned(value.shape, np.dtype(np.float32)) for value in graph.outputs))
     facts = {"schedule": str(found.schedule), "trials": len(found.trace), "measured_s": found.seconds}

@@ -57,6 +57,13 @@ def _samples_of(ways: Mapping[str, list[float]], form: str) -> list[float]:
     return next(ways[name] for name in nearest if name in ways)
 
 
+def time_of(row: Row, name: str) -> dict[str, float] | None:
+    """Time of a library in the headline form of an operator's line, or else as called; None if it was not timed."""
+    ways = row["times"].get(name, {})
+    found: dict[str, float] | None = ways.get(row["counts"], ways.get(CALLED))
+    return found
+
+
 def overall(rows: Sequence[Row]) -> Row:
     """Geometric means with intervals, least speed-ups and verdict counts in the headline form; resamples operators and rounds."""
     line: Row = {"operators": len(rows)}

@@ -121,6 +121,5 @@ def _draw(rows: Sequence[dict[str, Any]], threads: int, path: Path) -> None:
 
 def _time(row: dict[str, Any], name: str) -> Cell:
     """Time of the library `name` in the headline form."""
-    ways = row["times"].get(name, {})
-    found = ways.get(row["counts"], ways.get(CALLED))
+    found = ratios.time_of(row, name)
     return NOTHING if found is None else spread(found)

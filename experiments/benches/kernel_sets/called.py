@@ -7,6 +7,7 @@ faster counts. A turn begins with uncounted calls: the other library's threads m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,14 @@ def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: 
     finally:
         torch.set_num_threads(before)
     ours = samples.pop(KERNEL)
-    best = min(samples, key=lambda threads: float(np.median(samples[threads])))
+    return beside_torch({threads: (ours, theirs) for threads, theirs in samples.items()})
+
+
+def beside_torch(samples: Mapping[int, tuple[list[float], list[float]]]) -> dict[str, Any]:
+    """Our time and torch's at its best number of threads, their ratio, the verdict; `samples`: torch's threads -> (ours, its)."""
+    threads = min(samples, key=lambda count: float(np.median(samples[count][1])))
+    ours, theirs = samples[threads]
     return {
-        "kernel": interval(ours), "torch": interval(samples[best]), "torch_threads": best,
-        "over_torch": ratio(samples[best], ours), "verdict": verdict(ours, samples[best]),
+        "kernel": interval(ours), "torch": interval(theirs), "torch_threads": threads, "over_torch": ratio(theirs, ours),
+        "verdict": verdict(ours, theirs),
     }  # fmt: skip

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
+from experiments.benches.kernel_sets.called import KERNEL, beside_torch
 from experiments.benches.lines import Steal
 from experiments.benches.searched import searched
-from experiments.comparison.summary import interval, ratio
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.knobs import KNOB_INDEX
@@ -28,7 +28,7 @@ from gensor_gym.operators.types import Operator
 
 CANDIDATES = 10
 """Number of the search's best programs that are tried prepacked."""
-KERNEL, TORCH = "kernel", "torch.prepacked"
+TORCH = "torch.prepacked"
 
 
 def shape(op: Operator, settings: DictConfig, seed: int, store: str, backend: NativeBackend, hw: Hardware) -> dict[str, Any]:
@@ -51,10 +51,10 @@ def shape(op: Operator, settings: DictConfig, seed: int, store: str, backend: Na
         }
     except (ValueError, RuntimeError, WorkerLost) as error:
         return {**row, "error": str(error).strip().splitlines()[-1]}
-    threads = min(found, key=lambda count: float(np.median(found[count][TORCH])))
-    ours, theirs = found[threads][KERNEL], found[threads][TORCH]
-    row |= {"kernel": interval(ours), "torch_prepacked": interval(theirs), "torch_threads": threads}
-    row |= {"over_prepacked_torch": ratio(theirs, ours), "flops_per_second": op.flops / float(np.median(ours))}
+    beside = beside_torch({threads: (samples[KERNEL], samples[TORCH]) for threads, samples in found.items()})
+    row |= {"kernel": beside["kernel"], "torch_prepacked": beside["torch"], "torch_threads": beside["torch_threads"]}
+    ours = found[beside["torch_threads"]][KERNEL]
+    row |= {"over_prepacked_torch": beside["over_torch"], "flops_per_second": op.flops / float(np.median(ours))}
     return {**row, "stolen": steal.share(), "schedule": str(best[1])}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import matplotlib.pyplot as plt
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -23,6 +24,7 @@ from agents.runs.sheets.sheet import Sheet
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import check_names
 from experiments.benches.tuning.moments import Recorder, moments
+from experiments.common import style
 from experiments.comparison.summary import interval
 from experiments.networks.again import compiled_again
 
@@ -51,9 +53,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         rows.append({"network": name, "batch": settings.batch, "plan": settings.plan, "budget_s": settings.seconds, **found})
         emit(kind="network", **rows[-1], stolen=steal.share())
         if config.figures:
-            from experiments.benches.tuning.figure import draw
-
-            draw(points, NEAR, f"{name}, batch {settings.batch}", folder / f"tuning_{name}.png")
+            _draw(points, f"{name}, batch {settings.batch}", folder / f"tuning_{name}.png")
     sheet(rows).show(Console())
 
 
@@ -109,3 +109,22 @@ def sheet(rows: Sequence[dict[str, Any]]) -> Sheet:
         for row in rows
     ]  # fmt: skip
     return Sheet.of("tuning networks", head, lines)
+
+
+def _draw(points: Sequence[dict[str, Any]], title: str, path: Path) -> None:
+    """Draw the network's time by seconds of search, with a line at NEAR times the fastest time."""
+    at = [point["searched_s"] for point in points]
+    times = [1e3 * point["time_s"]["median"] for point in points]
+    low, high = ([1e3 * point["time_s"][edge] for point in points] for edge in ("low", "high"))
+    with plt.rc_context(style.RC):
+        figure, axes = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
+        axes.fill_between(at, low, high, step="post", color=style.PALETTE[0], alpha=0.25, linewidth=0)
+        axes.step(at, times, where="post", color=style.PALETTE[0], marker="o", markersize=4)
+        axes.axhline(NEAR * min(times), color=style.GREY, linewidth=0.9, linestyle="--")
+        axes.annotate(f"{NEAR - 1:.0%} above the fastest", (at[-1], NEAR * min(times)), xytext=(0, 3), textcoords="offset points",
+                      ha="right", fontsize=7, color=style.GREY)  # fmt: skip
+        style.time_axis(axes, "x")
+        axes.set_xlabel("time of search, torch's export included")
+        axes.set_ylabel("ms a call")
+        axes.set_title(title)
+        style.save(figure, path)

@@ -6,7 +6,9 @@ the programs that it would measure, in order and each kernel once.
 
 from __future__ import annotations
 
+import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,11 +28,12 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.locate import located
 from gensor_gym.measure.analytic import AnalyticBackend
-from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import make_kernel
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 FILE = CONF / "lease.yaml"
+Row = Mapping[str, Any]
 SEEN = "seen"
 """Field of proposals for an operator from whose times the arm's correction was learned; such operators do not count."""
 
@@ -143,3 +146,25 @@ def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[di
         else:
             found.append(({**row, "digest": "", "status": made.status.value, "error": made.error}, None))
     return found
+
+
+def winners(proposals: Iterable[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
+    """Distinct digests of the fastest of the first k programs of each arm and seed."""
+    cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in proposals:
+        if row["rank"] <= k:
+            cells[row["arm"], row["seed"]].append(row)
+    return list(dict.fromkeys(best for rows in cells.values() if (best := fastest(rows, trials))))
+
+
+def fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
+    """Digest of the fastest proposal by its trial; empty if none succeeded."""
+    timed = ((seconds_of(trials.get((row["operator"], row["digest"]), {})), row["digest"]) for row in rows)
+    seconds, best = min(timed, default=(math.inf, ""))
+    return best if seconds < math.inf else ""
+
+
+def seconds_of(trial: Row) -> float:
+    """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
+    samples = sorted(trial.get("samples") or [])
+    return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf

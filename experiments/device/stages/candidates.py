@@ -13,7 +13,7 @@ import numpy as np
 from agents.core.ranking import best_of_each, diverse
 from agents.gensor.markov import Markov, MarkovExtended
 from agents.runs.settings import ROOT
-from experiments.device.work.makers import Programs, kernels
+from experiments.device.work.makers import Programs
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.foreign.files import read_text
@@ -22,6 +22,7 @@ from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.native import make_kernel
 from gensor_gym.operators.types import Operator
 
 FIRST_CHOICES = ROOT / "results" / "gpu_ranking" / "first_ten.json"
@@ -54,7 +55,8 @@ def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
 
 def made(op: Operator, machine: str, seed: int) -> Programs:
     """The candidates with their kernels."""
-    return kernels(op, machine, candidates(op, hardware.get(machine), seed))
+    hw = hardware.get(machine)
+    return [(schedule, make_kernel(op, schedule, hw)) for schedule in candidates(op, hw, seed)]
 
 
 def top(op: Operator | str, hw: Hardware, count: int) -> list[Schedule]:

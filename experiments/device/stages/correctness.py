@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-from experiments.device.context import Context, StageJournal, rows_of_run
+from experiments.device.context import Context, StageJournal
 from experiments.device.stages.families import BYTES, FAMILIES, FLOAT8, drawn, features
-from experiments.device.work.makers import Job, Programs, open_makers
+from experiments.device.work.makers import Programs, open_makers
 from experiments.device.work.pipeline import Pipeline, Work
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import CHECK, device_pipeline, facts
@@ -48,10 +48,10 @@ def run(context: Context) -> dict[str, object]:
             journal.put(f"{op} {schedule}", row)
             wrong += measurement.status is Status.WRONG_ANSWER
             progress.count(f"{wrong} wrong")
-    return digest(Path(context.out), context.run)
+    return digest(context)
 
 
-def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[Work[Case] | None]:
+def cases(jobs: Mapping[str, Future[Programs]], journal: StageJournal) -> Iterator[Work[Case] | None]:
     """Yield some kernels of each operator, round after round; yield None while the next operator's kernels are being drawn."""
     for begin in range(0, PER_OPERATOR, EACH):
         for text, job in jobs.items():
@@ -65,9 +65,9 @@ def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[
                     yield (str(op), str(schedule), source, sorted(features(schedule, made))), made
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """Counts of the rows by status, and the failures."""
-    rows = rows_of_run(out / FILE, run)
+    rows = context.rows(FILE)
     answered = {name for row in rows if row["status"] in ANSWERED for name in row["features"]}
     return {**checked(rows), "operators": len({row["operator"] for row in rows}), "features_right": sorted(answered)}
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,9 @@ import numpy as np
 import gensor_gym  # noqa: F401  # registers the environments
 from agents import optimize
 from agents.optimizer import Result
-from experiments.device.context import Context, StageJournal, rows_of_run
+from experiments.device.context import Context, StageJournal
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import facts
+from experiments.device.work.trials import facts, timed_or_error
 from gensor_gym import operators
 from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.hardware.types import Hardware
@@ -56,20 +54,14 @@ def run(context: Context) -> dict[str, object]:
     """Make a user's calls first, then train an agent for the rest of the time; return the digest."""
     with closing(context.journal(FILE)) as journal:
         for name, does in (("episodes", _episodes), ("user", _user), ("learned", _learned)):
-            if context.left > 0 and journal.pending(name):
-                journal.begin(name)
-                journal.put(name, {"kind": "part", **_tried(partial(does, context, journal))})
-    return digest(Path(context.out), context.run)
+            if context.left > 0:
+                journal.once(name, _part, does, context, journal)
+    return digest(context)
 
 
-def _tried(does: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Result of a part, with its seconds; an error is recorded, and the next part runs."""
-    begin = time.perf_counter()
-    try:
-        said = does()
-    except Exception as error:  # parts are independent, and a failed part is a result
-        said = {"failed": f"{type(error).__name__}: {error}"[-600:], "trace": traceback.format_exc()[-2000:]}
-    return {**said, "seconds": time.perf_counter() - begin}
+def _part(does: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
+    """Row of a part with its seconds. Parts are independent: after an error the next part runs."""
+    return {"kind": "part", **timed_or_error(does, *of, error="failed", seconds="seconds")}
 
 
 class KeptPool(LocalPool):
@@ -146,7 +138,7 @@ def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
         "captured": lambda: _captured(found, of_cupy(), error),
         "exported": lambda: _exported(found),
     }
-    said = {name: _tried(use) for name, use in uses.items()}
+    said = {name: timed_or_error(use, error="failed", seconds="seconds") for name, use in uses.items()}
     return {"measured_s": found.seconds, "schedule": str(found.schedule), "trials": len(found.trace), **said}
 
 
@@ -221,9 +213,9 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
     return {"episodes": kept.count, "programs": backend.programs, **shares, "compilers": compilers()}
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """Results of random play, user and agent, with returns and microseconds of the agent's quarters, and rewards per second."""
-    rows = rows_of_run(out / FILE, run)
+    rows = context.rows(FILE)
     learned = [row for row in rows if row["kind"] == "learned"]
     quarter = max(1, len(learned) // 4)
     quarters = [learned[at : at + quarter] for at in range(0, 4 * quarter, quarter)] if len(learned) >= 4 else []

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 from experiments.device.archive.packed import open_archive
-from experiments.device.context import Context, rows_of_run
+from experiments.device.context import Context
 from experiments.device.stages.correctness import checked
 from experiments.device.work.prebuilt import Bench, side_by_side
 from experiments.device.work.progress import Progress
@@ -34,9 +33,9 @@ def run(context: Context) -> dict[str, object]:
             progress.count("wrong" if measurement.status is Status.WRONG_ANSWER else "")
 
         side_by_side(rows, check, hw, WORKERS, lambda: context.left > 0)
-    return digest(Path(context.out), context.run)
+    return digest(context)
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """Counts of the rows by status, and the failures."""
-    return checked(rows_of_run(out / FILE, run))
+    return checked(context.rows(FILE))

@@ -10,11 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 
-from experiments.device.context import Context, rows_of_run
+from experiments.device.context import Context
 from experiments.device.work.beside_torch import COMPILED, COPY, EAGER, OURS, beside_torch
 from experiments.device.work.prebuilt import Bench, Compilers, side_by_side
 from experiments.device.work.trials import SEARCH, summary_of
@@ -59,12 +58,10 @@ def run(context: Context) -> dict[str, object]:
     with closing(Compilers()) as compilers, closing(context.journal(FILE)) as journal:
 
         def compare(bench: Bench, name: str) -> None:
-            if journal.pending(name):
-                journal.begin(name)
-                journal.put(name, _row(fused_operator(operators()[name]), hw, bench, compilers, context))
+            journal.once(name, _row, fused_operator(operators()[name]), hw, bench, compilers, context)
 
         side_by_side(operators(), compare, hw, WORKERS, lambda: context.left > 0)
-    return digest(Path(context.out), context.run)
+    return digest(context)
 
 
 def ranked(graph: GirGraph, count: int) -> list[GirSchedule]:
@@ -116,9 +113,9 @@ def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
     return {**found, "of_copy": medians[COPY] / medians[OURS]}
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """Ratios by operator, and their means."""
-    rows = {row["key"]: row for row in rows_of_run(out / FILE, run)}
+    rows = {row["key"]: row for row in context.rows(FILE)}
     over = {key: row["over_torch"] for key, row in rows.items() if "over_torch" in row}
     copies = {key: row["of_copy"] for key, row in rows.items() if key in LARGE and "of_copy" in row}
     return {

@@ -5,8 +5,6 @@ The results show how today's generated text and model compare with earlier days.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from experiments.device.context import Context
 from experiments.device.stages import study
 
@@ -16,9 +14,9 @@ FILES = ("known_trials.jsonl", "known_together.jsonl")
 def run(context: Context) -> dict[str, object]:
     """Time the kernels of the archive's group `known`; return the digest."""
     study.run_group(context, "known", FILES, first=99)
-    return digest(Path(context.out), context.run)
+    return digest(context)
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """Counts of the rows, like those of the study."""
-    return study.digest(out, run, FILES)
+    return study.digest(context, FILES)

@@ -8,10 +8,8 @@ torch.compile come last, because compiling a network takes longer than all else.
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +17,10 @@ import torch
 
 from experiments.device.archive import networks
 from experiments.device.archive.packed import CARRY
-from experiments.device.context import Context, rows_of_run
+from experiments.device.context import Context
 from experiments.device.work.beside_torch import Timer, interleaved
 from experiments.device.work.prebuilt import Compilers
-from experiments.device.work.trials import summary_of
+from experiments.device.work.trials import summary_of, timed_or_error
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.networks.gpu.function import GpuNetwork
 
@@ -49,22 +47,15 @@ def run(context: Context) -> dict[str, object]:
     with closing(context.journal(FILE)) as journal:
         for key, does in parts:
             if context.left > (LEAST if does is timed else COMPILED_LEAST) and journal.pending(key):
-                journal.begin(key)
-                row = tried(does, archive, key.split()[0], held, context.seed)
-                journal.put(key, row)
-                if "error" in row and torch.cuda.is_available():
+                journal.once(key, tried, does, archive, key.split()[0], held, context.seed)
+                if "error" in journal.done[key] and torch.cuda.is_available():
                     torch.cuda.synchronize()
-    return digest(Path(context.out), context.run)
+    return digest(context)
 
 
 def tried(does: Callable[..., dict[str, Any]], archive: dict[str, Any], name: str, *more: Any) -> dict[str, Any]:
     """Row of a network with its seconds; an error is recorded, and the next network runs."""
-    begin = time.perf_counter()
-    try:
-        said = does(archive, name, *more)
-    except Exception as error:  # networks are independent, and a failure is a result
-        said = {"error": f"{type(error).__name__}: {error}"[-600:], "trace": traceback.format_exc()[-2000:]}
-    return {"network": name, **said, "took_s": time.perf_counter() - begin}
+    return {"network": name, **timed_or_error(does, archive, name, *more, error="error", seconds="took_s")}
 
 
 def opened(archive: dict[str, Any], name: str, held: dict[str, Opened]) -> Opened:
@@ -169,9 +160,9 @@ def _sampled(timers: dict[str, Timer], seed: int) -> dict[str, Any]:
     return {"samples": samples, "seconds": {name: summary_of(values) for name, values in samples.items()}}
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """The time of torch over ours and the largest errors, by network; networks that are wrong have no time."""
-    rows = rows_of_run(out / FILE, run)
+    rows = context.rows(FILE)
     errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
     wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR)
     over: dict[str, dict[str, float]] = {}

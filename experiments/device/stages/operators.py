@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.device.card import gpu_state
-from experiments.device.context import Context, StageJournal, rows_of_run
+from experiments.device.context import Context, StageJournal
 from experiments.device.stages.candidates import made
 from experiments.device.table import read_operators
 from experiments.device.work.makers import open_makers
@@ -61,10 +60,9 @@ def run(context: Context) -> dict[str, object]:
         for name, op in table.items():
             key = f"{name} torch.compile"
             best = journal.done.get(name, {}).get("schedule")
-            if best and op.name in COMPILED and context.left > 0 and journal.pending(key):
-                journal.begin(key)
-                journal.put(key, _compiled(op, Schedule.parse(best), hw, final))
-    return digest(Path(context.out), context.run)
+            if best and op.name in COMPILED and context.left > 0:
+                journal.once(key, _compiled, op, Schedule.parse(best), hw, final)
+    return digest(context)
 
 
 def _tried(entries: list[Entry], context: Context, hw: Hardware, search: NativeBackend) -> Iterator[Entry]:
@@ -149,9 +147,9 @@ def _finite(measurement: Measurement) -> float | None:
     return measurement.seconds if measurement.status is Status.OK else None
 
 
-def digest(out: Path, run: str) -> dict[str, object]:
+def digest(context: Context) -> dict[str, object]:
     """Speed-ups by operator and their geometric means."""
-    rows = {row["key"]: row for row in rows_of_run(out / FILE, run)}
+    rows = {row["key"]: row for row in context.rows(FILE)}
     speedups = {
         key: {name: ratio["median"] for name, ratio in row["speedup_over"].items()}
         for key, row in rows.items()

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.device.context import rows_of_run
 from experiments.device.work.trials import summary_of
 from experiments.statistics.paired import against
 from experiments.statistics.statistics import geometric_mean
@@ -21,13 +19,13 @@ TORCH = "torch"
 RESAMPLES = 2000
 """Resamples of the bootstrap over operators."""
 
+Row = Mapping[str, Any]
 Samples = Mapping[str, list[float]]
 """Seconds of every round, by label of the search and for torch."""
 
 
-def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, object]:
+def standings(rows: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
     """Medians by operator and search, geometric means over torch, `over_first`, and reasons for missing rows."""
-    rows = rows_of_run(file, run)
     timed = [row for row in rows if row["kind"] == "together" and "samples" in row]
     together: dict[str, Samples] = {row["operator"]: row["samples"] for row in timed}
     searches = [row for row in rows if row["kind"] == "search"]
@@ -49,7 +47,7 @@ def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, obje
     }
 
 
-def over_first(together: Mapping[str, Samples], searches: Sequence[dict], strategies: Sequence[str]) -> dict[str, object]:
+def over_first(together: Mapping[str, Samples], searches: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
     """Time of every strategy's winners over the first strategy's, geometric mean over operators; empty for fewer than two.
 
     {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}. An operator counts
@@ -77,7 +75,7 @@ def over_first(together: Mapping[str, Samples], searches: Sequence[dict], strate
     }  # fmt: skip
 
 
-def _pairs(op: str, samples: Samples, usable: Mapping[tuple[str, str], Mapping], names: Sequence[str]) -> list[dict[str, float]]:
+def _pairs(op: str, samples: Samples, usable: Mapping[tuple[str, str], Row], names: Sequence[str]) -> list[dict[str, float]]:
     """For every seed with a winner of each strategy: strategy -> its relative log seconds."""
     found: dict[int, dict[str, float]] = {}
     for label, log in _relative(samples).items():

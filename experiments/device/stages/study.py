@@ -6,23 +6,20 @@ after all operators. results/gpu_study/README.md has the questions.
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
+from experiments.device.archive.arms import winners
 from experiments.device.archive.packed import Archive, open_archive
-from experiments.device.context import Context, StageJournal, rows_of_run
+from experiments.device.context import Context, StageJournal
 from experiments.device.work.prebuilt import Bench, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import facts
 from gensor_gym import hardware
-from gensor_gym.measure.measurement import Status
 
-TRIALS, WINNERS = "trials.jsonl", "together.jsonl"
+TRIALS, TOGETHER = "trials.jsonl", "together.jsonl"
 WORKERS = 3
 """Number of workers: one has the GPU while the others draw inputs and load kernels."""
 FIRST = 4
@@ -34,8 +31,8 @@ Row = Mapping[str, Any]
 
 def run(context: Context) -> dict[str, object]:
     """Time the kernels of the archive's group `study`; return counts by status."""
-    run_group(context, "study", (TRIALS, WINNERS), FIRST)
-    return digest(Path(context.out), context.run)
+    run_group(context, "study", (TRIALS, TOGETHER), FIRST)
+    return digest(context)
 
 
 def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
@@ -43,12 +40,12 @@ def run_group(context: Context, group: str, files: tuple[str, str], first: int) 
     archive, hw = open_archive(), hardware.get(context.hardware)
     turns = in_turns([row for row in archive.proposals if row["group"] == group], first)
     progress = Progress("kernels timed")
-    with closing(context.journal(files[0])) as trials, closing(context.journal(files[1])) as winners:
+    with closing(context.journal(files[0])) as trials, closing(context.journal(files[1])) as together:
 
         def time(bench: Bench, proposals: Sequence[Row]) -> None:
             _time(bench, proposals, archive, context, trials, progress)
             if context.left > 0 and proposals[0]["rank"] <= first:
-                _together(bench, proposals, archive, trials, winners, first)
+                together.once(proposals[0]["operator"], _together, bench, proposals, archive, trials, first)
 
         side_by_side(turns, time, hw, WORKERS, lambda: context.left > 0)
 
@@ -78,37 +75,14 @@ def _time(
         progress.count(row["operator"])
 
 
-def _together(
-    bench: Bench, proposals: Sequence[Row], archive: Archive, trials: StageJournal, winners: StageJournal, first: int
-) -> None:
+def _together(bench: Bench, proposals: Sequence[Row], archive: Archive, trials: StageJournal, first: int) -> dict[str, object]:
     """Time the fastest of each arm's first programs, and torch, in interleaved rounds; several arms may share a kernel."""
-    operator = proposals[0]["operator"]
-    if not winners.pending(operator):
-        return
-    winners.begin(operator)
-    found = sorted({digest for digest in _winners(proposals, trials, first) if digest})
-    if not found:
-        winners.put(operator, {"operator": operator, "error": "no program ran well"})
-        return
+    about = {"operator": proposals[0]["operator"]}
+    timed = {(row["operator"], row["digest"]): trials.done.get(_key(row), {}) for row in proposals}
+    if not (found := sorted(winners(proposals, timed, first))):
+        return {**about, "error": "no program ran well"}
     samples, errors = bench.together({digest: archive.built(digest) for digest in found}, ROUNDS)
-    winners.put(operator, {"operator": operator, "samples": samples, **errors})
-
-
-def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list[str]:
-    """Digest of the fastest program of each arm and seed; empty text if none succeeded."""
-    best: dict[tuple[str, int], tuple[float, str]] = {}
-    for row in proposals:
-        if row["rank"] <= first and row["digest"]:
-            seconds = _seconds(trials.done.get(_key(row), {}))
-            arm = row["arm"], row["seed"]
-            best[arm] = min(best.get(arm, (math.inf, "")), (seconds, row["digest"] if seconds < math.inf else ""))
-    return [digest for _, digest in best.values()]
-
-
-def _seconds(row: Row) -> float:
-    """Median of a trial's samples; infinite if it failed."""
-    samples = row.get("samples")
-    return statistics.median_high(samples) if row.get("status") == Status.OK.value and samples else math.inf
+    return {**about, "samples": samples, **errors}
 
 
 def _key(row: Row) -> str:
@@ -116,13 +90,11 @@ def _key(row: Row) -> str:
     return f"{row['operator']} {row['digest']}"
 
 
-def digest(out: Path, run: str, files: tuple[str, str] = (TRIALS, WINNERS)) -> dict[str, object]:
+def digest(context: Context, files: tuple[str, str] = (TRIALS, TOGETHER)) -> dict[str, object]:
     """Numbers of kernels timed, by status, and of operators compared."""
-    trials, winners = (rows_of_run(out / file, run) for file in files)
-    statuses: dict[str, int] = defaultdict(int)
-    for row in trials:
-        statuses[row["status"]] += 1
+    trials, together = (context.rows(file) for file in files)
+    statuses = Counter(row["status"] for row in trials)
     return {
-        "kernels": len(trials), "statuses": dict(statuses), "operators_compared": sum("samples" in row for row in winners),
-        "without_torch": sum("torch_error" in row for row in winners),
+        "kernels": len(trials), "statuses": dict(statuses), "operators_compared": sum("samples" in row for row in together),
+        "without_torch": sum("torch_error" in row for row in together),
     }  # fmt: skip

@@ -10,30 +10,15 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
 
 from experiments.device.work.compilations import watch
 from experiments.device.work.pipeline import Made
-from gensor_gym import hardware
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.measure.native import make_kernel
-from gensor_gym.operators.types import Operator
 
-R_co = TypeVar("R_co", covariant=True)
 Programs = list[tuple[Schedule, Made]]
 """Schedules, each with its kernel or with the measurement that says why the kernel is missing."""
 _MOST = 12
 _NICE = 5
-
-
-class Job(Protocol[R_co]):
-    """A pending computation."""
-
-    def done(self) -> bool:
-        """Whether the computation has ended."""
-
-    def result(self) -> R_co:
-        """The result; raises the computation's exception."""
 
 
 @contextmanager
@@ -52,9 +37,3 @@ def _settle() -> None:
     os.environ["GENSOR_GYM_THREADS"] = "1"
     os.nice(_NICE)
     watch()
-
-
-def kernels(op: Operator, machine: str, schedules: list[Schedule]) -> Programs:
-    """Schedules with their kernels, in order."""
-    hw = hardware.get(machine)
-    return [(schedule, make_kernel(op, schedule, hw)) for schedule in schedules]

@@ -54,8 +54,6 @@ class Pipeline(Generic[T]):
     wanted: Callable[[T], bool] = lambda name: True
     busy: float = 0.0
     """Seconds of the last trial on the device."""
-    passed_over: int = 0
-    """Kernels begun and never timed, because the time was up or they were no longer wanted."""
     _under_way: dict[int, T] = field(default_factory=dict)
     _ready: list[tuple[T, Built | Measurement]] = field(default_factory=list)
     _begun: int = 0
@@ -73,7 +71,6 @@ class Pipeline(Generic[T]):
                     continue
                 name, built = self._ready.pop(self._next(last))
                 if not self.wanted(name):
-                    self.passed_over += 1
                     continue
                 last = self.group(name)
                 before = self.crew.now()
@@ -81,7 +78,6 @@ class Pipeline(Generic[T]):
                 self.busy = self.crew.now() - before
                 yield name, measurement
         finally:
-            self.passed_over += len(self._under_way) + len(self._ready)
             self.crew.abandon()
 
     def _fill(self, items: Iterator[Work[T] | None]) -> bool:

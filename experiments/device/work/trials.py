@@ -5,10 +5,11 @@ from __future__ import annotations
 import queue
 import statistics
 import time
+import traceback
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from experiments.device.work.pipeline import Pipeline
 from gensor_gym.codegen.kernel import Kernel
@@ -95,6 +96,16 @@ def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[st
         except (ValueError, RuntimeError, WorkerLost) as error:
             errors["torch_error" if torch else "error"] = str(error)[-600:]
     return {}, errors
+
+
+def timed_or_error(does: Callable[..., dict[str, Any]], *of: Any, error: str, seconds: str) -> dict[str, Any]:
+    """What `does` says of `of`, or its error as an entry of that name with the trace; then the `seconds` that it took."""
+    begin = time.perf_counter()
+    try:
+        said = does(*of)
+    except Exception as fault:  # a failure is a result, too
+        said = {error: f"{type(fault).__name__}: {fault}"[-600:], "trace": traceback.format_exc()[-2000:]}
+    return {**said, seconds: time.perf_counter() - begin}
 
 
 def facts(measurement: Measurement) -> dict[str, object]:

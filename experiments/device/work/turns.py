@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from experiments.device.work.makers import Job, Programs
+from experiments.device.work.makers import Programs
 from experiments.device.work.pipeline import Work
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status
@@ -32,7 +33,7 @@ class Entry:
 
     name: str
     op: Operator
-    job: Job[Programs]
+    job: Future[Programs]
     begun: int = 0
     answered: int = 0
     goal: int = ROUND

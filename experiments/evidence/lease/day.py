@@ -145,7 +145,7 @@ def _adaptive(day: Path) -> list[str]:
     if not rows:
         return []
     names = list(read_experiment(adaptive.EXPERIMENT).strategies)
-    found: Any = standings(day / "adaptive.jsonl.gz", rows[-1]["run"], names)
+    found: Any = standings([row for row in rows if row["run"] == rows[-1]["run"]], names)
     missing = ", ".join(f"`{name}` ({text})" for name, text in found["not_run"].items())
     means = [(f"`{name}`", f"{mean:.2f}", str(found["winners_of_the_means"][name]))
              for name, mean in found["geomean_over_torch"].items()]  # fmt: skip

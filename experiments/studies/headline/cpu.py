@@ -25,9 +25,9 @@ from agents.runs.lines import with_bar
 from agents.runs.results import write_text
 from agents.training.operators.chosen import ADDED, PARTS, added, chosen
 from experiments.benches.lines import machine
-from experiments.device.archive.arms import Study, proposed, study_of
+from experiments.device.archive.arms import Study, proposed, study_of, winners
 from experiments.studies.headline import figures, page
-from experiments.studies.headline.scores import FIRST, Timed, read
+from experiments.studies.headline.scores import FIRST, read
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
@@ -97,7 +97,7 @@ class CpuStudy:
 
     def _rounds(self, text: str, ready: Ready) -> Row:
         """Interleaved `samples` of every arm's fastest program, by digest, and of torch; empty with the `error` if that fails."""
-        best = Timed(ready.proposals, self.trials.rows, {}).winners(FIRST)  # type: ignore[arg-type]
+        best = winners(ready.proposals, self.trials.rows, FIRST)  # type: ignore[arg-type]
         kernels = {digest: built.kernel for digest in best if isinstance(built := ready.built[digest], Built)}
         try:
             found = self.backend.compare(kernels, self.hardware, self.study.rounds, torch=True) if kernels else {}

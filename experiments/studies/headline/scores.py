@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from agents.runs.journal import read_rows
-from gensor_gym.measure.measurement import Status
+from experiments.device.archive.arms import fastest, seconds_of
 
 REFERENCE = "markov_ext"
 LEARNED = ("learned", "columns", "in_turn")
@@ -146,21 +146,13 @@ class Timed:
             if all(samples.get(best) for one in self._asked if (best := self._fastest(op, *one, FIRST)))
         }  # fmt: skip
 
-    def winners(self, k: int) -> list[str]:
-        """Distinct digests of the fastest of the first k programs of each operator, arm and seed."""
-        return list(dict.fromkeys(best for cell in self._cells if (best := self._fastest(*cell, k))))
-
     def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
         """Digest of the fastest of an arm's first k programs by their trials, like on the device; empty if none succeeded."""
-        rows = [row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k]
-        seconds, best = min(((self._trial(op, row["digest"]), row["digest"]) for row in rows), default=(math.inf, ""))
-        return best if seconds < math.inf else ""
+        return fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
 
     def _trial(self, op: str, digest: str) -> float:
-        """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
-        trial = self.trials.get((op, digest), {})
-        samples = sorted(trial.get("samples") or [])
-        return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf
+        """Seconds of a kernel's trial; infinite if it did not succeed."""
+        return seconds_of(self.trials.get((op, digest), {}))
 
     def _untried(self, k: int) -> set[str]:
         """Operators with a proposal up to rank k that has not been tried and needs a trial."""

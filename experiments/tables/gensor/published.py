@@ -8,8 +8,7 @@ assumed.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import numpy as np
 
 CLASSES = {"C": "conv2d", "M": "gemm", "V": "gemv", "P": "avg_pool2d"}
 """First letter of an operator's name in the paper -> class here."""
@@ -85,16 +84,11 @@ Ansor was still optimising after 3000 s.
 SOURCE = "arXiv 2502.11407, measured by its authors; values of figures were read off their pictures."
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Geometric mean of at least one number."""
-    return math.exp(sum(math.log(value) for value in values) / len(values))
-
-
 def class_means(figure: dict[str, tuple[float, float, float]], of: str | None) -> tuple[float, float, float, float]:
     """Geometric means over a class: speeds of (library, Roller, Gensor) relative to Ansor's, then Gensor's relative to Roller's.
 
     If `of` is None, all classes are included.
     """
     rows = [values for name, values in figure.items() if of is None or CLASSES[name[0]] == of]
-    library, roller, gensor = (geometric_mean([row[i] for row in rows]) for i in range(3))
+    library, roller, gensor = np.exp(np.log(rows).mean(axis=0)).tolist()
     return library, roller, gensor, gensor / roller

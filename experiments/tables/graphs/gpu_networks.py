@@ -5,9 +5,6 @@ Every kernel is compiled by NVRTC for the machine. No time is measured: predicte
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -18,7 +15,7 @@ from experiments.networks.suite import inputs_of, module_of, operations
 from experiments.studies.stamps import Stamp
 from experiments.tables.graphs.measured import megabytes
 from experiments.tables.table import Cell, Table
-from gensor_gym.codegen.cuda.nvrtc import CompiledKernel, compile_cubin
+from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.measure.stats.floor import warm_floor
@@ -41,39 +38,26 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """A network of the suite for a machine."""
-
-    name: str
-    network: CompiledNetwork
-
-    @cached_property
-    def cubins(self) -> list[CompiledKernel]:
-        """NVRTC's reports on the different kernels."""
-        return [compile_cubin(kernel) for kernel in {kernel.digest: kernel for kernel in self.network.kernels}.values()]
-
-    def row(self, torchs: int) -> tuple[Cell, ...]:
-        """Row of the table of networks; `torchs` is the number of operations that launch kernels in torch."""
-        function, layout = self.network.function, self.network.function.layout
-        assert isinstance(function, GpuNetwork)
-        predicted = sum(result.seconds for result in self.network.results)
-        floor = sum(floor_of(result.task.operator, self.network) for result in self.network.results)
-        spilling = sum(one.spill_bytes > 0 for one in self.cubins)
-        return (
-            self.name, self.network.hardware.name, float(len(self.network.kernels)), float(len(self.cubins)),
-            float(function.launches), float(torchs), megabytes(layout.arena.bytes), layout.arena.bytes / layout.needed,
-            megabytes(layout.fixed_bytes), 1e3 * predicted, 1e3 * floor, floor / predicted, float(spilling),
-            float(max(one.registers for one in self.cubins)), self.slowest(predicted),
-        )  # fmt: skip
-
-    def slowest(self, predicted: float) -> str:
-        """The kinds of kernels with the largest shares of the predicted time."""
-        shares = Counter[str]()
-        for result in self.network.results:
-            op = result.task.operator
-            shares[op.name if isinstance(op, Operator) else "rows"] += result.seconds / predicted  # type: ignore[assignment]
-        return ", ".join(f"{name} {share:.0%}" for name, share in shares.most_common(MOST))
+def row_of(name: str, network: CompiledNetwork, torchs: int) -> tuple[Cell, ...]:
+    """Row of a network for a machine; `torchs` is the number of operations that launch kernels in torch."""
+    function, layout = network.function, network.function.layout
+    assert isinstance(function, GpuNetwork)
+    cubins = [compile_cubin(kernel) for kernel in {kernel.digest: kernel for kernel in network.kernels}.values()]
+    predicted = sum(result.seconds for result in network.results)
+    floor = sum(floor_of(result.task.operator, network) for result in network.results)
+    shares: dict[str, float] = {}
+    for result in network.results:
+        op = result.task.operator
+        kind = op.name if isinstance(op, Operator) else "rows"
+        shares[kind] = shares.get(kind, 0.0) + result.seconds / predicted
+    slowest = sorted(shares.items(), key=lambda item: -item[1])[:MOST]
+    return (
+        name, network.hardware.name, float(len(network.kernels)), float(len(cubins)),
+        float(function.launches), float(torchs), megabytes(layout.arena.bytes), layout.arena.bytes / layout.needed,
+        megabytes(layout.fixed_bytes), 1e3 * predicted, 1e3 * floor, floor / predicted,
+        float(sum(one.spill_bytes > 0 for one in cubins)), float(max(one.registers for one in cubins)),
+        ", ".join(f"{kind} {share:.0%}" for kind, share in slowest),
+    )  # fmt: skip
 
 
 def floor_of(op: Operator | Dataflow, network: CompiledNetwork) -> float:
@@ -91,7 +75,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
         torchs = operations(module, inputs)
         for machine in MACHINES:
             made = gensor_gym.compile(module, inputs, hardware=machine, backend="analytic", trials=1, reuse=False)
-            rows.append(Compiled(name, made).row(torchs))
+            rows.append(row_of(name, made, torchs))
     columns = (
         "network", "machine", "kernels", "different", "launches", "launches of torch", "between kernels", "over the least",
         "constants", "predicted ms", "floor ms", "floor over predicted", "kernels that spill", "most registers",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -22,8 +21,6 @@ ENOUGH = 10.0
 """Seconds of a case's rounds after which no further round begins, except for the first few."""
 LIMIT = 300.0
 """Most seconds for one answer of a side, including its searches; a slower case is left out. MHA_4 at batch 8 takes 100."""
-SERIES = ("cut_all", "fine", "fine_coarse")
-"""Plans in the tables of oneDNN Graph Compiler: primitives with post-ops, fine-grain fusion, and also coarse-grain fusion."""
 
 
 def settings_of(config: DictConfig, plan: str) -> Settings:
@@ -86,11 +83,6 @@ def fastest(row: Row, sides: Sequence[str]) -> str | None:
     """Name of the fastest side that is available; None if there is none."""
     there = [side for side in sides if right(row, side)]
     return min(there, key=lambda side: float(row["times"][side]["median"]), default=None)
-
-
-def facts_of(row: Row, side: str, ours: str) -> dict[str, Any]:
-    """Facts about a compiled network of ours, from the process of `side`."""
-    return row if side == ours else row["sides"][side]
 
 
 def megabytes(size: float) -> str:

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from experiments.benches.fused.process import OURS
 from experiments.benches.networks.cases import Case, Row
 from experiments.studies.stamps import Stamp
-from experiments.tables.graphs.measured import conditions, facts_of, megabytes, over, rows_of, time_of
+from experiments.tables.graphs.measured import conditions, megabytes, over, rows_of, time_of
 from experiments.tables.table import Cell, Table
 
 NETWORKS = ("mobilenet_v2", "resnet50", "bert", "gpt2")
@@ -44,7 +44,7 @@ def _row(row: Row) -> tuple[Cell, ...]:
     ratios = [over(row, SIDES[mode], SIDES["hot"]) for mode in ("none", "whole")]
     if "error" in row:
         return row["network"], *times, *ratios, None, None, None, None, None
-    sizes = [facts_of(row, side, OURS)["arena_bytes"] if time_of(row, side) else None for side in SIDES.values()]
+    facts = {**row["sides"], OURS: row}
+    sizes = [megabytes(facts[side]["arena_bytes"]) if time_of(row, side) else None for side in SIDES.values()]
     least = row["least_arena_bytes"]
-    shown = [None if size is None else megabytes(size) for size in sizes]
-    return row["network"], *times, *ratios, *shown, megabytes(least), row["arena_bytes"] / least
+    return row["network"], *times, *ratios, *sizes, megabytes(least), row["arena_bytes"] / least

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from agents.runs.texts import seconds_text
 from experiments.benches.fused.process import Ways, wrong
+from experiments.benches.lines import once
 from experiments.comparison.summary import Interval, interval, ratio
-from experiments.tables.intelligen.nodes import Chain, chain_of
+from experiments.tables.intelligen.nodes import chain_of
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import codegen
 from gensor_gym import hardware as machines
@@ -115,16 +117,11 @@ def measured(config: DictConfig, folder: Path) -> Table:
     hardware, trials = one_thread(config.hardware), config.trials or TRIALS
     same = {"trials": trials, "rounds": ROUNDS, "code": code_digest(), "device": processor_name()}
     rows = []
-    backend = get_backend("cpu", hardware)
-    try:
-        with Journal(folder / "intelligen_ablation.jsonl", ("key",), finite=True) as done:
-            for op in operators(config):
-                key = short_hash([PROTOCOL, str(op), same])
-                if key not in done.rows:
-                    done.add({"key": key, "operator": str(op), **_measured(op, hardware, backend, trials, config)})
-                rows.append(done.rows[key])
-    finally:
-        backend.close()
+    file = folder / "intelligen_ablation.jsonl"
+    with closing(get_backend("cpu", hardware)) as backend, Journal(file, ("key",), finite=True) as done:
+        for op in operators(config):
+            key = short_hash([PROTOCOL, str(op), same])
+            rows.append(once(done, key, _measured, op, hardware, backend, trials, config))
     notes = (
         f"Ours: {processor_name()}, one thread, float32; of each variant the fastest of {trials} programs, those that the model "
         f"ranks first in its space, timed again in {ROUNDS} rounds in turns; every output verified. Slowdowns over all steps.",
@@ -155,7 +152,7 @@ def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, c
     calls = {name: _bound(op, chosen[name], hardware, inputs) for name, first in alike.items() if first == name}
     chain = chain_of(op)
     if len(chain.parts) > 1:
-        calls[APART] = _chained(chain, {part: fastest(part, FULL) for part in chain.parts}, hardware, inputs)
+        calls[APART] = chain.bound({part: codegen.build(part, fastest(part, FULL), hardware) for part in chain.parts}, inputs)
     if faults := wrong(op, drawn, Ways(calls)):
         raise RuntimeError(f"{op}: {faults}")
     samples: dict[str, list[float]] = {name: [] for name in calls}
@@ -166,7 +163,8 @@ def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, c
         samples.setdefault(name, samples[alike.get(name, FULL)])
     slowdown: dict[str, Interval] = {name: ratio(samples[name], samples[FULL]) for name in VARIANTS}
     spent = {name: interval(found) for name, found in samples.items()}
-    return {"seconds": spent, "slowdown": slowdown, "schedules": {name: str(one) for name, one in chosen.items()}}
+    schedules = {name: str(one) for name, one in chosen.items()}
+    return {"operator": str(op), "seconds": spent, "slowdown": slowdown, "schedules": schedules}
 
 
 def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequence[np.ndarray]) -> Callable[[], Any]:
@@ -179,13 +177,6 @@ def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequ
         return outputs
 
     return call
-
-
-def _chained(
-    chain: Chain, schedules: Mapping[Dataflow, GirSchedule], hardware: Hardware, inputs: Sequence[np.ndarray]
-) -> Callable[[], Any]:
-    """Function that calls the kernels of all nodes."""
-    return chain.bound({part: codegen.build(part, one, hardware) for part, one in schedules.items()}, inputs)
 
 
 # By the model and measured

@@ -102,7 +102,6 @@ def _norms(timed: Sequence[Row], conditions: str) -> Table:
 
 
 def _seconds(row: Row, name: str) -> float | None:
-    """Microseconds of a library in the way of calling that counts, or else `called`; None if missing."""
-    ways = row["times"].get(name, {})
-    found = ways.get(row["counts"], ways.get("called"))
+    """Microseconds of a library; None if missing."""
+    found = ratios.time_of(row, name)
     return None if found is None else float(found["median"]) * 1e6

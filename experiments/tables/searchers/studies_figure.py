@@ -21,20 +21,14 @@ Panels = Mapping[str, Mapping[str, np.ndarray]]
 """Title -> name -> speeds [tasks, seeds, points] or [tasks, seeds, trials]."""
 
 
-def draw(panels: Panels, path: Path, x: Sequence[float] | None = None, label: str = "trials") -> str:
+def draw(panels: Panels, path: Path, x: Sequence[float] | None = None) -> str:
     """Write the figure and return its file name. The points are at `x`, by default 1, 2, .. trials; panels share both axes."""
     with plt.rc_context(style.RC):
-        columns = min(COLUMNS, len(panels))
-        rows = -(-len(panels) // columns)
-        size = (max(5.2, 3.7 * columns), 3.0 * rows)
-        figure, grid = plt.subplots(
-            rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
-        )
+        width = 5.2 if len(panels) == 1 else 3.7
+        figure, grid = style.panels(len(panels), COLUMNS, (width, 3.0), sharex=True, sharey=True)
         for axes, (title, curves) in zip(grid.flat, panels.items(), strict=False):
             _panel(axes, title, curves, x)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        figure.supxlabel(label, fontsize=9)
+        figure.supxlabel("trials", fontsize=9)
         figure.supylabel("speed over the best known's", fontsize=9)
         return style.save(figure, path)
 

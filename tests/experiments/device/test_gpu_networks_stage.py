@@ -97,5 +97,5 @@ def test_a_wrong_network_has_no_speed(tmp_path: Path) -> None:
         for name, error in (("right", 1e-6), ("far", 0.1), ("nan", float("nan")))
     ]
     (tmp_path / networks.FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = networks.digest(tmp_path, "one")
+    said = networks.digest(Context(str(tmp_path), "", "one", 1.0))
     assert said["wrong"] == ["far", "nan"] and said["over_ours"] == {"right": {networks.DEFAULT: 3.0}}

@@ -16,7 +16,7 @@ from agents.policies.learned import Learned
 from agents.runs.journal import read_rows
 from experiments.device.context import Context
 from experiments.device.report import markdown
-from experiments.device.stages import adaptive, contests, correctness
+from experiments.device.stages import adaptive, correctness
 from experiments.device.stages import operators as operators_stage
 from experiments.device.stages.standings import standings
 from experiments.device.table import Contest
@@ -113,7 +113,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
 
 def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
     """Stages over small operators and a device that answers at once."""
-    for module in (correctness, operators_stage, contests):
+    for module in (correctness, operators_stage, adaptive):
         monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
     monkeypatch.setattr(operators_stage, "read_operators", lambda: {"gemm": GEMM, "sum": SUM})
     monkeypatch.setattr(adaptive, "read_experiment", lambda file: POLICIES)
@@ -222,7 +222,7 @@ def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Pat
         assert line["low"] <= line["ratio"] <= line["high"]
     text = stage("adaptive", found)
     assert "markov/1" in text and "Over markov: 4 pairs on 2 operators" in text
-    assert adaptive.digest(tmp_path, context.run) == found  # what a stage that was killed had written says the same
+    assert adaptive.digest(context) == found  # what a stage that was killed had written says the same
 
 
 @pytest.mark.thorough
@@ -230,7 +230,7 @@ def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch
     """The next attempt repeats nothing; searches that the time cut short are named and not compared."""
     pytest.importorskip("torch")
     begun: list[str] = []
-    given = contests.get_strategy
+    given = adaptive.get_strategy
 
     def until_two_are_done(name: str, **parameters: object) -> Strategy:
         begun.append(name)
@@ -238,11 +238,11 @@ def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch
             raise SystemExit("the process dies")
         return given(name, **parameters)
 
-    monkeypatch.setattr(contests, "get_strategy", until_two_are_done)
+    monkeypatch.setattr(adaptive, "get_strategy", until_two_are_done)
     with pytest.raises(SystemExit):
         adaptive.run(at(tmp_path))
     before = [row["key"] for row in read_rows(tmp_path / adaptive.FILE)]
-    monkeypatch.setattr(contests, "get_strategy", given)
+    monkeypatch.setattr(adaptive, "get_strategy", given)
     found = adaptive.run(at(tmp_path))
     keys = [row["key"] for row in read_rows(tmp_path / adaptive.FILE)]
     assert len(before) == 8 and keys[:8] == before and len(set(keys)) == len(keys)
@@ -252,7 +252,7 @@ def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch
     cut = next(row for row in rows if row["kind"] == "search" and row["label"] == "random/1")
     cut["cut"] = True
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = standings(path, "run1", list(POLICIES.strategies))
+    found = standings(at(tmp_path).rows(adaptive.FILE), list(POLICIES.strategies))
     assert found["cut_short"] == [f"random/1: {cut['operator']}"] and found["over_first"]["pairs"] == 3
     monkeypatch.setattr(Context, "left", property(lambda self: 0.0))
     assert adaptive.run(at(tmp_path, "run2"))["trials"] == 0
@@ -280,7 +280,7 @@ def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, m
         measuring.wait()  # the other one has to come
         return Measurement(Status.OK, (1e-6,) * 5)
 
-    monkeypatch.setattr(contests, "search", watched)
+    monkeypatch.setattr(adaptive, "search", watched)
     monkeypatch.setattr(InstantDevice, "trial", trial)
     found = adaptive.run(at(tmp_path))
     searches = 2 * len(POLICIES.operators) * len(POLICIES.seeds)

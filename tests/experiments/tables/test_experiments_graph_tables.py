@@ -14,12 +14,12 @@ from experiments.benches.networks import cases
 from experiments.benches.networks.cases import Case, Settings
 from experiments.benches.networks.process import prepare
 from experiments.networks import attention, suite
-from experiments.tables.graphs import gpu_networks, measured, networks, onednn_memory, onednn_mha, onednn_mlp, series
+from experiments.tables.graphs import gpu_networks, measured, networks, onednn_memory, onednn_mha, onednn_mlp
 from experiments.tables.reproduce import known, reproduce
 from experiments.tables.table import register_table
 from gensor_gym.codegen.cuda import nvrtc
 
-NONE, FINE = onednn_memory.SIDES["none"], series.SIDES["fine"]
+NONE, FINE = onednn_memory.SIDES["none"], onednn_mha.SIDES["fine"]
 
 
 def config(**values: object) -> DictConfig:
@@ -60,7 +60,7 @@ def test_tables_in_rooms_are_known() -> None:
 
 
 def test_three_series_beside_the_published(racing: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series, "PLANS", {"cut_all": None, "fine": None})
+    monkeypatch.setattr(onednn_mha, "PLANS", {"cut_all": None, "fine": None})
     (table,) = onednn_mlp.make(config(limit=2), tmp_path)
     first, second, left_out, _ = table.rows
     assert first[:2] == ("mlp_1", "32") and first[3].startswith("2.00x") and first[4:7] == (1.37, None, 1.58)  # type: ignore[union-attr]

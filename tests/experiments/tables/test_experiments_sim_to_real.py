@@ -83,23 +83,6 @@ def test_a_model_that_knows_nothing(tmp_path: Path) -> None:
     assert chance[1] == pytest.approx(math.fsum(pairs) / len(pairs))
 
 
-def test_what_the_stages_of_a_gpu_recorded_is_read(tmp_path: Path) -> None:
-    op, folder = operators.parse(TRAIN), tmp_path / "h200"
-    folder.mkdir()
-    graph = ConstructionGraph(op, "h200", "compact", calibrated=False)
-    schedules = [Schedule(row) for batch in graph.enumerate() for row in batch][:40]
-    records = [
-        Record("H200", TRAIN, str(s), Measurement(Status.OK, (2 * graph.latency(s),) * 6, {}, "", f"{i:016x}"), 0.0)
-        for i, s in enumerate(schedules)
-    ]
-    write_table(folder / "recorded.jsonl", records)
-    (folder / "summary.json").write_text('{"hardware": "h200"}')
-    (table,) = read_folder(folder, "compact")
-    assert (table.machine, table.complete, len(table.measured)) == ("h200", False, 40)
-    ranking = _report(tmp_path / "out", [folder])[1]
-    assert ranking.title.startswith("h200") and ranking.rows[0][2] == "40 (part)" and str(ranking.rows[0][3]).startswith("1.00")
-
-
 def test_tables_that_do_not_serve_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "made_up"
     folder.mkdir()
