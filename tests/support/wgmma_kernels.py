@@ -128,8 +128,11 @@ def legal_convolutions(
             kernel, row, ints = generate(op, schedule, H200), plain(schedule.row), graph.tables.ints
             assert kernel.operator == op and kernel.main.shared_bytes == shared_bytes_of(row, ints)
             assert kernel.main.block[0] == threads_of(row, ints)
-            assert kernel.main.grid[0] == grid_blocks(row, ints) or knobs["persistent"]
-            assert f"COLUMNS = {columns_of(row, ints)};" in kernel.source
+            blocks = grid_blocks(row, ints)
+            if knobs["persistent"] < 2:  # shares of steps may be more than there are tiles
+                assert kernel.main.grid[0] == blocks or knobs["persistent"] and kernel.main.grid[0] < blocks
+            if op.axes[-1].extent > 1:  # of 1x1, what a tile has across is not the window
+                assert f"COLUMNS = {columns_of(row, ints)};" in kernel.source
             kernels.append(kernel)
     return kernels
 

@@ -21,22 +21,13 @@ import pytest
 from agents.cli.refusal import refusals
 from agents.cli.stopping import CODE, asked, at_safe_points, stoppable
 from agents.core.workers import shared_out
+from agents.runs import jobs
 from agents.runs.pool import side_by_side
-from experiments.common import jobs
 from experiments.entry import COMMANDS, how_to_go_on
 
 ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.usefixtures("heard")
 NOISE = ("Traceback", "Exception ignored", "KeyboardInterrupt")
-
-
-@pytest.fixture(autouse=True)
-def heard() -> Iterator[None]:
-    """A test run in the background inherits the signal ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @contextmanager
