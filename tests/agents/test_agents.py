@@ -11,6 +11,7 @@ import pytest
 
 import gensor_gym
 from agents import STRATEGIES, get_strategy, optimize
+from agents.baselines.roller import Roller
 from agents.gensor.markov import Markov, MarkovExtended
 from agents.policies.card import read_card
 from agents.policies.learned import POLICIES
@@ -19,6 +20,7 @@ from gensor_gym import codegen, operators
 from gensor_gym.codegen import build
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
 from tests.support.thorough import thorough_but
 
 SHIPPED = sorted(folder.name for folder in POLICIES.iterdir())
@@ -73,8 +75,6 @@ def test_budgets_hold_and_the_best_is_kept(name: str, operator: str) -> None:
 
 
 def test_model_evaluations_are_charged() -> None:
-    from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
-
     session = Session(Task.of(OPERATORS[0], "h200", "analytic", "gensor"), Budget(evaluations=1000))
     with pytest.raises(BudgetSpent, match="1000"):
         Markov().search(session, np.random.default_rng(0))
@@ -96,8 +96,6 @@ def test_descent_on_the_model_finds_its_optimum_and_ends() -> None:
 
 
 def test_roller_has_virtual_threads_where_the_space_has_them() -> None:
-    from agents.baselines.roller import Roller
-
     for space, has in (("tree", True), ("compact", False)):
         graph = ConstructionGraph("gemm(m=1024, n=1024, k=1024)", "h100", space)
         schedules = Roller().construct(graph, np.random.default_rng(0)).schedules
@@ -107,9 +105,6 @@ def test_roller_has_virtual_threads_where_the_space_has_them() -> None:
 
 @pytest.mark.parametrize("name", ["roller/C0", "roller/D5", "roller/M1", "roller/P6", "roller/R3", "roller/E19"])
 def test_the_traverser_is_never_behind_roller(name: str) -> None:
-    from agents.baselines.roller import Roller
-    from gensor_gym import operators
-
     op, rng = operators.resolve(name)[0], np.random.default_rng(3)
     roller = Roller().construct(ConstructionGraph(op, "h200", "tree"), rng)
     markov = Markov().construct(ConstructionGraph(op, "h200", "gensor"), rng)

@@ -12,10 +12,10 @@ import torch
 
 pytest.importorskip("sb3_contrib")
 
-from hydra import compose, initialize_config_dir  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from stable_baselines3 import A2C  # noqa: E402
 
+from agents.cli.arguments import compose  # noqa: E402
 from agents.learners import feature_groups  # noqa: E402
 from agents.learners.former import former_names  # noqa: E402
 from agents.learners.loading import load_model, save_policy  # noqa: E402
@@ -27,7 +27,6 @@ from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 from gensor_gym.graph.actions import NUM_ACTIONS  # noqa: E402
 from tests.support.thorough import thorough_but
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 GEMM = "gemm(m=96, n=80, k=64)"
 SMALL_Q = {
     "learning_rate": 1e-3, "buffer_size": 20000, "learning_starts": 500, "batch_size": 128, "train_freq": 1,
@@ -44,16 +43,16 @@ def envs(count: int = 16, **arguments: Any) -> Any:
     return make_sb3(count, operator=GEMM, hardware="h200", **arguments)
 
 
-@pytest.mark.parametrize("module", ["agents.groups", "agents.learners.groups", "agents.learners.feature_groups"])
-def test_classes_are_found_under_the_names_of_older_checkpoints(module: str) -> None:
-    with former_names():
-        assert pickle.loads(f"c{module}\nGroups\n.".encode()) is feature_groups.Groups
+FORMER = {
+    feature_groups.Groups: ["agents.groups", "agents.learners.groups", "agents.learners.feature_groups"],
+    policy.MaskedPolicy: ["agents.masked_policy", "agents.learners.masked_policy"],
+}
 
 
-@pytest.mark.parametrize("room", ["agents", "agents.learners"])
-def test_masked_policies_are_found_under_the_names_of_older_checkpoints(room: str) -> None:
+@pytest.mark.parametrize(("known", "module"), [(known, module) for known, modules in FORMER.items() for module in modules])
+def test_classes_are_found_under_the_names_of_older_checkpoints(known: type, module: str) -> None:
     with former_names():
-        assert pickle.loads(f"c{room}.masked_policy\nMaskedPolicy\n.".encode()) is policy.MaskedPolicy
+        assert pickle.loads(f"c{module}\n{known.__name__}\n.".encode()) is known
 
 
 def watched(env: Any) -> list[int]:
@@ -82,8 +81,7 @@ def test_it_learns_and_never_asks_for_an_illegal_action(name: str) -> None:
 
 @pytest.mark.parametrize("name", thorough_but(sorted(LEARNERS), *sorted(LEARNERS)[::3]))
 def test_every_learner_has_its_settings_and_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("train", [f"agent={name}"])
+    cfg = compose([f"agent={name}"], "train")
     assert cfg.agent.name == name
     settings: Any = OmegaConf.to_container(cfg.agent, resolve=True)
     learner = get_learner(name)

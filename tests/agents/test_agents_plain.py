@@ -185,6 +185,14 @@ def test_a_faster_kernel_is_told_from_noise() -> None:
     assert is_faster((1.0, 1.0), (), 0.05) and not is_faster((), (1.0,), 0.05)
 
 
+@pytest.mark.parametrize("level", [0.05, 0.2])
+def test_alike_kernels_are_called_faster_at_half_the_level(level: float) -> None:
+    """Two-sided: half of the errors call the first faster, half the second."""
+    rng, draws = np.random.default_rng(0), 3000
+    alarms = sum(is_faster(rng.normal(100.0, 1.0, 12).tolist(), rng.normal(100.0, 2.0, 9).tolist(), level) for _ in range(draws))
+    assert alarms / draws == pytest.approx(level / 2, abs=3.5 * (level / 2 / draws) ** 0.5)
+
+
 def test_metropolis_rule() -> None:
     assert accepts(2.0, 1.0, 0.1, 0.99) and accepts(math.inf, math.inf, 0.1, 0.5)
     assert not accepts(1.0, math.inf, 0.1, 0.0)

@@ -295,10 +295,6 @@ def test_variants_are_of_the_train_part() -> None:
         with_variants([other], 1, np.random.default_rng(0))
 
 
-def test_a_card_names_its_agent(trained: Path) -> None:
-    assert json.loads((trained / "card.json").read_text())["agent"] in AGENTS
-
-
 def test_training_by_command_leaves_a_policy_with_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["agent=ppo_successors", "agent.n_steps=16", "agent.batch_size=32", "env.hardware=h200", "env.space=compact"]
     words += ["num_envs=4", "steps=128", "operators=common/gemm_128x768x768", "variants=3", "eval_operators=smoke/gemv"]

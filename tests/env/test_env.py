@@ -57,47 +57,32 @@ def same(a: Any, b: Any) -> bool:
     return a == b or (a != a and b != b)
 
 
-@pytest.mark.parametrize(
-    ("observation", "space"),
-    thorough_but(
-        product(("flat", "dict", "successors"), SPACES),
-        ("flat", "extended"), ("successors", "compact"),
-    ),
-)  # fmt: skip
-def test_both_checkers_pass_without_a_warning(space: str, observation: str) -> None:
+VIEWS = [{"observation": view, "space": space} for view, space in product(("flat", "dict", "successors"), SPACES)]
+CHECKED = [
+    {"space": "extended", "observation": "flat"}, {"space": "compact", "observation": "successors"},
+    *({"space": "extended", "observation": view, "reward": "best_so_far"} for view in ("flat", "dict")),
+    *({"space": "extended", "hardware": machine} for machine in MACHINES), {"space": "compact", "backend": "recorded"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", thorough_but([*CHECKED, *(one for one in VIEWS if one not in CHECKED)], *CHECKED), ids=str)
+def test_both_checkers_pass_without_a_warning(arguments: dict[str, Any]) -> None:
     from stable_baselines3.common.env_checker import check_env as check_for_sb3
 
-    env = make(space=space, observation=observation)
+    env = make(**arguments | ({"backend": recorded()} if "backend" in arguments else {}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_env(env.unwrapped)
-        if observation == "successors":
+        check_env(env.unwrapped, skip_render_check="backend" in arguments)
+        if arguments.get("observation") == "successors":
             warnings.filterwarnings("ignore", ".*unconventional shape.*")
         check_for_sb3(env.unwrapped)
 
 
-@pytest.mark.parametrize("hardware", MACHINES)
-def test_the_checker_passes_on_every_kind_of_hardware(hardware: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(make(hardware=hardware, space="extended").unwrapped)
-
-
-def test_the_checkers_pass_with_recorded_times() -> None:
-    from stable_baselines3.common.env_checker import check_env as check_for_sb3
-
-    env = make(backend=recorded(), space="compact")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(env.unwrapped, skip_render_check=True)
-        check_for_sb3(env.unwrapped)
-
-
 @pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("hardware", ["h200", "cascade_lake"])
-def test_two_instances_roll_out_the_same(space: str, hardware: str) -> None:
+@pytest.mark.parametrize(("hardware", "reward"), [("h200", "final"), ("cascade_lake", "final"), ("cascade_lake", "best_so_far")])
+def test_two_instances_roll_out_the_same(space: str, hardware: str, reward: str) -> None:
     """50 steps with unmasked actions, over several operators: observations, rewards, flags and infos agree exactly."""
-    arguments = {"operator": list(OPERATORS[::3]), "hardware": hardware, "space": space}
+    arguments = {"operator": list(OPERATORS[::3]), "hardware": hardware, "space": space, "reward": reward}
     one, two = make(**arguments), make(**arguments)
     assert same(one.reset(seed=3), two.reset(seed=3))
     one.action_space.seed(0)
@@ -141,6 +126,7 @@ def test_a_copy_goes_on_where_the_original_is(make_copy: Any) -> None:
         {"operator": operators.gemv(8, 12).with_epilogue("relu"), "hardware": hardware.get("t4")},
         {"operator": [operators.gemm(8, 8, 8), "roller/C0"], "hardware": "cascade_lake", "shaping": False},
         {"operator": "roller/D*", "hardware": "h200", "observation": "dict"},
+        {"operator": list(OPERATORS[:3]), "hardware": "cascade_lake", "reward": "best_so_far"},
     ],
 )
 def test_the_specification_round_trips_as_json(arguments: dict[str, Any]) -> None:

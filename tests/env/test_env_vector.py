@@ -22,90 +22,29 @@ from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 from tests.support.env_backends import MadeUpBackend
 from tests.support.graph_walks import OPERATORS, choose
+from tests.support.side_by_side import check_side_by_side, equal
 
 ID = "gensor_gym/Construct-v0"
 GEMM = "gemm(m=64, n=48, k=40)"
 SEVERAL = list(OPERATORS[:6])
-
-
-def row_of(observations: Any, index: int) -> Any:
-    if isinstance(observations, dict):
-        return {name: values[index] for name, values in observations.items()}
-    return observations[index]
-
-
-def equal(a: Any, b: Any) -> bool:
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    return a.dtype == b.dtype and np.array_equal(a, b)
-
-
-def check_final(info: dict[str, Any], index: int, single: dict[str, Any]) -> None:
-    """What the vector's info says of an ended episode is what the single environment's says."""
-    for key in ("runtime_s", "status", "steps"):
-        assert info[f"_{key}"][index] and info[key][index] == single[key]
-
-
-def check_end_and_reset(info: dict[str, Any], index: int, observation: Any, single: dict[str, Any]) -> None:
-    """Where an episode ends and the next begins in one step, what it ended with stands beside."""
-    assert info["_final_obs"][index] and info["_final_info"][index]
-    assert equal(info["final_obs"][index], observation)
-    check_final(info["final_info"], index, single)
-    assert equal(info["final_info"]["action_mask"][index], single["action_mask"])
-
-
-def check_resets(envs: ConstructVectorEnv, singles: list[ConstructEnv], over: np.ndarray) -> None:
-    """Those that are over are reset, and no others."""
-    observations, info = envs.reset(options={"reset_mask": over})
-    assert (info["_action_mask"] == over).all()
-    for i in np.flatnonzero(over):
-        assert equal(row_of(observations, i), singles[i].reset()[0])
+BEST = {"reward": "best_so_far"}
+ARGUMENTS = [{}, {"backend": "made up"}, {"observation": "dict", "discount": 0.9}, BEST, BEST | {"backend": "made up"}]
 
 
 @pytest.mark.parametrize("operator", [GEMM, SEVERAL], ids=["one", "several"])
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
-@pytest.mark.parametrize("arguments", [{}, {"backend": "made up"}, {"observation": "dict", "discount": 0.9}], ids=str)
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=str)
 def test_each_environment_is_a_single_one(operator: Any, mode: AutoresetMode, arguments: dict[str, Any]) -> None:
-    """Observations, rewards, ends, masks, runtimes; environment i is seeded with seed + i."""
-    count = 5
+    """Observations, rewards, ends, masks, runtimes, and programs that are paid for before the end."""
 
     def made() -> dict[str, Any]:
         given = {"operator": operator, "hardware": "h200", "space": "extended"} | arguments
         return given | ({"backend": MadeUpBackend()} if "backend" in arguments else {})
 
-    envs = ConstructVectorEnv(count, autoreset_mode=mode, **made())
-    singles = [ConstructEnv(**made()) for _ in range(count)]
-    observations, info = envs.reset(seed=11)
-    for i, env in enumerate(singles):
-        observation, own = env.reset(seed=11 + i)
-        assert equal(row_of(observations, i), observation)
-        assert equal(info["action_mask"][i], own["action_mask"]) and info["_action_mask"][i]
-    rng, over, ended_in_all = np.random.default_rng(4), np.zeros(count, dtype=bool), 0
-    for _ in range(70):
-        if mode is AutoresetMode.DISABLED and over.any():
-            check_resets(envs, singles, over)
-            over[:] = False
-        assert (envs.action_masks() == np.stack([env.action_masks() for env in singles])).all()
-        actions = choose(envs.action_masks(), rng)
-        observations, rewards, ended, truncated, info = envs.step(actions)
-        assert rewards.dtype == np.float64 and ended.dtype == truncated.dtype == np.bool_ and not truncated.any()
-        for i, env in enumerate(singles):
-            if mode is AutoresetMode.NEXT_STEP and over[i]:
-                observation, reward, terminated = env.reset()[0], 0.0, False
-            else:
-                observation, reward, terminated, _, own = env.step(int(actions[i]))
-            if terminated and mode is not AutoresetMode.SAME_STEP:
-                check_final(info, i, own)
-            elif terminated:
-                check_end_and_reset(info, i, observation, own)
-                observation = env.reset()[0]
-            assert equal(row_of(observations, i), observation)
-            assert rewards[i] == reward and ended[i] == terminated
-            assert equal(info["action_mask"][i], env.action_masks().astype(np.int8))
-            assert envs.schedules[i] == env.schedule and envs.remaining[i] == env.remaining
-            over[i] = terminated
-            ended_in_all += terminated
-    assert ended_in_all > 10
+    envs = ConstructVectorEnv(5, autoreset_mode=mode, **made())
+    singles, rng = [ConstructEnv(**made()) for _ in range(5)], np.random.default_rng(4)
+    steps = 300 if "reward" in arguments else 70  # `stop` does not end an episode then
+    assert check_side_by_side(envs, singles, mode, steps, lambda masks: choose(masks, rng)) > 8
 
 
 def test_infos_of_episodes_that_go_on_are_marked_absent() -> None:
@@ -117,21 +56,6 @@ def test_infos_of_episodes_that_go_on_are_marked_absent() -> None:
     assert rewards[0] == 0.0 and ended.tolist() == [False, False, True]
     _, _, _, _, info = envs.step(np.array([4, 4, 4]))
     assert "runtime_s" not in info and info["_action_mask"].all()
-
-
-def test_several_threads_are_one_thread() -> None:
-    """Bit for bit, over several operators."""
-    made = [ConstructVectorEnv(700, SEVERAL, "h200", space="extended", threads=threads) for threads in (1, 3)]
-    assert all(equal(*pair) for pair in zip(*[(envs.reset(seed=2)[0],) for envs in made], strict=True))
-    rng = np.random.default_rng(0)
-    for _ in range(12):
-        actions = choose(made[0].action_masks(), rng)
-        left, right = (envs.step(actions) for envs in made)
-        assert all(equal(a, b) for a, b in zip(left[:4], right[:4], strict=True))
-        assert equal(left[4]["action_mask"], right[4]["action_mask"])
-    assert made[1]._pool is not None and made[0]._pool is None
-    for envs in made:
-        envs.close()
 
 
 def test_seeds_may_be_a_list() -> None:
@@ -179,17 +103,6 @@ def test_actions_that_are_a_slice_compile_no_second_step() -> None:
     assert info["_runtime_s"].all()
     with pytest.raises(ValueError, match=r"actions of shape \(\) for 3 environments"):
         envs.step(np.int64(STOP))  # type: ignore[arg-type]
-
-
-def test_bad_counts_are_named() -> None:
-    with pytest.raises(ValueError, match="num_envs is 0"):
-        ConstructVectorEnv(0, GEMM, "h200")
-    envs = ConstructVectorEnv(3, GEMM, "h200")
-    envs.reset()
-    with pytest.raises(ValueError, match=r"actions of shape \(2,\) for 3 environments"):
-        envs.step(np.array([1, 2]))
-    with pytest.raises(ValueError, match="autoreset_mode .sometimes.: expected one of NextStep, SameStep, Disabled"):
-        ConstructVectorEnv(2, GEMM, "h200", autoreset_mode="sometimes")
 
 
 @pytest.mark.parametrize("mode", [None, "sync"])
@@ -255,8 +168,12 @@ def test_copies_forks_and_closing_with_threads() -> None:
 
 
 def test_step_before_reset_and_bad_counts() -> None:
+    envs = ConstructVectorEnv(3, GEMM, "h200")
     with pytest.raises(gymnasium.error.ResetNeeded):
-        ConstructVectorEnv(2, GEMM, "h200").step(np.zeros(2))
+        envs.step(np.zeros(3))
+    envs.reset()
+    with pytest.raises(ValueError, match=r"actions of shape \(2,\) for 3 environments"):
+        envs.step(np.array([1, 2]))
     for count in (0, 1.5, "3"):
         with pytest.raises(ValueError, match="num_envs is"):
             ConstructVectorEnv(count, GEMM, "h200")

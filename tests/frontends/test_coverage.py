@@ -16,7 +16,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import cut_all
 from tests.frontends.test_torch_export import Of, check
-from tests.networks.test_networks_run import kernels_of
+from tests.support.networks import kernels_of
 from tests.support.thorough import thorough_but
 
 Made = Callable[..., Any]

@@ -6,7 +6,6 @@ import dataclasses
 import pickle
 import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -24,12 +23,11 @@ from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
 from gensor_gym.measure.records.verified import fault_of
+from tests.support.called_kernel import MORE_THAN_KEPT, in_threads
 from tests.support.gir_cases import machine
 from tests.support.resident import resident
 
 SCHEDULE = "vector=8 tile=2 rows=2 loop=1 place=sram,sram"
-MORE_THAN_KEPT = 12
-"""Outputs; a kernel keeps the memory of fewer."""
 TWO, ONE = make("add_layernorm", m=9, n=37), make("softmax", m=9, n=37)
 
 
@@ -168,12 +166,11 @@ def test_threads_call_at_once(two: BuiltKernel) -> None:
     """Each with its own inputs, workspace and outputs, while the pool may be busy."""
     draws, start = [fused_draws(TWO, seed)[0] for seed in range(4)], Barrier(4)
 
-    def many(draw: FusedDraw) -> list[str]:
+    def many(number: int) -> None:
         start.wait()
-        return [draw.fault(two(*draw.inputs)) for _ in range(100)]
+        assert {draws[number].fault(two(*draws[number].inputs)) for _ in range(100)} == {""}
 
-    with ThreadPoolExecutor(4) as pool:
-        assert {fault for faults in pool.map(many, draws) for fault in faults} == {""}
+    in_threads(many, 4)
 
 
 def test_a_kernel_travels(two: BuiltKernel, draw: FusedDraw) -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
-
 import numpy as np
 import pytest
 
-from gensor_gym.codegen.gir.generate import GirProgram, generate_gir
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.suite import make
-from gensor_gym.gir.graph import GirGraph
-from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
 from gensor_gym.measure.devices.cpu import CpuDevice
@@ -22,7 +16,7 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.workers.requests import Built, TrialRequest
 from gensor_gym.measure.workers.trial import run_trial
 from tests.support import gir_cases
-from tests.support.gir_cases import machine
+from tests.support.gir_cases import kernel_at, planted
 
 SCHEDULE = "vector=16 tile=2 rows=2 loop=1 streaming=0"
 PLACES = {"softmax": "sram,sram", "layernorm": "dram,recompute", "rmsnorm": "sram", "add_layernorm": "dram,sram"}
@@ -53,24 +47,14 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 
 
 def right(name: str) -> Kernel:
-    graph = GirGraph(make(name, m=7, n=77), machine())
-    schedule = GirSchedule.parse(f"{SCHEDULE} place={PLACES[name]}")
-    assert graph.is_legal(schedule)
-    return generate_gir(GirProgram(graph.nest, schedule, graph.hardware))
-
-
-def planted(fault: str) -> Kernel:
-    name, pattern, instead = FAULTS[fault]
-    kernel = right(name)
-    text, count = re.subn(pattern, instead, kernel.source)
-    assert count, f"{fault}: {pattern} is nowhere in the text"
-    return dataclasses.replace(kernel, source=text)
+    return kernel_at(make(name, m=7, n=77), f"{SCHEDULE} place={PLACES[name]}")
 
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, str]:
     """What verification says of every fault, and of kernels without one."""
-    kernels = [right(name) for name in PLACES] + [planted(fault) for fault in FAULTS]
+    sound = {name: right(name) for name in PLACES}
+    kernels = [*sound.values(), *(planted(sound[name], pattern, instead) for name, pattern, instead in FAULTS.values())]
     entries = gir_cases.entries_of(kernels)
     found = {}
     for name, kernel, entry in zip([*PLACES, *FAULTS], kernels, entries, strict=True):
@@ -90,7 +74,7 @@ def test_a_fault_is_caught(fault: str, answers: dict[str, str]) -> None:
 
 
 def test_a_trial_says_wrong_answer() -> None:
-    kernel, device = planted("a missing eps"), CpuDevice()
+    kernel, device = planted(right("layernorm"), *FAULTS["a missing eps"][1:]), CpuDevice()
     request = TrialRequest(Built(kernel, str(compile_c(kernel))), 1, 0.0)
     measured = run_trial(device, ExpectationCache(device.draws), request, lambda stage: None)
     assert measured.status is Status.WRONG_ANSWER and "before timing" in measured.error

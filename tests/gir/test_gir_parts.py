@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -212,51 +211,31 @@ def test_hard_rows() -> None:
 
 
 FAULTS = {
-    "the last part left out": (r"part < 3; part\+\+\) v_total_0", "part < 2; part++) v_total_0"),
-    "the first part for all": (r"v_total_0_of\[part\]", "v_total_0_of[0]"),
-    "a part's sum is not scaled to the row's maximum": (r" \* exp_1\(base - v_top_0\)", ""),
-    "joined before it is there": (r"(team\.parallel\(&team, kernel0, &call, \d+\);)\s+(join0\(&call\);)", r"\2 \1"),
-    "parts in each other's place": (r"partials\[row \+ 0\]", "partials[0]"),
+    ("recompute", SOFTMAX, "vector=16 tile=2 rows=1 loop=1 streaming=0 place=dram,recompute"): [
+        (r"part < 3; part\+\+\) v_total_0", "part < 2; part++) v_total_0"),  # the last part left out
+        (r"v_total_0_of\[part\]", "v_total_0_of[0]"),  # the first part for all
+        (r"(team\.parallel\(&team, kernel0, &call, \d+\);)\s+(join0\(&call\);)", r"\2 \1"),  # joined before it is there
+        (r"partials\[row \+ 0\]", "partials[0]"),  # parts in each other's place
+    ],
+    ("online", SOFTMAX, "vector=16 tile=2 rows=1 loop=1 streaming=0 place=dram,online"): [
+        (r" \* exp_1\(base - v_top_0\)", ""),  # a part's sum is not scaled to the row's maximum
+    ],
+    ("a shorter last part", make("softmax", 1, 499), "vector=16 tile=2 rows=2 loop=4 streaming=0 place=dram,recompute"): [
+        (r"kernel(\d)_last\(call, scratch, row\+\+\)", "row++"),  # the last part left out
+        (r"row \+ 2 - row % 3", "row + 1 - row % 3"),  # a part before the last as short as it
+    ],
 }
 
 
-UNEQUAL = make("softmax", 1, 499)
-FAULTS_OF_LAST = {
-    "the last part left out": (r"kernel(\d)_last\(call, scratch, row\+\+\)", "row++"),
-    "a part before the last as short as it": (r"row \+ 2 - row % 3", "row + 1 - row % 3"),
-}
-
-
-def test_faults_of_a_shorter_last_part_are_caught() -> None:
-    graph = graph_of(UNEQUAL)
-    schedule = graph.parse("vector=16 tile=2 rows=2 loop=4 streaming=0 place=dram,recompute")
+@pytest.mark.parametrize("case", FAULTS, ids=lambda case: case[0])
+def test_faults_are_caught(case: tuple[str, Dataflow, str]) -> None:
+    _, operator, text = case
+    graph = graph_of(operator)
+    assert graph.is_legal(schedule := graph.parse(text))
     right = generate_gir(GirProgram(graph.nest, schedule, graph.hardware))
-    broken = []
-    for name, (pattern, instead) in FAULTS_OF_LAST.items():
-        source, count = re.subn(pattern, instead, right.source)
-        assert count > 0, name
-        broken.append(dataclasses.replace(right, source=source))
-    draws = fused_draws(UNEQUAL, 0)[:2]
-    entries = gir_cases.entries_of([right, *broken])
-    answers = [gir_cases.fault_of(*pair, draws) for pair in zip([right, *broken], entries, strict=True)]
-    assert answers[0] == "" and all(answers[1:])
-
-
-def test_faults_are_caught() -> None:
-    graph, right, broken = graph_of(SOFTMAX), [], []
-    for place in ("recompute", "online"):
-        schedule = graph.parse(f"vector=16 tile=2 rows=1 loop=1 streaming=0 place=dram,{place}")
-        assert graph.is_legal(schedule)
-        right.append(generate_gir(GirProgram(graph.nest, schedule, graph.hardware)))
-    for name, (pattern, instead) in FAULTS.items():
-        kernel = right["scaled" in name]
-        source, count = re.subn(pattern, instead, kernel.source)
-        assert count > 0, name
-        broken.append(dataclasses.replace(kernel, source=source))
-    draws = fused_draws(SOFTMAX, 0)[:2]
-    entries = gir_cases.entries_of([*right, *broken])
-    answers = [gir_cases.fault_of(*pair, draws) for pair in zip([*right, *broken], entries, strict=True)]
-    assert answers[:2] == ["", ""] and [name for name, one in zip(FAULTS, answers[2:], strict=True) if not one] == []
+    kernels, draws = [right, *(gir_cases.planted(right, *fault) for fault in FAULTS[case])], fused_draws(operator, 0)[:2]
+    found = [gir_cases.fault_of(*pair, draws) for pair in zip(kernels, gir_cases.entries_of(kernels), strict=True)]
+    assert found[0] == "" and [fault for fault, one in zip(FAULTS[case], found[1:], strict=True) if not one] == []
 
 
 @pytest.mark.parametrize("name, sizes", [("norm", (1024, 1024)), ("softmax", (1, 1 << 20)), ("layernorm", (1, 1 << 18))])

@@ -161,8 +161,3 @@ def test_walks_are_legal_and_reach_every_level() -> None:
         assert graph.is_legal(end) and graph.is_legal(graph.random_schedule(np.random.default_rng(seed)))
         seen |= set(end.placement(len(graph.nest.crossing)))
     assert seen == set(Level)
-
-
-def test_an_unknown_space_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"space 'gensor' of softmax\(m=3, n=5\): expected one of gir, monotone"):
-        graph_of("softmax(m=3, n=5)", "gensor")

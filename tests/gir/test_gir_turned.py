@@ -21,7 +21,7 @@ from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.measure.answers.fused import FusedDraw
 from tests.codegen.c.test_codegen_c_dot import ARCHES
 from tests.support import gir_cases
-from tests.support.gir_cases import faults_of, kernel_at, machine
+from tests.support.gir_cases import faults_of, kernel_at, machine, planted
 from tests.support.thorough import thorough_but
 
 ACROSS = """def across(x: float32[{n}, {m}]):
@@ -72,11 +72,7 @@ def test_turned_loads_feed_reductions_and_several_tiles() -> None:
     (39, 4, r"(apart_four_16\(.*), 7, ", r"\1, 6, "),  # a tail that lacks its last column
 ])  # fmt: skip
 def test_faults_of_blocks_are_caught(columns: int, rows: int, pattern: str, instead: str) -> None:
-    right = turned(columns, rows, 16, 8)
-    text, count = re.subn(pattern, instead, right.source)
-    assert count, f"{pattern} is nowhere in\n{right.source}"
-    wrong = dataclasses.replace(right, source=text)
-    assert len(faults_of([wrong])) == 1
+    assert len(faults_of([planted(turned(columns, rows, 16, 8), pattern, instead)])) == 1
 
 
 def test_what_is_repeated_along_rows_is_written_once() -> None:

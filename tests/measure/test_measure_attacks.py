@@ -6,8 +6,6 @@ CuPy and in the emulator.
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,15 +93,11 @@ def test_attack_is_caught(worker: WorkerProcess, tmp_path: Path, name: str, stat
 @pytest.mark.parametrize("elapsed", thorough_but([-1.0, 0.0, float("nan"), float("inf")], -1.0, float("inf")))
 def test_event_times_that_are_no_times(monkeypatch: pytest.MonkeyPatch, elapsed: float) -> None:
     """Events of a GPU that say nothing, or less, are no measurement."""
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy.module)
-    monkeypatch.delitem(sys.modules, "gensor_gym.measure.devices.cuda", raising=False)
-    monkeypatch.setattr(fake_cupy.module, "launch", lambda _, arguments: np.maximum(arguments[0], 0, out=arguments[1]))
     monkeypatch.setattr(fake_cupy.module.cuda, "get_elapsed_time", lambda start, end: elapsed)
-    device = importlib.import_module("gensor_gym.measure.devices.cuda").CudaDevice()
+    relu = fake_cupy.device_module(monkeypatch, lambda _, arguments: np.maximum(arguments[0], 0, out=arguments[1]))
     built = Built(Kernel(operators.elementwise("relu", 64), "cuda", "sm_90", "", (Launch("entry", block=(64, 1, 1)),), 0), "")
     rules = TimingRules(warmup=0.0) if elapsed == 0.0 else TimingRules()
-    result = run_trial(device, ExpectationCache(), TrialRequest(built, 1, 0.0, rules=rules), lambda stage: None)
-    monkeypatch.delitem(sys.modules, "gensor_gym.measure.devices.cuda", raising=False)
+    result = run_trial(relu.CudaDevice(), ExpectationCache(), TrialRequest(built, 1, 0.0, rules=rules), lambda stage: None)
     assert result.status is Status.IMPLAUSIBLE
     assert "the clock says" in result.error and result.samples == () and result.seconds == float("inf")
 

@@ -13,6 +13,8 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.answers.expectation import decode, make_draws
+from gensor_gym.measure.baselines.torch import TorchBaseline, torch_function
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records.store import Store
@@ -124,10 +126,6 @@ def test_comparison_with_torch(backend: NativeBackend, hw: Hardware, monkeypatch
 
 
 def test_torch_baseline_is_right_for_every_operator() -> None:
-    pytest.importorskip("torch")
-    from gensor_gym.measure.answers.expectation import decode, make_draws
-    from gensor_gym.measure.baselines.torch import TorchBaseline, torch_function
-
     texts = [
         "gemm(m=4, n=5, k=6)+bias+relu",
         "gemm(m=4, n=5, k=6)+scale+residual+gelu",
@@ -152,3 +150,25 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
         assert draw.fault(decode(TorchBaseline(op, draw.inputs, 1).output(), op.output.dtype)) == "", str(op)
     with pytest.raises(ValueError, match="no torch baseline for 'window': give register_operator one"):
         torch_function(operators.parse(texts[6]).renamed(name="window"), [])
+
+
+@pytest.mark.parametrize("text", [
+    'gemm(m=40, n=50, k=33, dtype="int8")', 'gemm(m=40, n=50, k=33, dtype="int8")+bias+relu+residual',
+    'batched_gemm(b=3, m=9, n=20, k=37, dtype="int8")', 'gemv(m=45, k=67, dtype="int8")+bias',
+    'reduce_sum(m=45, k=67, dtype="int8")',
+])  # fmt: skip
+def test_torch_gives_int32_sums(text: str) -> None:
+    op = operators.parse(text)
+    draw = make_draws(op, 0)[0]
+    baseline = TorchBaseline(op, draw.inputs, 1)
+    assert baseline.output().dtype == np.int32 and baseline.fault(draw) == ""
+
+
+@pytest.mark.parametrize("text", [
+    'conv2d(n=1, c=4, h=8, w=8, k=8, r=3, s=3, dtype="int8")', 'max_pool2d(n=1, c=4, h=8, w=8, r=2, s=2, stride=2, dtype="int8")',
+    'elementwise(name="add", shape=(4, 4), dtype="int8")',
+])  # fmt: skip
+def test_no_baseline_where_torch_has_no_int32_result(text: str) -> None:
+    op = operators.parse(text)
+    with pytest.raises(ValueError, match="of int8"):
+        TorchBaseline(op, make_draws(op, 0)[0].inputs, 1)

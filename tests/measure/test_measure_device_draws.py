@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import types
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -217,10 +215,7 @@ def test_changed_inputs_and_lost_references(kernels: ReferenceKernels) -> None:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, kernels: ReferenceKernels) -> types.ModuleType:
     """`measure.cuda_device` over a CuPy made of NumPy."""
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy.module)
-    monkeypatch.delitem(sys.modules, "gensor_gym.measure.devices.cuda", raising=False)
-    yield importlib.import_module("gensor_gym.measure.devices.cuda")
-    sys.modules.pop("gensor_gym.measure.devices.cuda", None)
+    return fake_cupy.device_module(monkeypatch, fake_cupy.module.launch)
 
 
 RELU = operators.elementwise("relu", 64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import time
 import types
 from collections.abc import Callable
@@ -103,11 +101,7 @@ def test_emulated_refuses_at_once_what_it_cannot_do_in_time() -> None:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """`measure.cuda_device` over a CuPy made of NumPy."""
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy.module)
-    monkeypatch.delitem(sys.modules, "gensor_gym.measure.devices.cuda", raising=False)
-    monkeypatch.setattr(fake_cupy.module, "launch", relu)
-    yield importlib.import_module("gensor_gym.measure.devices.cuda")
-    sys.modules.pop("gensor_gym.measure.devices.cuda", None)
+    return fake_cupy.device_module(monkeypatch, relu)
 
 
 def relu(entry: str, arguments: tuple) -> None:

@@ -120,14 +120,3 @@ def test_an_error_on_the_way_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
         Store(path)
     assert structure(path)[-1] == ("schema", "1") and len(rows_of(path)[0]) == 10
-
-
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.db").write_text("no database at all, but long enough to have a header " * 20)
-    with pytest.raises(ValueError, match="no store of trials"):
-        Store(tmp_path / "text.db")
-    with sqlite3.connect(tmp_path / "other.db") as connection:
-        connection.execute("CREATE TABLE birds (name TEXT)")
-    connection.close()
-    with pytest.raises(ValueError, match="birds"):
-        Store(tmp_path / "other.db")

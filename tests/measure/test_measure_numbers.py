@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.measure.answers.expectation import ExpectationCache, decode, make_draws
 from gensor_gym.measure.devices.buffers import ALIGN, GuardedBuffer
 from gensor_gym.measure.stats.floor import warm_floor
-from gensor_gym.measure.stats.intervals import median_interval, ratio_interval
+from gensor_gym.measure.stats.intervals import median_interval, quiet_ratio_interval, ratio_interval
 from gensor_gym.measure.stats.timing import TimingRules, calls_per_sample, take_samples
 from gensor_gym.operators.inputs import ARRAY_OFFSET, to_bfloat16
 from gensor_gym.operators.types import ARRAY_DTYPE
@@ -251,3 +254,26 @@ def test_sampled_reference_agrees_with_the_whole_one(text: str) -> None:
         assert "1 of" in part.fault(output)
         output[place] = np.nan
         assert "elements are NaN" in part.fault(output)
+
+
+Interval = Callable[..., tuple[float, float, float]]
+
+
+def width(interval: Interval, confidence: float) -> float:
+    """Mean logarithm of the ends' ratio over many pairs of runs."""
+    rng = np.random.default_rng(0)
+    found = []
+    for seed in range(60):
+        a, b = rng.lognormal(0.0, 0.05, 100), rng.lognormal(0.0, 0.05, 100)
+        _, low, high = interval(a, b, confidence, resamples=500, seed=seed)
+        found.append(np.log(high / low))
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("interval", [ratio_interval, quiet_ratio_interval])
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_width_grows_with_confidence_as_that_of_a_normal_does(interval: Interval, confidence: float) -> None:
+    """Against the interval of 50 percent; one that leaves out as much on each side would be too narrow by a sixth."""
+    normal = NormalDist()
+    expected = normal.inv_cdf(0.5 + confidence / 2) / normal.inv_cdf(0.75)
+    assert width(interval, confidence) / width(interval, 0.5) == pytest.approx(expected, rel=0.08)

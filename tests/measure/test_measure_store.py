@@ -15,7 +15,6 @@ import pytest
 
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import IMPORTED, Added, Record, Selection, Store
-from gensor_gym.measure.records.tables import read_table, write_table
 
 OK = Measurement(Status.OK, (1e-3, 2e-3, 1.5e-3), {"device": "d", "threads": 2}, "", "abc")
 
@@ -71,6 +70,11 @@ def test_what_is_no_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(bytes(range(256)) * 20)
     with pytest.raises(ValueError, match=r"s\.db is no store of trials: .*; move it away"):
         Store(tmp_path / "s.db")
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE birds (name TEXT)")
+    connection.close()
+    with pytest.raises(ValueError, match="birds"):
+        Store(tmp_path / "other.db")
 
 
 def test_other_schema_is_refused(tmp_path: Path) -> None:
@@ -144,15 +148,3 @@ def test_forked_child_uses_its_own_connection(tmp_path: Path) -> None:
     child.join()
     assert child.exitcode == 0
     assert store.get("abc", "cpu") == OK
-
-
-def test_records_as_json_lines(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.db")
-    store.put("cpu", "op", "s", OK)
-    assert write_table(tmp_path / "t.jsonl", store.records()) == 1
-    (record,) = read_table(tmp_path / "t.jsonl").records
-    assert (record.device, record.operator, record.schedule) == ("cpu", "op", "s")
-    assert record.measurement.samples == OK.samples
-    (tmp_path / "bad.jsonl").write_text('{"operator": "x"}\n')
-    with pytest.raises(ValueError, match="line 1"):
-        read_table(tmp_path / "bad.jsonl")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -10,14 +9,12 @@ from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.load import NetworkFunction
-from gensor_gym.networks.plan import Plan
-from tests.networks.test_networks_run import kernels_of
 from tests.support.blocks import BLOCKS, batched
+from tests.support.networks import check, kernels_of
 from tests.support.thorough import thorough_but
 
 
-def check(name: str, batch: int, seed: int = 0, walk: int = 0, mode: str = "hot") -> Plan:
-    """A block by kernels against torch in float64."""
+def check_block(name: str, batch: int, seed: int = 0, walk: int = 0) -> None:
     torch.manual_seed(seed)
     build, shapes = BLOCKS[name]
     module = build().eval()
@@ -27,23 +24,16 @@ def check(name: str, batch: int, seed: int = 0, walk: int = 0, mode: str = "hot"
             torch.nn.init.uniform_(part.running_var, 0.5, 2.0)  # type: ignore[arg-type]
     inputs = [torch.randn(shape) for shape in (shapes if batch == 1 else batched(shapes))]
     plan = fine(folded(from_torch(module, inputs)))
-    function = NetworkFunction(plan, kernels_of(plan, seed, walk), 1 + seed % 2, mode)
-    with torch.no_grad():
-        expected = module.double()(*(one.double() for one in inputs)).numpy()
-    for _ in range(2):
-        np.testing.assert_allclose(function(*inputs).numpy(), expected, rtol=5e-4, atol=5e-5)
-    return plan
+    function = NetworkFunction(plan, kernels_of(plan, seed, walk), 1 + seed % 2)
+    check(function, module, inputs, rtol=5e-4, atol=5e-5)
 
 
-DEFAULT = ("repeated_join", "detection_head")
-
-
-@pytest.mark.parametrize("name", thorough_but(BLOCKS, *DEFAULT))
+@pytest.mark.parametrize("name", thorough_but(BLOCKS, "repeated_join", "detection_head"))
 def test_of_one(name: str) -> None:
-    check(name, 1)
+    check_block(name, 1)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", BLOCKS)
 def test_of_two_with_random_schedules(name: str) -> None:
-    check(name, 2, seed=1, walk=6)
+    check_block(name, 2, seed=1, walk=6)

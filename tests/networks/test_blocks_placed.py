@@ -12,8 +12,8 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.forms import put_together
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.load import NetworkFunction
-from tests.networks.test_networks_run import kernels_of
 from tests.support.blocks.placed import PLACED
+from tests.support.networks import in_float64, kernels_of
 from tests.support.thorough import thorough_but
 
 CASES = [f"{name}, {batch}" for name in PLACED for batch in (1, 4)]
@@ -27,12 +27,10 @@ def test_against_torch(case: str) -> None:
     module, inputs, other = build().eval(), inputs_of(int(batch)), inputs_of(int(batch))
     plan = fine(folded(from_torch(module, inputs)))
     function = NetworkFunction(plan, kernels_of(plan, 0, 0), 2)
-    module = module.double()
     for given in (inputs, other):
         made = function(*given)
         found = put_together(plan.network.form, made if isinstance(made, tuple) else (made,)) if plan.network.form else made
-        with torch.no_grad():
-            expected = module(*(one.double() if one.is_floating_point() else one for one in given))
+        expected = in_float64(module, given)
         assert not isinstance(expected, dict) or list(found) == list(expected)
         for one, wanted in zip(tree_leaves(found), tree_leaves(expected), strict=True):
             if wanted is not None:

@@ -21,9 +21,9 @@ from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import cut_all
 from gensor_gym.networks.stamped import StampedNetwork
-from tests.networks.test_networks_run import kernels_of
 from tests.support.blocks.images import Dense
 from tests.support.blocks.parts import Of
+from tests.support.networks import kernels_of
 
 SHAPE = (1, 4, 3, 5)
 

@@ -37,7 +37,7 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.networks.steps import Step
 from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
-from tests.networks.test_networks_run import kernels_of
+from tests.support.networks import check, kernels_of
 from tests.support.thorough import thorough_but
 
 
@@ -213,16 +213,6 @@ def run_tasks(kernel: Kernel, inputs: list[np.ndarray], only: range | None) -> t
     return outputs, counts
 
 
-def check(plan: Plan, module: nn.Module, x: torch.Tensor, kernels: list[Kernel], mode: str = "hot") -> NetworkFunction:
-    with torch.no_grad():
-        expected = module.double()(x.double()).numpy()
-    module.float()
-    function = NetworkFunction(plan, kernels, 2, mode)
-    for _ in range(3):
-        np.testing.assert_allclose(function(x.numpy()), expected, rtol=2e-4, atol=2e-5)
-    return function
-
-
 @pytest.mark.parametrize("seed", thorough_but(range(40), 0))
 def test_random_plans_with_loops_are_right(seed: int) -> None:
     module, x, network = drawn(seed)
@@ -233,7 +223,7 @@ def test_random_plans_with_loops_are_right(seed: int) -> None:
     except ValueError as error:
         assert "has tasks of" in str(error)
         pytest.skip(str(error))  # such as a panel whose tasks would be fewer than the cores
-    check(plan, module, x, kernels, ("hot", "whole", "none")[seed % 3])
+    check(NetworkFunction(plan, kernels, 2, ("hot", "whole", "none")[seed % 3]), module, [x])
 
 
 def test_the_rule_and_decisions() -> None:
@@ -321,10 +311,10 @@ def test_parts_of_a_block_are_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
         made = (generate(step.computation, schedule, hw) for schedule in near)
         kernels.append(next(one for one in made if one.task_rows == 4 and one.tasks_of_block > 1))
     assert tasks_together(plan.pieces, kernels) == [2 * one.tasks_of_block for one in kernels]
-    check(plan, module, x, kernels)
+    check(NetworkFunction(plan, kernels, 2), module, [x])
     monkeypatch.setattr(load, "tasks_together", lambda pieces, kernels: [1] * len(pieces))
     with pytest.raises(AssertionError):
-        check(plan, module, x, kernels)
+        check(NetworkFunction(plan, kernels, 2), module, [x])
 
 
 @pytest.mark.thorough
@@ -343,9 +333,10 @@ def test_values_of_a_loop_that_lie_on_one_another_are_caught(monkeypatch: pytest
     """Planted: lives as if steps of a loop ran one after another, and workspaces as if no two kernels computed at a time."""
     module, x, network = drawn(0)
     plan = fine_coarse(network)
-    right = check(plan, module, x, kernels_of(plan, 0), "whole").layout
+    right = NetworkFunction(plan, kernels_of(plan, 0), 2, "whole")
+    check(right, module, [x])
     monkeypatch.setattr(layout, "loops", lambda pieces: [[number] for number in range(len(pieces))])
     wrong = layout.layout_of(plan, kernels_of(plan, 0), "whole")
-    assert wrong.arena.bytes < right.arena.bytes
+    assert wrong.arena.bytes < right.layout.arena.bytes
     with pytest.raises(AssertionError):
-        check(plan, module, x, kernels_of(plan, 0), "whole")
+        check(NetworkFunction(plan, kernels_of(plan, 0), 2, "whole"), module, [x])

@@ -13,8 +13,9 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.networks.export import export_network
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import Plan
-from tests.networks.test_loops import chain, drawn, fine_coarse, kernels_of
+from tests.networks.test_loops import chain, drawn, fine_coarse
 from tests.support.exports import sanitized, threads_program
+from tests.support.networks import kernels_of
 from tests.support.thorough import thorough_but
 
 MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"

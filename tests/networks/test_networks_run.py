@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,52 +10,29 @@ import pytest
 import torch
 from torch import nn
 
-from gensor_gym import hardware
-from gensor_gym.codegen.build import generate
-from gensor_gym.codegen.families import graph_of
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.nodes import Map
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.arena import MODES, Arena
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
-from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.plan import Plan, cut_all
-from gensor_gym.networks.tasks import first_by_rows
+from tests.support.called_kernel import in_threads
+from tests.support.networks import check, kernels_of
 from tests.support.random_modules import Draw
 from tests.support.thorough import thorough_but
 
 
-def kernels_of(plan: Plan, seed: int, walk: int = 6) -> list[Kernel]:
-    """A kernel of a random legal schedule for each step, near it for steps in one loop; packed weights where there are such."""
-    rng, hw = np.random.default_rng(seed), hardware.get("host")
-    found = []
-    for step, rows in zip(plan.steps, task_rows(plan.pieces), strict=True):
-        graph = graph_of(step.computation, hw)
-        schedule = graph.random_schedule(rng, walk) if walk else graph.initial()
-        schedule = first_by_rows(step.computation, schedule, rows, hw) if rows else schedule
-        found.append(generate(step.computation, schedule, hw))
-    return found
-
-
-def check(seed: int, mode: str, walk: int = 6) -> NetworkFunction:
-    """A random module's function against torch in float64, twice."""
+def check_random(seed: int, mode: str, walk: int = 6) -> None:
     drawn = Draw(seed)
     plan = cut_all(folded(from_torch(drawn.module, drawn.inputs)))
-    function = NetworkFunction(plan, kernels_of(plan, seed, walk), 1 + seed % 2, mode)
-    with torch.no_grad():
-        doubled = (one.double() if one.is_floating_point() else one for one in drawn.inputs)
-        expected = drawn.module.double()(*doubled).numpy()
-    for _ in range(2):
-        found = function(*(one.numpy() for one in drawn.inputs))
-        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
-    return function
+    check(NetworkFunction(plan, kernels_of(plan, seed, walk), 1 + seed % 2, mode), drawn.module, drawn.inputs)
 
 
 @pytest.mark.as_shipped
 @pytest.mark.parametrize(("seed", "mode"), thorough_but([(0, "hot"), (1, "whole"), (2, "none"), (3, "hot")], (1, "whole")))
 def test_random_modules(seed: int, mode: str) -> None:
-    check(seed, mode, walk=0 if seed % 2 else 6)
+    check_random(seed, mode, walk=0 if seed % 2 else 6)
 
 
 class Scaled(nn.Module):
@@ -79,15 +55,13 @@ def test_a_factor_after_a_bias_goes_into_the_weights() -> None:
     plan = cut_all(folded(from_torch(module, [x])))
     maps = [node for _, node in plan.network.graph.nodes if isinstance(node, Map)]
     assert [str(node.expression).count("multiply") for node in maps] == [0]
-    with torch.no_grad():
-        expected = module.double()(x.double()).numpy()
-    np.testing.assert_allclose(NetworkFunction(plan, kernels_of(plan, 0, 0), 1, "hot")(x.numpy()), expected, rtol=1e-5, atol=1e-5)
+    check(NetworkFunction(plan, kernels_of(plan, 0, 0), 1, "hot"), module, [x], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4, 44))
 def test_more_random_modules(seed: int) -> None:
-    check(seed, ("hot", "whole", "none")[seed % 3])
+    check_random(seed, ("hot", "whole", "none")[seed % 3])
 
 
 class Small(nn.Module):
@@ -136,22 +110,14 @@ def test_several_outputs_own_memory_and_arrays_of_torch(small: tuple[nn.Module, 
 
 def test_threads_call_one_function(small: tuple[nn.Module, Plan, list[Kernel]]) -> None:
     module, plan, kernels = small
-    function, wrong = NetworkFunction(plan, kernels, 2), []
+    function = NetworkFunction(plan, kernels, 2)
 
     def calls(seed: int) -> None:
         for number in range(100):
             given = inputs(1000 * seed + number)
-            try:
-                assert_right(module, given, function(*given))
-            except AssertionError as error:
-                wrong.append(error)
+            assert_right(module, given, function(*given))
 
-    running = [threading.Thread(target=calls, args=(seed,)) for seed in range(4)]
-    for one in running:
-        one.start()
-    for one in running:
-        one.join()
-    assert not wrong
+    in_threads(calls, 4)
 
 
 def test_what_a_plan_says_is_checked(small: tuple[nn.Module, Plan, list[Kernel]]) -> None:

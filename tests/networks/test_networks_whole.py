@@ -15,8 +15,8 @@ from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import Plan, cut_all
-from tests.networks.test_networks_run import kernels_of
 from tests.support.network_steps import outputs_step_by_step
+from tests.support.networks import in_float64, kernels_of
 from tests.support.thorough import thorough_but
 
 BERT = Ids((9,), 40), Ids((9,), 2), Ids((9,), 2)
@@ -32,8 +32,7 @@ def check(module: nn.Module, inputs: Tensors, plan: Plan, kernels: list[Kernel],
     found = function(*inputs)
     found = found if isinstance(found, tuple) else (found,)
     steps = outputs_step_by_step(plan, kernels, [one.numpy() for one in inputs], 2)
-    with torch.no_grad():
-        expected = module.double()(*(one.double() if one.is_floating_point() else one for one in inputs))
+    expected = in_float64(module, inputs)
     for one, alone, wanted in zip(found, steps, expected if isinstance(expected, tuple) else (expected,), strict=True):
         np.testing.assert_array_equal(one.numpy(), alone)
         size = float(wanted.abs().max())

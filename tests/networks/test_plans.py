@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from gensor_gym.chains import chain as chains
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.torch_export import from_torch
@@ -23,8 +22,8 @@ from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
-from tests.networks.test_networks_run import kernels_of
 from tests.support.network_steps import value_at
+from tests.support.networks import check, kernels_of
 from tests.support.random_modules import Draw
 from tests.support.thorough import thorough_but
 
@@ -64,15 +63,6 @@ def test_a_node_is_in_one_piece(times: int) -> None:
         _ = wrong.steps
 
 
-def check(plan: Plan, module: nn.Module, inputs: Sequence[torch.Tensor], kernels: list[Kernel]) -> None:
-    """The plan's function gives what torch does in float64."""
-    with torch.no_grad():
-        expected = module.double()(*(x.double() if x.is_floating_point() else x for x in inputs)).numpy()
-    module.float()
-    found = NetworkFunction(plan, kernels, 2)(*(x.numpy() for x in inputs))
-    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
-
-
 def walked(plan: Plan, rng: np.random.Generator, steps: int) -> Plan:
     """The plan after so many random decisions."""
     for _ in range(steps):
@@ -103,7 +93,7 @@ def test_attention_is_one_piece_and_right(seed: int) -> None:
     blocks = [piece for piece in plan.pieces if piece.anchor == "block"]
     assert len(blocks) == 1 and len(plan.pieces) < len(cut_all(network).pieces) - 6
     assert Plan.parse(network, str(plan)) == plan and str(plan).count("@block") == 1
-    check(plan, module, [x], kernels_of(plan, seed, 40))
+    check(NetworkFunction(plan, kernels_of(plan, seed, 40), 2), module, [x])
 
 
 class Masked(nn.Module):
@@ -128,7 +118,7 @@ def test_attention_of_several_layers_with_one_mask_is_one_piece_each() -> None:
     module, inputs = Masked().eval(), [torch.randn(1, 64, 8), (torch.arange(64) < 50).long()[None]]
     plan = fine(folded(from_torch(module, inputs)))
     assert sum(piece.anchor == "block" for piece in plan.pieces) == 2
-    check(plan, module, inputs, kernels_of(plan, 0, 0))
+    check(NetworkFunction(plan, kernels_of(plan, 0, 0), 2), module, inputs)
 
 
 @pytest.mark.parametrize("seed", thorough_but(range(200), 42))
@@ -142,7 +132,7 @@ def test_random_legal_plans_are_right(seed: int) -> None:
         module, inputs = drawn.module, drawn.inputs
         network = folded(from_torch(module, inputs))
     plan = walked(cut_all(network), rng, int(rng.integers(1, 6)))
-    check(plan, module, inputs, kernels_of(plan, seed))
+    check(NetworkFunction(plan, kernels_of(plan, seed), 2), module, inputs)
 
 
 @pytest.mark.parametrize("seed", thorough_but(range(8), 1))
@@ -189,7 +179,7 @@ def test_a_product_takes_the_norm_after_it(rows: int) -> None:
     assert [len(step.writes) for step in panels] == ([2] if rows == 9 else [])
     assert Plan.parse(network, str(plan)) == plan and len(plan.pieces) == (2 if rows == 9 else 3)
     assert len(cut_all(network).pieces) == 3
-    check(plan, module, inputs, kernels_of(plan, rows, 40))
+    check(NetworkFunction(plan, kernels_of(plan, rows, 40), 2), module, inputs)
 
 
 def test_decisions_come_back() -> None:
@@ -237,9 +227,9 @@ def test_planted_faults_of_a_block_are_seen(fault: str, monkeypatch: pytest.Monk
         return chain
 
     plan = fine(network)
-    check(plan, module, [x], kernels_of(plan, 2, 40))
+    check(NetworkFunction(plan, kernels_of(plan, 2, 40), 2), module, [x])
     monkeypatch.setattr(import_module("gensor_gym.codegen.families"), "chain_of", wrong)
     if fault == "scores of another pitch":
         monkeypatch.setattr("gensor_gym.codegen.chains.generate.pitch_of", lambda chain: 16)
     with pytest.raises(AssertionError):
-        check(plan, module, [x], kernels_of(plan, 2, 40))
+        check(NetworkFunction(plan, kernels_of(plan, 2, 40), 2), module, [x])

@@ -18,8 +18,8 @@ from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
 from tests.networks import test_loops, test_plans
-from tests.networks.test_networks_run import kernels_of
 from tests.support.exports import sanitized
+from tests.support.networks import check, kernels_of
 from tests.support.random_modules import Draw
 
 MEMORY = "-fsanitize=address,undefined"
@@ -50,9 +50,7 @@ def test_random_plans_are_right_and_sanitizers_find_nothing(seed: int, tmp_path:
     plan = plan_of(network, seed)
     kernels = kernels_of(plan, seed)
     function = NetworkFunction(plan, kernels, 2, ("hot", "whole", "none")[seed % 3])
-    with torch.no_grad():
-        expected = module.double()(*(x.double() if x.is_floating_point() else x for x in inputs)).numpy()
-    np.testing.assert_allclose(function(*(x.numpy() for x in inputs)), expected, rtol=2e-4, atol=2e-5)
+    check(function, module, inputs)
     monkeypatch.setattr(library, "_build", lambda *_: None)  # the sources are compiled once, with sanitizers
     export_network(plan, kernels, function, tmp_path / "made", 2, [{}] * len(kernels), "gensor_network")
     assert sanitized(tmp_path / "made", "example.c", MEMORY, ["-O0"]) == ""

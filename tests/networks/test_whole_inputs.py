@@ -12,7 +12,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.load import NetworkFunction
 from tests.frontends.test_torch_export import Of
-from tests.networks.test_networks_run import kernels_of
+from tests.support.networks import kernels_of
 from tests.support.thorough import thorough_but
 
 

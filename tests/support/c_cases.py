@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from gensor_gym import hardware, operators
 from gensor_gym.codegen import generate
+from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.c import load
+from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.structure import vector_axis
@@ -140,3 +145,20 @@ def worst_error(op: Operator, inputs: tuple[np.ndarray, ...], output: np.ndarray
     size = op.reference(*(np.abs(array) for array in inputs))
     length = math.prod(op.extents[a] for a in op.reduce)
     return float((error / (1.2e-7 * (length + 12) * (np.abs(size) + 1e-2))).max(initial=0.0))
+
+
+def compiled(made: Iterable[Program | Kernel]) -> list[Kernel]:
+    """Kernels, two compiled at a time."""
+    kernels = [one if isinstance(one, Kernel) else generate_c(one) for one in made]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(compile_c, kernels))
+    return kernels
+
+
+def check(made: Iterable[Program | Kernel], *threads: int) -> None:
+    """Kernels give what the reference does, on each of these numbers of threads."""
+    for kernel in compiled(made):
+        op, inputs = kernel.operator, inputs_of(kernel.operator)
+        for count in threads:
+            error = worst_error(op, inputs, load(kernel, count)(*inputs))
+            assert error <= 1.0, f"{op} on {count} threads: {error} times the bound\n{kernel.source}"

@@ -6,13 +6,18 @@ Entries of `reference.cu` run as they are written, in the emulator.
 
 from __future__ import annotations
 
+import importlib
+import sys
 import types
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from gensor_gym.measure.answers.reference_kernels import ENTRIES
 from tests.support import reference_emulator
+
+DEVICE = "gensor_gym.measure.devices.cuda"
 
 
 class CUDARuntimeError(RuntimeError):
@@ -185,3 +190,12 @@ module.cuda = types.SimpleNamespace(
         runtimeGetVersion=lambda: 13000,
     ),
 )
+
+
+def device_module(monkeypatch: pytest.MonkeyPatch, launch: Callable[[str, tuple], object]) -> types.ModuleType:
+    """`measure.devices.cuda` over this CuPy, whose kernels all do this; what imports it after the test gets that of CuPy."""
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setattr(module, "launch", launch)
+    monkeypatch.setitem(sys.modules, DEVICE, module)  # so that the import below is taken back
+    del sys.modules[DEVICE]
+    return importlib.import_module(DEVICE)

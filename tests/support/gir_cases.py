@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym import hardware
 from gensor_gym.codegen.c.codegen import headers
 from gensor_gym.codegen.gir.elements import FLOAT
 from gensor_gym.codegen.gir.elements import WHOLE as WHOLE_NUMBERS
@@ -28,19 +27,14 @@ from gensor_gym.dataflow.suite import FACTORIES, make
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.placement import Level, levels_of
 from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
-from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
+from tests.support.c_cases import machine
 from tests.support.guarded import guarded
 from tests.support.kept import KEEPING
 
 EXTENTS = (1, 2, 5, 7, 16, 33, 77, 101, 197)
 SMALL = (1, 2, 3, 5, 8)
 SUITE = tuple(FACTORIES)
-
-
-def machine(lanes: int = 16) -> Hardware:
-    """A two-core CPU that code is compiled for on this machine."""
-    return dataclasses.replace(hardware.get("cascade_lake"), arch="native", lanes=lanes, units=2)
 
 
 def of_suite(name: str, rng: np.random.Generator) -> Dataflow:
@@ -70,6 +64,13 @@ def random_schedule(graph: GirGraph, rng: np.random.Generator) -> GirSchedule:
     legal = rows[graph.fits(rows)]
     kept = legal[(legal[:, HEADER:] >= Level.SRAM).any(axis=1)]
     return GirSchedule(rng.choice(kept if len(kept) and rng.integers(2) else legal, axis=0))
+
+
+def planted(kernel: Kernel, pattern: str, instead: str) -> Kernel:
+    """A kernel with a fault in its text, which has to have the pattern."""
+    source = re.sub(pattern, instead, kernel.source)
+    assert source != kernel.source, f"{pattern} is nowhere in\n{kernel.source}"
+    return dataclasses.replace(kernel, source=source)
 
 
 def kernel_at(operator: Dataflow, schedule: str) -> Kernel:

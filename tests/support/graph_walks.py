@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -11,7 +11,8 @@ from gensor_gym import ConstructionGraph
 from gensor_gym.graph.matrices.choices import instruction_k
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.structure import matrix_axes
-from gensor_gym.graph.tables.layout import slot_of
+from gensor_gym.graph.tables.layout import ROW, slot_of
+from tests.support.oracle import Oracle
 
 OPERATORS = (
     "gemm(m=64, n=48, k=40)",
@@ -120,3 +121,17 @@ def choose(masks: np.ndarray, rng: np.random.Generator, stop: float = 0.12) -> n
         legal = 0 if len(others) == 0 or rng.random() < stop else rng.choice(others)
         actions.append(rng.integers(len(mask)) if rng.random() < 0.1 else legal)
     return np.array(actions)
+
+
+def of_damaged(
+    graph: ConstructionGraph, schedules: Sequence[Schedule], times: int, values: Sequence[int], rng: np.random.Generator
+) -> list[bool]:
+    """Verdicts, which are the oracle's, on schedules that have one of the values in a place, each so many times."""
+    oracle, verdicts = Oracle(graph.operator, graph.hardware, "extended"), []
+    for schedule in schedules:
+        for _ in range(times):
+            row = schedule.row.copy()
+            row[rng.integers(ROW)] = rng.choice(values)
+            verdicts.append(graph.is_legal(Schedule(row)))
+            assert verdicts[-1] == oracle.is_legal(Schedule(row)), row
+    return verdicts

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.codegen import generate
@@ -15,16 +16,19 @@ from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.gpu.traffic import grid_blocks
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.matrices.choices import column_step
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
+from gensor_gym.graph.tables.geometry import columns_of
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.expectation import decode, make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
 
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 H200 = hardware.get("h200")
 TINY = replace(H200, name="tiny", units=1)
 """So few multiprocessors that persistent blocks have several tiles each."""
@@ -104,6 +108,31 @@ def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: i
             kernel = generate(op, schedule, H200)
             assert kernel.main.shared_bytes == shared_bytes_of(plain(schedule.row), graph.tables.ints)
             assert kernel.main.block[0] == threads_of(plain(schedule.row), graph.tables.ints)
+            kernels.append(kernel)
+    return kernels
+
+
+def legal_convolutions(
+    op: Operator, count: int, rng: np.random.Generator, images: Sequence[int] = (1, 1, 2), rows: Sequence[int] = (64, 128),
+    persistent: Sequence[int] = (0, 1),
+) -> list[Kernel]:  # fmt: skip
+    """As `legal_kernels`, of a convolution of 16 bits; `images` and `rows` are choices for a consumer's tile."""
+    graph, kernels = ConstructionGraph(op, H200, space="extended"), []
+    choices = {"stages": (1, 2, 3, 4), "raster": (1, 2, 4), "split_k": (1, 1, 2), "persistent": persistent, "cluster": (1, 2)}
+    while len(kernels) < count:
+        inner = [int(rng.choice(images)), int(rng.choice(rows)), int(rng.integers(1, 8)), 8 * int(rng.integers(1, 8))]
+        outer = [tile * int(across) for tile, across in zip(inner, rng.choice([1, 1, 1, 2], 4), strict=True)]
+        knobs = {name: int(rng.choice(values)) for name, values in choices.items()}
+        schedule = make_schedule(op, [*inner, 16, 1, 1], [*outer, 64, 1, 1], tensor_core=2, **knobs)
+        if graph.is_legal(schedule):
+            kernel, row, ints = generate(op, schedule, H200), plain(schedule.row), graph.tables.ints
+            assert kernel.operator == op and kernel.main.shared_bytes == shared_bytes_of(row, ints)
+            assert kernel.main.block[0] == threads_of(row, ints)
+            blocks = grid_blocks(row, ints)
+            if knobs["persistent"] < 2:  # shares of steps may be more than there are tiles
+                assert kernel.main.grid[0] == blocks or knobs["persistent"] and kernel.main.grid[0] < blocks
+            if op.axes[-1].extent > 1:  # of 1x1, what a tile has across is not the window
+                assert f"COLUMNS = {columns_of(row, ints)};" in kernel.source
             kernels.append(kernel)
     return kernels
 

@@ -26,17 +26,8 @@ from agents.runs.pool import side_by_side
 from experiments.entry import COMMANDS, how_to_go_on
 
 ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.usefixtures("heard")
 NOISE = ("Traceback", "Exception ignored", "KeyboardInterrupt")
-
-
-@pytest.fixture(autouse=True)
-def heard() -> Iterator[None]:
-    """A test run in the background inherits the signal ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @contextmanager

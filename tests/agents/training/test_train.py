@@ -32,12 +32,11 @@ from experiments.tuning.sweep_table import write_table  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 from tests.support.thorough import thorough_but
+from tests.support.trainings import HELD_OUT, OPERATORS, configured, curves
 
 ROOT = Path(__file__).resolve().parents[3]
 CONF = ROOT / "conf"
 SWEEPS = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml") if path.stem != "base")
-TRAIN = ["gemm(m=96, n=80, k=64)", "gemv(m=80, k=64)"]
-HELD_OUT = ["gemm(m=64, n=48, k=40)"]
 TINY = [
     "num_envs=8", "steps=1920", "curve_every=100", "checkpoint_every=640", "eval_every=640", "eval_episodes=2",
     "env.hardware=h200", "env.space=gensor", "wandb.mode=disabled", "tensorboard=false", "torch_threads=1",
@@ -51,18 +50,12 @@ SMALL = {
 
 
 def configuration(*overrides: str) -> dict[str, Any]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = train.settings_of(compose("train", [*TINY, *overrides]))
-    return config | {"operators": TRAIN, "eval_operators": HELD_OUT}
+    return configured(*TINY, *overrides)
 
 
 def learn(config: dict[str, Any], folder: Path) -> Any:
     folder.mkdir(exist_ok=True)
     return train_walk.learn(config, folder, Console(quiet=True))[0]
-
-
-def curves(folder: Path) -> tuple[str, str]:
-    return (folder / "curve.jsonl").read_text(), (folder / "validation.jsonl").read_text()
 
 
 def weights(model: Any) -> np.ndarray:
@@ -101,14 +94,14 @@ def test_a_run_is_repeated_number_for_number_stopped_or_not(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("heard")
 def test_a_run_stopped_by_signals_at_ten_moments_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ends the process with a checkpoint, wherever it comes; no step is lost, and the numbers are those of one run."""
     config = configuration(*SMALL["ppo"], "checkpoint_every=0")
     whole = learn(config, tmp_path / "whole")
     rng, rollout = np.random.default_rng(7), 16 * 8
     moments = [rollout * k + 8 * int(rng.integers(1, 16)) for k in sorted(rng.choice(14, 10, replace=False))]
-    go_on, handlers = Watch._on_step, {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    left, stops = list(moments), []
+    go_on, left, stops = Watch._on_step, list(moments), []
 
     def interrupted(self: Watch) -> bool:
         if left and self.num_timesteps >= left[0] and not asked():
@@ -124,8 +117,6 @@ def test_a_run_stopped_by_signals_at_ten_moments_is_the_same(tmp_path: Path, mon
         stops.append(ended.value.code)
     with stoppable("again"):
         parts = learn(config, tmp_path / "parts")
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
     assert stops == [130] * 10
     assert curves(tmp_path / "parts") == curves(tmp_path / "whole")
     assert np.array_equal(weights(parts), weights(whole)) and parts.num_timesteps == 1920
@@ -165,7 +156,7 @@ def test_two_runs_from_the_beginning_are_the_same(tmp_path: Path) -> None:
 
 def test_the_environment_goes_on_from_its_state() -> None:
     def make() -> Any:
-        return make_sb3(6, operator=TRAIN, hardware="h200", observation="dict")
+        return make_sb3(6, operator=OPERATORS, hardware="h200", observation="dict")
 
     def play(env: Any, steps: int, rng: np.random.Generator) -> list[Any]:
         found = []
@@ -187,7 +178,7 @@ def test_the_environment_goes_on_from_its_state() -> None:
         assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
     assert sum(step[1].sum() for step in expected) > 5
     with pytest.raises(ValueError, match="these are 2 environments"):
-        make_sb3(2, operator=TRAIN, hardware="h200").restore(state)
+        make_sb3(2, operator=OPERATORS, hardware="h200").restore(state)
 
 
 @pytest.mark.thorough

@@ -17,7 +17,6 @@ import pytest
 
 pytest.importorskip("sb3_contrib")
 
-from hydra import compose, initialize_config_dir  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from agents import get_strategy  # noqa: E402
@@ -25,7 +24,6 @@ from agents.cli.parent import PARENT  # noqa: E402
 from agents.cli.stopping import stoppable  # noqa: E402
 from agents.columns.learner import ColumnLearner  # noqa: E402
 from agents.hybrids import timed_columns as timed  # noqa: E402
-from agents.runs import jobs
 from agents.training import columns as train_columns  # noqa: E402
 from agents.training import train, trainings  # noqa: E402
 from agents.training.curves import read_run  # noqa: E402
@@ -36,8 +34,8 @@ from gensor_gym import operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.measure.records import measured  # noqa: E402
 from gensor_gym.operators.shapes.nearness import near  # noqa: E402
+from tests.support.trainings import configured, curves  # noqa: E402
 
-CONF = Path(__file__).resolve().parents[3] / "conf"
 TINY = [
     "agent=columns", "agent.width=8", "agent.tasks=2", "agent.programs=16", "steps=640", "curve_every=64", "checkpoint_every=160",
     "eval_every=320", "eval_episodes=4", "env.hardware=h200", "env.space=gensor", "wandb.mode=disabled", "tensorboard=false",
@@ -47,17 +45,10 @@ QUIET = Console(quiet=True)
 
 
 def configuration(*overrides: str) -> dict[str, Any]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = train.settings_of(compose("train", [*TINY, *overrides]))
-    return config | {
-        "operators": ["gemm(m=96, n=80, k=64)", "gemv(m=80, k=64)"], "eval_operators": ["gemm(m=64, n=48, k=40)"],
-    }  # fmt: skip
+    return configured(*TINY, *overrides)
 
 
-def curves(folder: Path) -> tuple[str, str]:
-    return (folder / "curve.jsonl").read_text(), (folder / "validation.jsonl").read_text()
-
-
+@pytest.mark.usefixtures("heard")
 def test_a_signal_saves_in_the_middle_of_a_line_of_the_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, advance = configuration("checkpoint_every=0"), ColumnLearner.advance
     for name in ("whole", "part"):
@@ -69,16 +60,12 @@ def test_a_signal_saves_in_the_middle_of_a_line_of_the_curve(tmp_path: Path, mon
             os.kill(os.getpid(), signal.SIGINT)
         return advance(self)
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background inherits it ignored
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended, stoppable("again"):
         patch.setattr(ColumnLearner, "advance", interrupted)
         train_columns.learn(config, tmp_path / "part", QUIET)
     assert ended.value.code == 130 and (tmp_path / "part" / "last.zip").exists()
     with stoppable("again"):
         _, _, resumed = train_columns.learn(config, tmp_path / "part", QUIET)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
     assert resumed and curves(tmp_path / "part") == curves(tmp_path / "whole")
     with pytest.raises(ValueError, match="another seed"):
         train_columns.learn(config | {"seed": 1}, tmp_path / "part", QUIET)
@@ -113,17 +100,6 @@ def test_a_policy_that_sees_something_else_is_trained_anew(tmp_path: Path, monke
     train.run(config, tmp_path, QUIET)
     monkeypatch.setitem(trainings.OTHERS, "columns", dataclasses.replace(trainings.training_of("columns"), sees=99))
     assert not train.trained(tmp_path, config)
-
-
-def test_two_trainings_do_not_write_to_one_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["agent=columns", f"output={tmp_path}", "wandb.mode=disabled", "tensorboard=false"]
-    monkeypatch.setattr(sys, "argv", ["train", *words])
-    with jobs.locked(tmp_path), pytest.raises(SystemExit) as ended:
-        train.main()
-    assert ended.value.code == 2 and "another process is writing to" in capfd.readouterr().err
-    assert not (tmp_path / "curve.jsonl").exists()
 
 
 @pytest.mark.thorough

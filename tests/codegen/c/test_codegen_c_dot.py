@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,14 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.c.plan import make_plan
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
-from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.operators.types import Operator
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
-from tests.support.c_cases import inputs_of, machine, program
+from tests.support.apart import in_a_process_of_its_own
+from tests.support.c_cases import compiled, inputs_of, machine, program
 from tests.support.thorough import thorough_but
 
 ARCHES = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw", "native": ""}
@@ -31,10 +31,8 @@ def gemm(m: int, n: int, k: int) -> Operator:
     return operators.gemm(m=m, n=n, k=k, dtype="int8")
 
 
-def assert_exact(kernels: list[Kernel]) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(compile_c, kernels))
-    for kernel in kernels:
+def assert_exact(made: Iterable[Program | Kernel]) -> None:
+    for kernel in compiled(made):
         op = kernel.operator
         ends = [np.full(t.shape, -128, t.dtype) for t in op.inputs[:2]]
         for inputs in (inputs_of(op), (*ends, *inputs_of(op)[2:])):
@@ -49,13 +47,13 @@ def test_every_instruction_set_and_width(arch: str) -> None:
     tiles = (6, 21, 3), (12, 42, 9), (24, 84, 18)  # chunks of 16, 4 and 1 lanes
     cases = [program(gemm(61, 83, 71), *tiles, hw=machine(lanes, arch), pack_b=1, pack_a=lanes % 3 % 2)
              for lanes in (16, 8, 4)]  # fmt: skip
-    assert_exact([generate_c(case) for case in cases])
+    assert_exact(cases)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 8, 63, 257])
 def test_remainders_of_the_reduction(k: int) -> None:
     tiles = (4, 16, 1), (8, 16, 6), (16, 32, 26)
-    assert_exact([generate_c(program(gemm(13, 35, k), *tiles, pack_b=1, pack_a=a)) for a in (0, 1)])
+    assert_exact(program(gemm(13, 35, k), *tiles, pack_b=1, pack_a=a) for a in (0, 1))
 
 
 def test_blocks_splits_batches_and_epilogues() -> None:
@@ -66,7 +64,7 @@ def test_blocks_splits_batches_and_epilogues() -> None:
         program(batched, (2, 3, 16, 1), (2, 6, 32, 8), (4, 6, 32, 16), pack_b=1, prefetch=4),
         program(batched, (1, 4, 8, 1), (3, 4, 8, 37), (3, 12, 24, 37), pack_b=1, pack_a=1, loop_order=1),
     ]
-    assert_exact([generate_c(case) for case in cases])
+    assert_exact(cases)
 
 
 @pytest.mark.thorough
@@ -96,10 +94,7 @@ def test_sanitizers_find_nothing_in_groups(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 @pytest.mark.parametrize("pack_b", thorough_but([0, 1], 1))
 def test_int8_between_guard_pages(pack_b: int) -> None:
-    script = f"from tests.codegen.c.test_codegen_c_dot import run_between_guard_pages as f; f({pack_b})"
-    root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    in_a_process_of_its_own(__name__, f"run_between_guard_pages({pack_b})")
 
 
 def run_between_guard_pages(pack_b: int) -> None:

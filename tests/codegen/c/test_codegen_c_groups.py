@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 from tests.codegen.c.test_codegen_c_dot import ARCHES, assert_exact
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
+from tests.support.apart import in_a_process_of_its_own
 from tests.support.c_cases import machine, program, random_tiles
 from tests.support.thorough import thorough_but
 
@@ -77,10 +77,7 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 @pytest.mark.parametrize("name", thorough_but(KINDS, "gemv"))
 def test_tensors_between_guard_pages(name: str) -> None:
-    script = f"from tests.codegen.c.test_codegen_c_groups import run_between_guard_pages as f; f({name!r})"
-    root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    in_a_process_of_its_own(__name__, f"run_between_guard_pages({name!r})")
 
 
 def run_between_guard_pages(name: str) -> None:
@@ -117,7 +114,7 @@ def test_which_kernels_are_grouped() -> None:
 def test_shifted_products_go_element_by_element(window: int) -> None:
     op = operators.conv2d(n=1, c=8, h=7, w=9, k=20, r=window, s=window, padding=window // 2, dtype="int8")
     tiles = [(1, 4, 2, 8, 1, 1, 1), (1, 4, 2, 8, 4, 1, 1), (1, 8, 4, 16, 8, window, window)]
-    assert_exact([generate_c(program(op, *tiles, convolution=2, pack_a=1, pack_b=1))])
+    assert_exact([program(op, *tiles, convolution=2, pack_a=1, pack_b=1)])
 
 
 def test_filters_that_one_task_packs_for_later_calls_are_exact() -> None:

@@ -15,12 +15,11 @@ import pytest
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import load_entry
-from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.codegen.runtime.threads import pointers, runtime
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.operators.types import ITEM_BYTES
 from tests.support.apart import in_a_process_of_its_own
-from tests.support.c_cases import inputs_of, machine, random_program, worst_error
+from tests.support.c_cases import compiled, inputs_of, machine, random_program, worst_error
 from tests.support.guarded import guarded
 from tests.support.kept import KEEPING
 
@@ -121,6 +120,5 @@ def run_kernel_between_guard_pages(kernel: Kernel) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 def test_tensors_between_guard_pages() -> None:
     seeds = range(500, 512)
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda seed: compile_c(generate_c(random_program(seed, machine()))), seeds))
+    compiled(random_program(seed, machine()) for seed in seeds)
     in_a_process_of_its_own(__name__, f"run_between_guard_pages({seeds!r})")

@@ -7,9 +7,8 @@ import pytest
 from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.program import Program
-from gensor_gym.codegen.runtime.c import load
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
-from tests.support.c_cases import inputs_of, machine, program, worst_error
+from tests.support.c_cases import check, machine, program
 from tests.support.thorough import thorough_but
 
 CONVOLUTIONS = [
@@ -40,9 +39,7 @@ def test_shifted_products_are_right(text: str, channels: int) -> None:
     """With copies of their own (all channels in a task) and with a shared one, with vectors of two widths."""
     for lanes, stages in ((16, ("residual", "bias", "relu")), (8, ())):
         kernel = generate_c(shifted(text, channels, lanes, *stages))
-        inputs = inputs_of(kernel.operator)
-        for threads in (1, 2):
-            assert worst_error(kernel.operator, inputs, load(kernel, threads)(*inputs)) <= 1.0, kernel.source
+        check([kernel], 1, 2)
         repeated = channels < kernel.operator.extents[kernel.operator.channel_axis]
         assert ("shared_x" in kernel.source) == repeated
 
@@ -60,8 +57,7 @@ def test_a_pointwise_convolution_is_read_where_it_lies() -> None:
     tiles = [(1, 4, 2, 16, 1, 1, 1), (1, 4, 2, 16, 9, 1, 1), (1, 16, 2, 16, 9, 1, 1)]
     kernel = generate_c(program(op, *tiles, convolution=2))
     assert "workspace_" not in kernel.source and kernel.workspace_bytes == 0
-    inputs = inputs_of(op)
-    assert worst_error(op, inputs, load(kernel, 2)(*inputs)) <= 1.0
+    check([kernel], 2)
 
 
 @pytest.mark.parametrize("n, names", [(112, {16}), (131, {48}), (160, {16}), (176, {32}), (96, set())])
@@ -72,18 +68,14 @@ def test_narrow_tiles_at_the_end_of_the_vector_axis(n: int, names: set[int]) -> 
     found = {width for width in (16, 32) if f"register_tile_edge_{width}(" in kernel.source}
     found |= {48} if "register_tile_edge(" in kernel.source else set()
     assert found == names
-    inputs = inputs_of(op)
-    assert worst_error(op, inputs, load(kernel, 1)(*inputs)) <= 1.0
+    check([kernel], 1)
 
 
 @pytest.mark.parametrize("n, task", [(32, 24), (128, 48), (512, 48), (80, 72), (136, 48)])
 def test_a_narrow_tile_that_divides_the_extent_but_does_not_end_there(n: int, task: int) -> None:
     """Tiles of 24 leave 8 of n over; a vector of 16 divides n, yet begins 8 before its end, and may write 8 lanes only."""
     op = operators.gemm(m=7, n=n, k=10)
-    kernel = generate_c(program(op, (6, 24, 1), (6, 24, 10), (12, task, 10), pack_b=1))
-    inputs = inputs_of(op)
-    for threads in (1, 2):
-        assert worst_error(op, inputs, load(kernel, threads)(*inputs)) <= 1.0, kernel.source
+    check([program(op, (6, 24, 1), (6, 24, 10), (12, task, 10), pack_b=1)], 1, 2)
 
 
 def test_copies_that_tasks_repeat_are_shared() -> None:
@@ -93,9 +85,7 @@ def test_copies_that_tasks_repeat_are_shared() -> None:
         kernel = generate_c(program(op, (8, 32, 1), (8, 32, 11), (m, 32, 22), pack_b=1, pack_a=1))
         assert ("shared_B" in kernel.source) == shared
         assert "shared_A" in kernel.source
-        inputs = inputs_of(op)
-        for threads in (1, 2):
-            assert worst_error(op, inputs, load(kernel, threads)(*inputs)) <= 1.0
+        check([kernel], 1, 2)
 
 
 def test_a_copy_larger_than_the_last_cache_is_not_shared() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import platform
 import random
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +13,15 @@ import pytest
 
 from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
-from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
-from tests.support.c_cases import inputs_of, machine, program, worst_error
+from tests.support.apart import in_a_process_of_its_own
+from tests.support.c_cases import check, compiled, inputs_of, machine, program
 from tests.support.thorough import thorough_but
 
 
@@ -57,21 +54,12 @@ def windowed_program(seed: int, hw: Hardware | None = None) -> Program | None:
     return program(op, tuple(register), tuple(l1), tuple(task), hw=hw or machine(lanes), thread_split=rng.choice((1, 1, 1, 2)))
 
 
-def checked(kernels: list[Kernel]) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(compile_c, kernels))
-    for kernel in kernels:
-        op, inputs = kernel.operator, inputs_of(kernel.operator)
-        error = worst_error(op, inputs, load(kernel, 2)(*inputs))
-        assert error <= 1.0, f"{op}: {error} times the bound\n{kernel.source}"
-
-
 @pytest.mark.parametrize("block", thorough_but(range(3), 1))
 def test_random_windows(block: int) -> None:
     programs = [windowed_program(seed) for seed in range(7000 + 40 * block, 7040 + 40 * block)]
     kernels = [generate_c(p) for p in programs if p is not None]
     assert len(kernels) >= 25 and sum("part_" in kernel.source for kernel in kernels) >= 3
-    checked(kernels)
+    check(kernels, 2)
 
 
 def test_lines_are_loaded_once() -> None:
@@ -100,18 +88,16 @@ def test_the_last_tile_moves_back_inside() -> None:
     source = generate_c(program(op, (2, 16, 1), (2, 16, 5), (4, 112, 5))).source
     assert "register_tile_edge" not in source and "masked" not in source
     tiles = [(2, 112), (1, 32), (3, 48)]
-    checked([generate_c(program(op, (rows, 16, 1), (rows, 16, 5), (rows, width, 5))) for rows, width in tiles])
+    check([program(op, (rows, 16, 1), (rows, 16, 5), (rows, width, 5)) for rows, width in tiles], 2)
 
 
 @pytest.mark.thorough
 def test_rows_outside_are_pad_values_for_every_first_row() -> None:
-    kernels = []
+    programs = []
     for padding, rows, stride in itertools.product((1, 2, 3), (1, 2, 3), (1, 2)):
         op = operators.conv2d(n=1, c=2, h=5, w=18, k=2, r=3, s=3, stride=(stride, 1), padding=(padding, 1))
-        kernels.append(
-            generate_c(program(op, (1, 2, rows, 16, 1, 3, 3), (1, 2, rows, 16, 2, 3, 3), (1, 2, 2 * rows, 16, 2, 3, 3)))
-        )
-    checked(kernels)
+        programs.append(program(op, (1, 2, rows, 16, 1, 3, 3), (1, 2, rows, 16, 2, 3, 3), (1, 2, 2 * rows, 16, 2, 3, 3)))
+    check(programs, 2)
 
 
 def test_lanes_past_the_end_are_not_written() -> None:
@@ -133,18 +119,12 @@ def test_sanitizers_find_nothing_in_windows(tmp_path: Path, seeds: range) -> Non
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 def test_windows_between_guard_pages() -> None:
-    script = "from tests.codegen.c.test_codegen_c_window import run_between_guard_pages as f; f(range(7300, 7325))"
-    root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    in_a_process_of_its_own(__name__, "run_between_guard_pages(range(7300, 7325))")
 
 
 def run_between_guard_pages(seeds: range) -> None:
     """Run the windows of seeds on tensors at the edge of accessible memory, and compare."""
-    kernels = [generate_c(p) for p in map(windowed_program, seeds) if p is not None]
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(compile_c, kernels))
-    for kernel in kernels:
+    for kernel in compiled(p for p in map(windowed_program, seeds) if p is not None):
         run_kernel_between_guard_pages(kernel)
 
 
@@ -153,4 +133,4 @@ def run_between_guard_pages(seeds: range) -> None:
 def test_windows_without_mask_registers(arch: str, lanes: int) -> None:
     """Mask vectors, and plain loops where there are none."""
     programs = [windowed_program(seed, machine(lanes, arch)) for seed in range(7400, 7420)]
-    checked([generate_c(p) for p in programs if p is not None])
+    check([generate_c(p) for p in programs if p is not None])

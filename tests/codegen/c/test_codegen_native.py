@@ -6,7 +6,6 @@ import collections
 import gc
 import itertools
 import os
-import threading
 import warnings
 import weakref
 from typing import Any
@@ -14,27 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gensor_gym import ConstructionGraph, operators
-from gensor_gym.codegen import generate
+from gensor_gym import operators
 from gensor_gym.codegen.runtime import function
 from gensor_gym.codegen.runtime.arrays import CopyWarning
 from gensor_gym.codegen.runtime.c import NativeKernel
 from gensor_gym.codegen.runtime.memory import ALIGNMENT, address_of
+from tests.support.called_kernel import MORE_THAN_KEPT, OP, in_threads
 from tests.support.resident import resident
 from tests.support.thorough import thorough_but
 
 torch = pytest.importorskip("torch")
-OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
-MORE_THAN_KEPT = 12
-"""Outputs; a kernel keeps the memory of fewer."""
-
-
-@pytest.fixture(scope="module")
-def kernel() -> NativeKernel:
-    graph = ConstructionGraph(OP, "host", "extended")
-    return NativeKernel(generate(OP, graph.random_schedule(np.random.default_rng(3)), "host"), 2)
-
-
 @pytest.fixture
 def arrays() -> tuple[np.ndarray, ...]:
     return operators.random_inputs(OP, np.random.default_rng(0))
@@ -74,15 +62,6 @@ def test_an_output_that_was_let_go_is_used_again(kernel: NativeKernel, arrays: t
     output = kernel(*arrays)
     before = output.copy()
     assert address(kernel(arrays[0] + 1, arrays[1])) != address(output) and np.array_equal(output, before)
-
-
-def test_arrays_of_torch_are_read_where_they_lie_and_give_tensors(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        output = kernel(*map(torch.from_numpy, arrays))
-    assert isinstance(output, torch.Tensor) and right(output, *arrays)
-    own = torch.empty(24, 32)
-    assert kernel(*map(torch.from_numpy, arrays), out=own) is own and right(own, *arrays)
 
 
 class Elsewhere:
@@ -189,42 +168,6 @@ def test_a_bound_call_reads_what_its_arrays_hold(kernel: NativeKernel, arrays: t
         kernel.bind(a, b, out, out)
 
 
-def test_threads_call_one_kernel_at_a_time(kernel: NativeKernel) -> None:
-    faults: list[str] = []
-
-    def call(seed: int) -> None:
-        given = operators.random_inputs(OP, np.random.default_rng(seed))
-        expected = kernel(*given).copy()
-        held = []
-        for _ in range(2000):
-            output = kernel(*given)
-            held = [*held[-2:], output]
-            if not all(np.array_equal(one, expected) for one in held):
-                faults.append(f"thread {seed}")
-                return
-
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-
-
-def test_a_fork_between_calls(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
-    held = kernel(*arrays)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            output = kernel(*arrays)
-            code = 0 if right(output, *arrays) and address(output) != address(held) else 2
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    assert right(held, *arrays) and right(kernel(*arrays), *arrays)
-
-
 WAYS = ("dropped", "kept", "bound", "into out", "tensors")
 
 
@@ -248,46 +191,10 @@ def test_nothing_leaks(way: str, calls: int, kernel: NativeKernel, arrays: tuple
     assert resident() - before < 1 << 20
 
 
-@pytest.mark.thorough
-def test_two_threads_call_one_kernel_a_million_times(kernel: NativeKernel) -> None:
-    faults: list[str] = []
-
-    def call(seed: int) -> None:
-        given = operators.random_inputs(OP, np.random.default_rng(seed))
-        expected = (given[0].astype(np.float64) @ given[1]).astype(np.float32)
-        first = kernel(*given).copy()
-        assert np.allclose(first, expected, atol=1e-4)
-        for number in range(500_000):
-            if kernel(*given).tobytes() != first.tobytes():
-                faults.append(f"thread {seed}, call {number}")
-                return
-
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-
-
 def test_addresses_are_those_of_numpy() -> None:
     whole = np.zeros((6, 8), np.float32)
     for array in (whole, whole[2:, 3:], whole.T, whole[::-1], np.frombuffer(bytes(8), np.int8), np.zeros((), np.float16)):
         assert address_of(array) == array.ctypes.data
-
-
-def test_a_bound_call_in_a_fork(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
-    out = np.zeros((24, 32), np.float32)
-    call = kernel.bind(*arrays, out)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = 0 if right(call(), *arrays) else 2
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    assert not out.any() and right(call(), *arrays)
 
 
 def test_views_that_lie_as_kernels_read_them_are_not_copied(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
@@ -350,3 +257,34 @@ def test_an_interpreter_whose_arrays_lie_otherwise_is_refused(monkeypatch: pytes
     monkeypatch.setattr(function, "np", Other)
     with pytest.raises(RuntimeError, match=r"arrays of NumPy 9\.9 lie in memory as .*'type'"):
         function._check_layout()
+
+
+@pytest.mark.parametrize("calls", thorough_but([2000, 500_000], 2000))
+def test_threads_call_one_kernel_at_a_time(calls: int, kernel: NativeKernel) -> None:
+    def call(seed: int) -> None:
+        given = operators.random_inputs(OP, np.random.default_rng(seed))
+        expected = kernel(*given).copy()
+        assert right(expected, *given)
+        held: list[np.ndarray] = []
+        for number in range(calls):
+            held = [*held[-2:], kernel(*given)]
+            assert all(one.tobytes() == expected.tobytes() for one in held), f"thread {seed}, call {number}"
+
+    in_threads(call, 3)
+
+
+def test_a_fork_between_calls(kernel: NativeKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    """The child's outputs, and what a bound call writes there, are its own."""
+    held, out = kernel(*arrays), np.zeros((24, 32), np.float32)
+    call = kernel.bind(*arrays, out)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            output = kernel(*arrays)
+            code = 0 if right(output, *arrays) and address(output) != address(held) and right(call(), *arrays) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert right(held, *arrays) and right(kernel(*arrays), *arrays)
+    assert not out.any() and right(call(), *arrays)

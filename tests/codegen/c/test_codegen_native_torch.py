@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import threading
 import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gensor_gym import ConstructionGraph, operators
-from gensor_gym.codegen import generate
+from gensor_gym import operators
 from gensor_gym.codegen.runtime import tensors
 from gensor_gym.codegen.runtime.arrays import CopyWarning, Signature
 from gensor_gym.codegen.runtime.c import NativeKernel
+from tests.support.called_kernel import MORE_THAN_KEPT, OP, in_threads
 
 torch = pytest.importorskip("torch")
-OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
-MORE_THAN_KEPT = 12
-"""Outputs; a kernel keeps the memory of fewer."""
-
-
-@pytest.fixture(scope="module")
-def kernel() -> NativeKernel:
-    graph = ConstructionGraph(OP, "host", "extended")
-    return NativeKernel(generate(OP, graph.random_schedule(np.random.default_rng(3)), "host"), 2)
-
-
 @pytest.fixture
 def given() -> tuple[Any, Any]:
     a, b = map(torch.from_numpy, operators.random_inputs(OP, np.random.default_rng(0)))
@@ -159,25 +147,6 @@ def test_an_output_that_ends_in_a_thread_without_python(kernel: NativeKernel, gi
     assert torch.allclose(weight.grad, 200 * (given[0] @ given[1]), rtol=1e-3, atol=1e-2)
 
 
-def test_threads_call_one_kernel_with_tensors(kernel: NativeKernel) -> None:
-    faults: list[int] = []
-
-    def call(seed: int) -> None:
-        given = [torch.from_numpy(one) for one in operators.random_inputs(OP, np.random.default_rng(seed))]
-        expected, held = kernel(*given).clone(), []
-        for _ in range(1000):
-            held = [*held[-2:], kernel(*given)]
-            if not all(torch.equal(one, expected) for one in held):
-                faults.append(seed)
-
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-
-
 def test_an_older_torch_is_read_by_python(
     kernel: NativeKernel, given: tuple[Any, Any], python: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,3 +165,14 @@ def test_an_older_torch_is_read_by_python(
     other = NativeKernel(kernel.kernel, 1)
     monkeypatch.setattr(other, "_compute", lambda *values: None if isinstance(values[0], torch.Tensor) else kernel(*values))
     assert right(other(*given), *given) and python
+
+
+def test_threads_call_one_kernel_with_tensors(kernel: NativeKernel) -> None:
+    def call(seed: int) -> None:
+        given = [torch.from_numpy(one) for one in operators.random_inputs(OP, np.random.default_rng(seed))]
+        expected, held = kernel(*given).clone(), []
+        for _ in range(1000):
+            held = [*held[-2:], kernel(*given)]
+            assert all(torch.equal(one, expected) for one in held), f"thread {seed}"
+
+    in_threads(call, 3)

@@ -24,14 +24,6 @@ def test_either_kind_of_enumeration_gives_the_numbers(kind: str) -> None:
     assert numbers_of(Driver(kind)) == EXPECTED
 
 
-def test_enumerations_of_the_newer_kind_take_no_subscript() -> None:
-    """As the class that they stand for."""
-    data_type = Driver("13.5").CUtensorMapDataType
-    with pytest.raises(TypeError, match="not subscriptable"):
-        data_type["CU_TENSOR_MAP_DATA_TYPE_FLOAT32"]
-    assert data_type.CU_TENSOR_MAP_DATA_TYPE_FLOAT32 == 7
-
-
 @pytest.mark.skipif(not nvrtc.is_available(), reason=f"no cuda-bindings: pip install {nvrtc.PACKAGES}")
 def test_the_installed_release_gives_the_numbers() -> None:
     """Without a driver."""

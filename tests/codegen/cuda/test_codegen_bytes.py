@@ -17,9 +17,10 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.operators.types import Operator
-from tests.codegen.cuda.test_codegen_cuda import MACHINES, check, needs_nvrtc
+from tests.codegen.cuda.test_codegen_cuda import MACHINES, check
 from tests.support.cuda_schedules import make_kernel, make_schedule, random_schedule
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 WRONG = operators.conv2d(1, 8, 15, 16, 12, 2, 3, padding=1, dtype="int8")
 SCHEDULE = "tile[" + " ".join(["1x1x1x1x2x2x1x1"] * 4) + "] vthread[1x1x1x1x1x1x1x1] level=0 "

@@ -20,6 +20,7 @@ from gensor_gym.operators.types import Access, Axis, Operator, Tensor
 from tests.operators.test_operators_accesses import brute_force
 from tests.support.cuda_schedules import OPERATORS, make_kernel, make_schedule, random_inputs, random_schedule
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 BATCHES = 7
 MACHINES = {"sm_75": "t4", "sm_80": "a100", "sm_90": "h200"}
@@ -240,9 +241,6 @@ def test_other_refusals_name_what_is_wrong() -> None:
     cpu = next(hw for hw in map(hardware.get, hardware.names()) if hw.kind == "cpu")
     with pytest.raises(ValueError, match="kind 'gpu'"):
         generate_cuda(lower(op, make_schedule(op, [1, 1, 1], [8, 8, 8]), cpu))
-
-
-needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 
 
 @needs_nvrtc

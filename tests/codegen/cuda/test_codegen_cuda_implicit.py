@@ -13,9 +13,10 @@ from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import shared_bytes_of
-from tests.codegen.cuda.test_codegen_cuda import ARCHES, MACHINES, check, needs_nvrtc
+from tests.codegen.cuda.test_codegen_cuda import ARCHES, MACHINES, check
 from tests.support.cuda_schedules import make_kernel, make_schedule
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 CONVOLUTIONS = (
     operators.conv2d(1, 5, 7, 9, 6, 3, 3, padding=1).with_epilogue("bias", "relu"),

@@ -12,9 +12,10 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.operators.types import Operator
-from tests.codegen.cuda.test_codegen_cuda import ARCHES, MACHINES, check, needs_nvrtc
+from tests.codegen.cuda.test_codegen_cuda import ARCHES, MACHINES, check
 from tests.support.cuda_schedules import MAX_THREADS, OPERATORS
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 BATCHES = 4
 

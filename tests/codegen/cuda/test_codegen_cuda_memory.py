@@ -10,9 +10,10 @@ import pytest
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.kernel import Kernel
-from tests.codegen.cuda.test_codegen_cuda import check, needs_nvrtc
+from tests.codegen.cuda.test_codegen_cuda import check
 from tests.support.cuda_schedules import make_kernel, make_schedule
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 GPUS = {"sm_75": "t4", "sm_80": "a100", "sm_90": "h200"}
 needs_nvdisasm = pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")

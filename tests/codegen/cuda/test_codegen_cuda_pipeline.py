@@ -14,10 +14,11 @@ from gensor_gym.codegen.cuda.sass import is_available, main_loop
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError
 from gensor_gym.operators.types import Operator
-from tests.codegen.cuda.test_codegen_cuda import check, needs_nvrtc
+from tests.codegen.cuda.test_codegen_cuda import check
 from tests.measure.emulator.test_emulator import faults
 from tests.support.cuda_schedules import make_kernel, make_schedule, random_inputs
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 GEMM = operators.gemm(40, 24, 52)
 

@@ -20,9 +20,10 @@ from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.graph.tables.geometry import spatial_product
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.operators.types import Operator
-from tests.codegen.cuda.test_codegen_cuda import check, needs_nvrtc
+from tests.codegen.cuda.test_codegen_cuda import check
 from tests.support.cuda_schedules import make_kernel, make_schedule
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 needs_disassembler = pytest.mark.skipif(
     not (sass.is_available() and nvrtc.is_available()), reason=f"pip install {sass.PACKAGE} {nvrtc.PACKAGES}"

@@ -17,10 +17,10 @@ from gensor_gym.graph.matrices.lying import is_folded
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 from gensor_gym.operators.types import Operator
-from tests.codegen.cuda.test_codegen_mma import check, needs_nvrtc, tensor_kernel
+from tests.codegen.cuda.test_codegen_mma import check, tensor_kernel
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.thorough import first_of_each, thorough_but
-from tests.support.wgmma_kernels import TINY, assert_compiles_well, check_planted, faults
+from tests.support.wgmma_kernels import TINY, assert_compiles_well, check_planted, faults, needs_nvrtc
 
 FOLDED = {
     "stem": [

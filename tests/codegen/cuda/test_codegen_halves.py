@@ -10,9 +10,10 @@ from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.measure.answers.expectation import decode, make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import PRODUCT_TYPES, Operator
-from tests.codegen.cuda.test_codegen_mma import ARCHES, check, needs_nvrtc
+from tests.codegen.cuda.test_codegen_mma import ARCHES, check
 from tests.support.cuda_schedules import OPERATORS, make_kernel, make_schedule, random_schedule
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 
 def operators_of(dtype: str) -> list[Operator]:

@@ -16,6 +16,7 @@ from gensor_gym.measure.answers.expectation import decode, make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError
 from tests.support.cuda_schedules import make_kernel, make_schedule
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 DEPTH = {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32}
 """Elements along k of an instruction from sm_80 on."""
@@ -212,9 +213,6 @@ def test_refusals_name_what_is_wrong(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         tensor_kernel(text, warp, block, hw, **knobs)
-
-
-needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 
 
 def types_of(arch: str) -> dict[str, int]:

@@ -12,9 +12,10 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
 from gensor_gym.hardware.occupancy import blocks_per_unit
-from tests.codegen.cuda.test_codegen_mma import check, needs_nvrtc
+from tests.codegen.cuda.test_codegen_mma import check
 from tests.support.graph_walks import tensor_start, walk
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 MAX_THREADS = 512
 OPERATORS = (

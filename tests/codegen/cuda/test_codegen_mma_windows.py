@@ -6,8 +6,9 @@ import pytest
 
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
-from tests.codegen.cuda.test_codegen_mma import check, needs_nvrtc, tensor_kernel
+from tests.codegen.cuda.test_codegen_mma import check, tensor_kernel
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import needs_nvrtc
 
 TYPES = {"a100": {"float16": 16, "bfloat16": 16, "int8": 32}, "t4": {"float16": 8, "int8": 16}}
 

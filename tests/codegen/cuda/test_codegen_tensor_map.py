@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import types
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -136,12 +135,7 @@ def _refusal() -> int:
     return Result(1)
 
 
-def run_on_fake(monkeypatch: pytest.MonkeyPatch, launch: object) -> Measurement:
+def run_on_fake(monkeypatch: pytest.MonkeyPatch, launch: Callable[[str, tuple], object]) -> Measurement:
     """A trial of the kernel on a GPU made of NumPy."""
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy.module)
-    monkeypatch.delitem(sys.modules, "gensor_gym.measure.devices.cuda", raising=False)
-    monkeypatch.setattr(fake_cupy.module, "launch", launch)
-    device = importlib.import_module("gensor_gym.measure.devices.cuda")
-    sys.modules.pop("gensor_gym.measure.devices.cuda")
-    request = TrialRequest(Built(KERNEL, "none.cubin"), 1, 0.0)
-    return run_trial(device.CudaDevice(), ExpectationCache(), request, lambda stage: None)
+    device = fake_cupy.device_module(monkeypatch, launch).CudaDevice()
+    return run_trial(device, ExpectationCache(), TrialRequest(Built(KERNEL, "none.cubin"), 1, 0.0), lambda stage: None)

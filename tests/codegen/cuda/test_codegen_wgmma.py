@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,17 +19,16 @@ from gensor_gym.measure.workers.builders import build_cubin
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import asked, first_of_each, thorough_but
+from tests.support.thorough import first_of_each, thorough_but
 from tests.support.wgmma_kernels import (
     TINY,
     assert_compiles_well,
     check_caught,
     faults,
-    faults_of,
     gemm,
     legal_kernels,
+    needs_nvrtc,
     wgmma_kernel,
-    with_faults,
 )
 
 CASES = {
@@ -128,24 +126,6 @@ QUICK = (
 """Faults that are planted by default; kernels of others are compiled where they are asked for."""
 
 
-@pytest.fixture(scope="module")
-def planted(request: pytest.FixtureRequest) -> list[str]:
-    """Faults that tests of this session ask for."""
-    return asked(request, FAULTS)
-
-
-@pytest.fixture(scope="module")
-def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
-    """The sound kernel, then one with each fault that is asked for."""
-    with EmulatedKernels(with_faults(DAMAGED, FAULTS, planted)) as program:
-        yield program
-
-
-def test_the_kernel_that_is_damaged_is_right(damaged: EmulatedKernels) -> None:
-    """For every seed that the faults are tried with."""
-    assert faults_of(damaged, 0, seeds=3) == []
-
-
 @pytest.mark.parametrize("name", thorough_but(FAULTS, *QUICK))
 def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
     """For every order of events: a wrong answer, or the emulator's words."""
@@ -230,7 +210,6 @@ def test_parts_of_a_sum_are_stored_as_they_lie() -> None:
     assert "__shfl" in whole.source and "uint2{pack_bfloat16" in whole.source
 
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 LARGE = gemm(8192, 8192, 8192)
 MENU = {
     "128x256": wgmma_kernel(LARGE, [64, 256], [128, 256], stages=4, persistent=1, raster=16),

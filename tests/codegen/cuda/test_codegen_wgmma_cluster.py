@@ -14,7 +14,7 @@ from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
-from tests.support.thorough import asked, first_of_each, thorough_but
+from tests.support.thorough import first_of_each, thorough_but
 from tests.support.wgmma_kernels import (
     TINY,
     assert_compiles_well,
@@ -23,6 +23,7 @@ from tests.support.wgmma_kernels import (
     faults_of,
     gemm,
     legal_kernels,
+    needs_nvrtc,
     wgmma_kernel,
 )
 
@@ -132,12 +133,6 @@ QUICK = (
 
 
 @pytest.fixture(scope="module")
-def planted(request: pytest.FixtureRequest) -> list[str]:
-    """Faults that tests of this session ask for."""
-    return asked(request, FAULTS)
-
-
-@pytest.fixture(scope="module")
 def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
     """The sound kernel, then one with each fault that is asked for."""
     sources = [DAMAGED.source]
@@ -148,13 +143,8 @@ def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
             assert old in sources[-1][main:], old
             sources[-1] = sources[-1][:main] + sources[-1][main:].replace(old, new)
     with EmulatedKernels([replace(DAMAGED, source=source) for source in sources]) as program:
+        assert faults_of(program, 0, seeds=3) == []
         yield program
-
-
-@pytest.mark.thorough
-def test_the_kernel_that_is_damaged_is_right(damaged: EmulatedKernels) -> None:
-    """For every seed that the faults are tried with."""
-    assert faults_of(damaged, 0, seeds=3) == []
 
 
 @pytest.mark.parametrize("name", thorough_but(FAULTS, *QUICK))
@@ -192,7 +182,6 @@ MENU = {
     "256x128": wgmma_kernel(gemm(8192, 8192, 8192, "float16"), [128, 128], [256, 128], stages=4, persistent=1, cluster=2),
     "128x128": wgmma_kernel(gemm(4000, 4040, 4000, "float16", "bias", "gelu"), [64, 128], [128, 128], stages=4, cluster=2),
 }
-needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 
 
 @pytest.mark.thorough

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gensor_gym import ConstructionGraph, hardware, operators
-from gensor_gym.codegen import generate
+from gensor_gym import hardware, operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
-from gensor_gym.graph.compiled import plain
-from gensor_gym.graph.resources import shared_bytes_of, threads_of
-from gensor_gym.graph.tables.geometry import columns_of
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import asked, first_of_each, thorough_but
-from tests.support.wgmma_kernels import DEPTHS, H200, TINY, assert_compiles_well, check_caught, faults, faults_of, with_faults
+from tests.support.thorough import first_of_each, thorough_but
+from tests.support.wgmma_kernels import (
+    DEPTHS,
+    H200,
+    TINY,
+    assert_compiles_well,
+    check_caught,
+    faults,
+    legal_convolutions,
+    needs_nvrtc,
+)
 
 
 def conv(n: int, c: int, h: int, w: int, k: int, r: int, s: int, *stages: str, **more: Any) -> Operator:
@@ -129,35 +133,16 @@ QUICK = ("B as rows of n", "no barrier in the layout")
 """Faults that are planted by default; kernels of others are compiled where they are asked for."""
 
 
-@pytest.fixture(scope="module")
-def planted(request: pytest.FixtureRequest) -> list[str]:
-    """Faults that tests of this session ask for."""
-    return asked(request, FAULTS)
-
-
-@pytest.fixture(scope="module")
-def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
-    """The sound kernel, one with each fault that is asked for, one with another map."""
-    maps = replace(DAMAGED, maps=(DAMAGED.maps[0], replace(DAMAGED.maps[1], steps=())))
-    with EmulatedKernels([*with_faults(DAMAGED, FAULTS, planted), maps]) as program:
-        yield program
-
-
-@pytest.mark.thorough
-def test_the_kernel_that_is_damaged_is_right(damaged: EmulatedKernels) -> None:
-    """For every seed that the faults are tried with."""
-    assert faults_of(damaged, 0, seeds=2) == []
-
-
 @pytest.mark.parametrize("name", thorough_but(FAULTS, *QUICK))
 def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
     """For every order of events: a wrong answer, or the emulator's words."""
     check_caught(damaged, 1 + planted.index(name), FAULTS[name][2], seeds=2)
 
 
-def test_a_map_without_the_stride_is_caught(damaged: EmulatedKernels) -> None:
+def test_a_map_without_the_stride_is_caught() -> None:
     """Every pixel where every second is meant."""
-    assert "wrong" in faults_of(damaged, len(damaged.kernels) - 1, seeds=1)[0]
+    weights, image = DAMAGED.maps
+    assert "wrong" in faults([replace(DAMAGED, maps=(weights, replace(image, steps=())))])[0]
 
 
 @pytest.mark.parametrize(
@@ -191,33 +176,13 @@ def test_tiles_that_are_no_instructions_are_refused(tile: list[int], block: list
         conv_kernel(conv(2, 64, 56, 56, 128, 3, 3, padding=1), tile, block)
 
 
-def legal_kernels(op: Operator, count: int, rng: np.random.Generator) -> list[Kernel]:
-    """Kernels of random schedules that the rules of the graph let pass; all of these can be generated."""
-    graph, kernels = ConstructionGraph(op, H200, space="extended"), []
-    while len(kernels) < count:
-        inner = [int(rng.choice([1, 1, 2])), 64 * int(rng.integers(1, 3)), int(rng.integers(1, 8)), 8 * int(rng.integers(1, 8))]
-        across = [int(n) for n in rng.choice([1, 1, 1, 2], 4)]
-        choices = {"stages": (1, 2, 3, 4), "raster": (1, 2, 4), "split_k": (1, 1, 2), "persistent": (0, 1), "cluster": (1, 2)}
-        knobs = {name: int(rng.choice(values)) for name, values in choices.items()}
-        outer = [a * b for a, b in zip(inner, across, strict=True)]
-        schedule = make_schedule(op, [*inner, 16, 1, 1], [*outer, 64, 1, 1], tensor_core=2, **knobs)
-        if graph.is_legal(schedule):
-            kernel = generate(op, schedule, H200)
-            ints = graph.tables.ints
-            assert kernel.main.shared_bytes == shared_bytes_of(plain(schedule.row), ints)
-            assert kernel.main.block[0] == threads_of(plain(schedule.row), ints)
-            assert f"COLUMNS = {columns_of(schedule.row, ints)};" in kernel.source
-            kernels.append(kernel)
-    return kernels
-
-
 @pytest.mark.thorough
 @pytest.mark.as_shipped
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, and is right."""
     small = conv(2, 72, 7, 14, 192, 3, 3, "bias", "relu", padding=1, stride=(1, 2))
-    assert faults(legal_kernels(small, 1, np.random.default_rng(3))) == []
-    assert len(legal_kernels(conv(16, 128, 28, 28, 128, 3, 3, padding=1), 10, np.random.default_rng(4))) == 10
+    assert faults(legal_convolutions(small, 1, np.random.default_rng(3))) == []
+    assert len(legal_convolutions(conv(16, 128, 28, 28, 128, 3, 3, padding=1), 10, np.random.default_rng(4))) == 10
 
 
 LARGE = conv(16, 256, 56, 56, 256, 3, 3, padding=1)
@@ -230,7 +195,6 @@ MENU = {
     ),
     "7x7": conv_kernel(conv(16, 512, 7, 7, 512, 3, 3, "bias", padding=1), [4, 64, 7, 8], [4, 128, 7, 8], stages=4, split_k=2),
 }  # fmt: skip
-needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 
 
 @pytest.mark.thorough

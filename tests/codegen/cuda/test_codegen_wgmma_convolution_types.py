@@ -6,10 +6,9 @@ import pytest
 
 from gensor_gym.codegen.cuda.wgmma.layout import Transposition
 from gensor_gym.codegen.kernel import Kernel
-from tests.codegen.cuda.test_codegen_mma import needs_nvrtc
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.thorough import first_of_each, thorough_but
-from tests.support.wgmma_kernels import TINY, assert_compiles_well, check_planted, faults
+from tests.support.wgmma_kernels import TINY, assert_compiles_well, check_planted, faults, needs_nvrtc
 
 F8 = "float8_e4m3fn"
 CASES = {

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
-from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
-from gensor_gym.cost.gpu.traffic import grid_blocks
-from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.matrices.lying import is_laid_out, lies_as_product, wgmma_columns
-from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import asked, first_of_each, thorough_but
-from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, faults_of, with_faults
+from tests.support.thorough import first_of_each, thorough_but
+from tests.support.wgmma_kernels import (
+    H200,
+    TINY,
+    assert_compiles_well,
+    check_caught,
+    faults,
+    legal_convolutions,
+    needs_nvrtc,
+)
 
 CASES = {
     "tiles that are no rows": [
@@ -123,58 +125,18 @@ QUICK = ("the first image for all", "no end of an image", "a box left out")
 """Faults that are planted by default; kernels of others are compiled where they are asked for."""
 
 
-@pytest.fixture(scope="module")
-def planted(request: pytest.FixtureRequest) -> list[str]:
-    """Faults that tests of this session ask for."""
-    return asked(request, FAULTS)
-
-
-@pytest.fixture(scope="module")
-def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
-    """The sound kernel, then one with each fault that is asked for."""
-    with EmulatedKernels(with_faults(DAMAGED, FAULTS, planted)) as program:
-        yield program
-
-
-@pytest.mark.thorough
-def test_the_kernel_that_is_damaged_is_right(damaged: EmulatedKernels) -> None:
-    """For every seed that the faults are tried with."""
-    assert faults_of(damaged, 0, seeds=2) == []
-
-
 @pytest.mark.parametrize("name", thorough_but(FAULTS, *QUICK))
 def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
     """For every order of events: a wrong answer, or the emulator's words."""
     check_caught(damaged, 1 + planted.index(name), FAULTS[name][2], seeds=2)
 
 
-def legal_kernels(op: Operator, count: int, rng: np.random.Generator) -> list[Kernel]:
-    """Kernels of random schedules that the rules of the graph let pass; all of these can be generated."""
-    graph, kernels = ConstructionGraph(op, H200, space="extended"), []
-    while len(kernels) < count:
-        inner = [1, 64 * int(rng.integers(1, 3)), int(rng.integers(1, 8)), 8 * int(rng.integers(1, 8))]
-        across = [1, *(int(n) for n in rng.choice([1, 1, 1, 2], 3))]
-        choices = {"stages": (1, 2, 3, 4), "raster": (1, 2, 4), "split_k": (1, 1, 2), "persistent": (0, 1), "cluster": (1, 2)}
-        knobs = {name: int(rng.choice(values)) for name, values in choices.items()}
-        outer = [a * b for a, b in zip(inner, across, strict=True)]
-        schedule = make_schedule(op, [*inner, 16, 1, 1], [*outer, 64, 1, 1], tensor_core=2, **knobs)
-        if graph.is_legal(schedule):
-            kernel, row, ints = generate(op, schedule, H200), plain(schedule.row), graph.tables.ints
-            assert kernel.operator == op
-            assert kernel.main.shared_bytes == shared_bytes_of(row, ints)
-            assert kernel.main.block[0] == threads_of(row, ints)
-            blocks = grid_blocks(row, ints)
-            assert kernel.main.grid[0] == blocks or knobs["persistent"] and kernel.main.grid[0] < blocks
-            kernels.append(kernel)
-    return kernels
-
-
 @pytest.mark.thorough
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, has as many blocks as the model says, and is right."""
     small = conv(2, 72, 6, 12, 192, 1, 1, "bias", "relu")
-    assert faults(legal_kernels(small, 5, np.random.default_rng(3))) == []
-    assert len(legal_kernels(conv(16, 128, 28, 28, 128, 1, 1), 30, np.random.default_rng(4))) == 30
+    assert faults(legal_convolutions(small, 5, np.random.default_rng(3), images=(1,))) == []
+    assert len(legal_convolutions(conv(16, 128, 28, 28, 128, 1, 1), 30, np.random.default_rng(4), images=(1,))) == 30
 
 
 def test_several_images_without_whole_panels_are_illegal() -> None:
@@ -207,7 +169,7 @@ MENU = {
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
+@needs_nvrtc
 @pytest.mark.parametrize("name", MENU)
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """Tiles of the menu of convolutions; seven steps in four parts among them."""

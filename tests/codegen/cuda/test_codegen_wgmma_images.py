@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,28 +9,24 @@ import pytest
 
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
-from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.cost.gpu.traffic import grid_blocks
-from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.matrices.lying import images_axis
-from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import asked, first_of_each, thorough_but
+from tests.support.thorough import first_of_each, thorough_but
 from tests.support.wgmma_kernels import (
     H200,
     TINY,
     assert_compiles_well,
     check_caught,
     faults,
-    faults_of,
     gemm,
+    legal_convolutions,
+    needs_nvrtc,
     wgmma_kernel,
-    with_faults,
 )
 
 CASES = {
@@ -117,25 +112,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def planted(request: pytest.FixtureRequest) -> list[str]:
-    """Faults that tests of this session ask for."""
-    return asked(request, FAULTS)
-
-
-@pytest.fixture(scope="module")
-def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
-    """The sound kernel, then one with each fault that is asked for."""
-    with EmulatedKernels(with_faults(DAMAGED, FAULTS, planted)) as program:
-        yield program
-
-
-@pytest.mark.thorough
-def test_the_kernel_that_is_damaged_is_right(damaged: EmulatedKernels) -> None:
-    """For every seed that the faults are tried with."""
-    assert faults_of(damaged, 0, seeds=2) == []
-
-
 @pytest.mark.parametrize("name", thorough_but(FAULTS))
 def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
     """For every order of events: a wrong answer, or the emulator's words."""
@@ -151,32 +127,14 @@ def test_rows_that_are_not_there_are_not_stored() -> None:
         check_caught(program, 0, "wrong", seeds=1)
 
 
-def legal_kernels(op: Operator, count: int, rng: np.random.Generator) -> list[Kernel]:
-    """Kernels of random schedules that the rules of the graph let pass; all of these can be generated."""
-    graph, kernels = ConstructionGraph(op, H200, space="extended"), []
-    while len(kernels) < count:
-        inner = [int(rng.choice([1, 2, 4])), 16 * int(rng.integers(1, 9)), int(rng.integers(1, 9)), 8 * int(rng.integers(1, 5))]
-        across = [int(n) for n in rng.choice([1, 1, 1, 2], 4)]
-        choices = {"stages": (1, 2, 3, 4), "raster": (1, 2, 4), "split_k": (1, 1, 2), "persistent": (0, 1, 2), "cluster": (1, 2)}
-        knobs = {name: int(rng.choice(values)) for name, values in choices.items()}
-        outer = [a * b for a, b in zip(inner, across, strict=True)]
-        schedule = make_schedule(op, [*inner, 16, 1, 1], [*outer, 64, 1, 1], tensor_core=2, **knobs)
-        if graph.is_legal(schedule):
-            kernel, row, ints = generate(op, schedule, H200), plain(schedule.row), graph.tables.ints
-            assert kernel.main.shared_bytes == shared_bytes_of(row, ints)
-            assert kernel.main.block[0] == threads_of(row, ints)
-            assert kernel.main.grid[0] == grid_blocks(row, ints) or knobs["persistent"]
-            kernels.append(kernel)
-    return kernels
-
-
 @pytest.mark.thorough
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, has as many blocks as the model says, and is right."""
     small = [conv(5, 136, 8, 7, 72, 1, 1, "bias"), conv(5, 136, 8, 9, 40, 1, 1, "relu"), conv(3, 72, 4, 16, 130, 1, 1)]
-    kernels = [kernel for i, op in enumerate(small) for kernel in legal_kernels(op, 4, np.random.default_rng(i))]
+    choices = {"images": (1, 2, 4), "rows": range(16, 129, 16), "persistent": (0, 1, 2)}
+    kernels = [kernel for i, op in enumerate(small) for kernel in legal_convolutions(op, 4, np.random.default_rng(i), **choices)]
     assert faults(kernels) == []
-    assert len(legal_kernels(conv(16, 512, 8, 8, 1024, 1, 1), 30, np.random.default_rng(4))) == 30
+    assert len(legal_convolutions(conv(16, 512, 8, 8, 1024, 1, 1), 30, np.random.default_rng(4), **choices)) == 30
 
 
 def test_several_consumers_of_few_rows_are_refused() -> None:
@@ -211,7 +169,7 @@ MENU = {
 }
 
 
-@pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
+@needs_nvrtc
 @pytest.mark.parametrize("name", thorough_but(MENU, "8x8"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """What the model chooses for products of few rows and for 1x1 convolutions, and others near it."""

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from gensor_gym import operators
-from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from tests.support.thorough import first_of_each, thorough_but
-from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, gemm, wgmma_kernel
+from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, gemm, needs_nvrtc, wgmma_kernel
 
 PAIR = replace(TINY, name="pair", units=2)
 """Three clusters of two blocks live at a time."""
@@ -106,7 +105,7 @@ LARGE = {
 }  # fmt: skip
 
 
-@pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
+@needs_nvrtc
 @pytest.mark.parametrize("name", thorough_but(LARGE, "384x1024x4096"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """Adding parts up reads and writes what wgmma keeps its sums in, behind its wait."""

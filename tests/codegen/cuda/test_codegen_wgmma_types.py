@@ -14,7 +14,7 @@ from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
-from tests.support.thorough import asked, first_of_each, thorough_but
+from tests.support.thorough import first_of_each, thorough_but
 from tests.support.wgmma_kernels import (
     TINY,
     assert_compiles_well,
@@ -23,6 +23,7 @@ from tests.support.wgmma_kernels import (
     faults_of,
     gemm,
     legal_kernels,
+    needs_nvrtc,
     wgmma_kernel,
 )
 
@@ -119,12 +120,6 @@ QUICK = (
 
 
 @pytest.fixture(scope="module")
-def planted(request: pytest.FixtureRequest) -> list[tuple[str, str]]:
-    """Faults that tests of this session ask for."""
-    return asked(request, FAULTS)
-
-
-@pytest.fixture(scope="module")
 def damaged(planted: list[tuple[str, str]]) -> Iterator[EmulatedKernels]:
     """The two sound kernels, then one with each fault that is asked for."""
     kernels = list(DAMAGED.values())
@@ -133,13 +128,8 @@ def damaged(planted: list[tuple[str, str]]) -> Iterator[EmulatedKernels]:
         assert old in sound.source, old
         kernels += [replace(sound, source=sound.source.replace(old, new))] if name in planted else []
     with EmulatedKernels(kernels) as program:
+        assert faults_of(program, 0, seeds=3) == [] == faults_of(program, 1, seeds=3)
         yield program
-
-
-@pytest.mark.thorough
-def test_the_kernels_that_are_damaged_are_right(damaged: EmulatedKernels) -> None:
-    """For every seed that the faults are tried with."""
-    assert faults_of(damaged, 0, seeds=3) == [] == faults_of(damaged, 1, seeds=3)
 
 
 @pytest.mark.parametrize(("dtype", "fault"), thorough_but(FAULTS, *QUICK))
@@ -173,9 +163,6 @@ def test_truncated_inputs_are_out_of_bounds_where_they_are_biased() -> None:
     with EmulatedKernels([kernel, plain]) as program:
         errors = [np.abs(program.run(number, inputs) - exact).max() / exact.max() for number in range(2)]
     assert errors[0] < 2.0**-13 < 2.0**-11 < errors[1]
-
-
-needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 
 
 def large(dtype: str, *stages: str) -> operators.Operator:

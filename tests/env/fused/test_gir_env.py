@@ -16,9 +16,10 @@ from gensor_gym import dataflow, hardware
 from gensor_gym.dataflow.table import fused_operator
 from gensor_gym.env.fused.env import GirEnv, GirVectorEnv
 from gensor_gym.env.fused.text import as_text
-from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP
+from gensor_gym.gir.actions import NUM_ACTIONS, STOP
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
+from tests.support.side_by_side import check_side_by_side
 from tests.support.thorough import thorough_but
 
 ID = "gensor_gym/Gir-v0"
@@ -113,34 +114,10 @@ def test_greedy_play_by_the_successors_view_reaches_the_optimum_of_a_small_task(
 
 @pytest.mark.parametrize("mode", thorough_but(AutoresetMode, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED))
 def test_vector_and_single_agree(mode: AutoresetMode) -> None:
-    """Number for number, over ends of episodes, for tasks drawn at random."""
-    count = 6
-    envs = GirVectorEnv(count, OPERATORS, HW, autoreset_mode=mode)
-    singles = [GirEnv(OPERATORS, HW) for _ in range(count)]
-    observations, info = envs.reset(seed=5)
-    alone = [env.reset(seed=5 + i)[0] for i, env in enumerate(singles)]
-    rng, over = np.random.default_rng(0), np.zeros(count, bool)
-    np.testing.assert_array_equal(observations, alone)
-    for _ in range(70):
-        actions = (rng.random((count, NUM_ACTIONS)) * info["action_mask"]).argmax(1)
-        observations, rewards, ended, _, info = envs.step(actions)
-        for i, env in enumerate(singles):
-            if mode is AutoresetMode.NEXT_STEP and over[i]:
-                last, _ = env.reset()
-                assert rewards[i] == 0.0 and not ended[i]
-            else:
-                last, reward, end, _, facts = env.step(int(actions[i]))
-                assert reward == rewards[i] and end == ended[i]
-                if end and mode is AutoresetMode.SAME_STEP:
-                    np.testing.assert_array_equal(info["final_obs"][i], last)
-                    assert info["final_info"]["regret"][i] == facts["regret"]
-                    last, _ = env.reset()
-            np.testing.assert_array_equal(observations[i], last)
-        over = ended
-        if mode is AutoresetMode.DISABLED and ended.any():
-            observations, info = envs.reset(options={"reset_mask": ended})
-            for i in np.flatnonzero(ended):
-                np.testing.assert_array_equal(observations[i], singles[i].reset()[0])
+    """For tasks drawn at random."""
+    envs, singles = GirVectorEnv(6, OPERATORS, HW, autoreset_mode=mode), [GirEnv(OPERATORS, HW) for _ in range(6)]
+    rng = np.random.default_rng(0)
+    assert check_side_by_side(envs, singles, mode, 70, lambda masks: (rng.random(masks.shape) * masks).argmax(axis=1)) > 5
 
 
 def test_one_seed_is_one_curve() -> None:
@@ -193,20 +170,6 @@ def test_bad_arguments_are_named(arguments: dict, words: str) -> None:
         GirEnv(**{"operator": OPERATORS[0], "hardware": HW, **arguments})
 
 
-def test_monotone_moves_no_more_bytes() -> None:
-    """No legal action of that space raises the bytes that are moved."""
-    env = GirEnv(OPERATORS[1], HW, space="monotone")
-    env.reset(seed=0)
-    rng, table = np.random.default_rng(0), env.graph.table
-    moved = [env.graph.moved_bytes(env.schedule.row[None])[0]]
-    for _ in range(20):
-        legal = np.flatnonzero(env.action_masks())[1:]
-        env.step(int(rng.choice(legal)))
-        moved.append(env.graph.moved_bytes(env.schedule.row[None])[0])
-    assert moved == sorted(moved, reverse=True) and moved[-1] < moved[0]
-    assert table.reachable.sum() > 1
-
-
 def test_renders_as_text_and_picture() -> None:
     """The text names every instruction's slices; the picture is an image that says more than white."""
     env = GirEnv(OPERATORS[0], HW, render_mode="ansi")
@@ -233,8 +196,3 @@ def test_text_says_who_shares_the_work() -> None:
     for (operator, machine, schedule), expected in words.items():
         graph = GirGraph(fused_operator(operator), hardware.get(machine))
         assert expected in as_text(graph, graph.parse(schedule))
-
-
-def test_actions_have_texts() -> None:
-    """Each its own."""
-    assert len({str(action) for action in ACTIONS}) == NUM_ACTIONS == 91

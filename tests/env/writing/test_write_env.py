@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
@@ -18,6 +19,7 @@ from gensor_gym.env.writing.env import WriteEnv, WriteVectorEnv
 from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TENSOR_CORE, TILE
+from tests.support.side_by_side import check_side_by_side
 from tests.support.thorough import thorough_but
 
 GEMM = "gemm(m=64, n=96, k=40)"
@@ -190,35 +192,12 @@ def test_illegal_programs_are_not_measured() -> None:
 
 
 @pytest.mark.parametrize("choices", ["sizes", "columns"])
-@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-def test_single_and_vector_agree(choices: str, mode: str) -> None:
-    """Observations, rewards, masks and facts, over several episodes and two operators."""
-    operators, count = [GEMM, "gemm(m=33, n=20, k=7)"], 3
-    arguments = {"operator": operators, "hardware": "h200", "space": "extended", "choices": choices}
-    several = WriteVectorEnv(count, autoreset_mode=mode, threads=1, **arguments)  # type: ignore[arg-type]
-    ones = [WriteEnv(**arguments) for _ in range(count)]  # type: ignore[arg-type]
-    seen, infos = several.reset(seed=5)
-    own = [env.reset(seed=5 + i) for i, env in enumerate(ones)]
-    rng, over = np.random.default_rng(5), [False] * count
-    for _ in range(60):
-        assert all((seen[i] == own[i][0]).all() for i in range(count))
-        masks = several.action_masks()
-        assert all((masks[i] == env.action_masks()).all() for i, env in enumerate(ones))
-        actions = (rng.random(masks.shape) * masks).argmax(axis=1)
-        seen, rewards, ended, _, infos = several.step(actions)
-        for i, env in enumerate(ones):
-            if over[i]:  # NEXT_STEP: this step of the vector form is a reset
-                own[i], over[i] = env.reset(), False
-                assert rewards[i] == 0.0 and not ended[i]
-                continue
-            observation, reward, done, _, info = env.step(int(actions[i]))
-            facts = infos["final_info"] if mode == "SameStep" and done else infos
-            assert reward == rewards[i] and done == ended[i]
-            assert not done or (facts["runtime_s"][i], facts["status"][i]) == (info["runtime_s"], info["status"])
-            own[i] = observation, info
-            if done and mode == "SameStep":
-                own[i] = env.reset()
-            over[i] = done and mode == "NextStep"
+@pytest.mark.parametrize("mode", thorough_but(AutoresetMode, AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP))
+def test_single_and_vector_agree(choices: str, mode: AutoresetMode) -> None:
+    arguments = {"operator": [GEMM, "gemm(m=33, n=20, k=7)"], "hardware": "h200", "space": "extended", "choices": choices}
+    envs, rng = WriteVectorEnv(3, autoreset_mode=mode, threads=1, **arguments), np.random.default_rng(5)  # type: ignore[arg-type]
+    singles = [WriteEnv(**arguments) for _ in range(3)]  # type: ignore[arg-type]
+    assert check_side_by_side(envs, singles, mode, 60, lambda masks: (rng.random(masks.shape) * masks).argmax(axis=1)) > 5
 
 
 @pytest.mark.parametrize("choices", ["sizes", "columns"])

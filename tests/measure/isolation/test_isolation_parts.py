@@ -60,6 +60,21 @@ def test_libraries_beside_those_that_are_loaded_may_be_read(tmp_path: Path, monk
     assert loaded(str(tmp_path / "none")) == []
 
 
+def test_kernels_of_the_cache_are_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled network loads a library for each of its kernels; others that lie elsewhere are still readable."""
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "kernels").mkdir(parents=True)
+    own = [tmp_path / "cache" / "kernels" / f"{number}.so" for number in range(2000)]
+    other = tmp_path / "other.so"
+    for file in (*own, other):
+        file.touch()
+    listed = {*map(str, own), str(tmp_path / "cache" / "kernels")}
+    monkeypatch.setattr("gensor_gym.measure.isolation.readable.loaded", lambda: [*listed, str(other)])
+    found = readable()
+    assert str(other) in found and not listed & {*found}
+    assert sum(map(len, found)) < 100_000
+
+
 def test_a_worker_that_does_not_start_says_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "_command", lambda rules: [sys.executable, "-c", "raise ImportError('libx.so.6')"])
     worker = WorkerProcess("cpu")
