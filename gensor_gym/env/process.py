@@ -115,9 +115,9 @@ def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN2
 def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
     """Take one step in place: (reward, terminated).
 
-    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` belongs to `row`,
-    so legality is not computed again. An illegal action is a no-op that costs its step; with one step left any action counts as
-    `stop`.
+    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` belongs to
+    `row`, so legality is not computed again. An illegal action is a no-op that costs its step; with one step left any action
+    counts as `stop`.
     """
     if action == STOP or scalars[REMAINING] <= 1:
         return pay(task, scalars, ints, floats, settings, mask, obs)
