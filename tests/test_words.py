@@ -56,6 +56,8 @@ LEFT = {("README.md", BESIDE): 2}
 LOOSE = (r"\bwhere there is (?:none|one)\b|\bthere is none\b|\b(?:are|is) none\b", r"\bno number\b")
 """Allowed in docstrings, as in `None if there is none`."""
 SOURCES = [path for package in ("gensor_gym", "agents") for path in sorted((ROOT / package).rglob("*.py"))]
+SETTINGS = sorted({*(ROOT / "conf").rglob("*.yaml")} - {ROOT / "conf" / "operator" / "gpu_study.yaml"})
+"""Settings whose comments readers meet; a command writes the one that is left out."""
 
 
 def found(page: Path, rule: str) -> list[str]:
@@ -77,6 +79,13 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
             alone = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
+def comments(settings: str) -> Iterator[tuple[int, str]]:
+    """(number, comment) of the lines of a YAML file, without quoted code."""
+    for number, line in enumerate(settings.splitlines(), start=1):
+        if said := re.search(r"(?:^|\s)#.*", line):
+            yield number, re.sub(r"`[^`]*`", "", said[0])
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_words_are_plain(page: Path) -> None:
     name = page.relative_to(ROOT).as_posix()
@@ -90,8 +99,8 @@ def test_words_of_docstrings_and_comments_are_plain() -> None:
     every = re.compile("|".join(f"(?:{rule})" for rule in RULES if rule not in LOOSE))
     told = [
         f"{path.relative_to(ROOT)}:{number}: {match[0].strip()!r}"
-        for path in SOURCES
-        for number, line in prose(path.read_text(encoding="utf-8"))
+        for path in (*SOURCES, *SETTINGS)
+        for number, line in (prose if path.suffix == ".py" else comments)(path.read_text(encoding="utf-8"))
         for match in every.finditer(line)
     ]
     assert not told, "\n".join(told)
