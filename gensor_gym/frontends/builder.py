@@ -160,7 +160,7 @@ class Builder:
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
 
     def wrapped(self, name: str) -> str:
-        """Computed integers with their lowest 32 bits alone, as torch's int32 wraps around; what is only moved is as it was."""
+        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around; moved integers are unchanged."""
         if not isinstance(self._made.get(self._root(name)), Map | Reduce):
             return name
         above = of("divide", of("add", name, 2.0**31), 2.0**32)

@@ -57,7 +57,7 @@ def lock_path(device: str = "") -> Path:
 def timing_lock(device: str = "") -> Iterator[None]:
     """Hold the timing lock of a device, by default the processor (a lock on a file, released when the process dies).
 
-    If no file can be used, a LockWarning says that timings wait for nobody.
+    If no file can be used, a LockWarning says that timings do not wait for others.
     """
     try:
         place = _taken(device)
