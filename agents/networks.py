@@ -108,7 +108,7 @@ class CompiledNetwork:
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
         """Export the network to a folder that needs no Python: a library with the weights, header, sources, example, manifest.
 
-        Outputs of the library are float32, whatever their data type is here.
+        Outputs of the library are float32 for every data type here.
 
         ValueError for a network on a GPU; ValueError and CompileError like `networks.export.export_network`.
         """

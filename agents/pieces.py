@@ -138,11 +138,11 @@ class Piece:
         return self.count * (best[1].seconds if best else warm_floor(self.asked.task.operator, self.asked.task.hardware))
 
     def advance(self, trials: int, seconds: float = math.inf) -> None:
-        """Continue the search with `trials` more trials, the last of which begins within `seconds`.
+        """Continue the search with `trials` more trials; the last begins within `seconds`.
 
-        The strategy starts anew and repeats its earlier trials, which the session answers without measuring. On a CPU, the last
+        The strategy starts again and repeats its earlier trials, which the session answers without measuring. On a CPU, the last
         trial of a product, if not its first, is a program with a plain block of rows (`networks.tasks`): the model ranks such
-        programs high, but walks seldom end at them.
+        programs high, but walks rarely end at them.
         """
         session, before = self.session, self.session.trials
         session.start()

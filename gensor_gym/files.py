@@ -13,7 +13,7 @@ def whole(path: Path, write: Callable[[Path], object], mode: int | None = None) 
     """Let `write` write a file in a temporary folder, then move it to `path` atomically; `mode`: the file's permissions."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        temporary = (Path(folder) / path.name).with_suffix(".tmp")  # torch writes the stem into what it saves
+        temporary = (Path(folder) / path.name).with_suffix(".tmp")  # torch writes the stem into its files
         with named(path):
             write(temporary)
             if mode is not None:

@@ -1,8 +1,11 @@
-"""Plain words: turns of phrase that readers stumbled over stay out of README and the pages."""
+"""Plain words: turns of phrase that readers stumbled over stay out of README, the pages, and docstrings and comments."""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,10 +42,22 @@ RULES = {
     r"\basked of\b": "'requested from'",
     r"\bmeans? something\b": "'is usable', 'matters'",
     r"\bthe other way round\b": "'the reverse'",
+    r"\bseldom\b": "'rarely'",
+    r"\bbut for\b": "'except'",
+    r"\bbe it\b": "'for one or several', a second sentence",
+    r"\bcannot tell\b|\btells? \w+ apart\b": "'distinguish'",
+    r"\b(?:by|than|is|are) what\b(?!.*\?)": "the noun itself",
+    r"\bstands? (?:in|below|above) (?!for\b)": "'is in', 'is below'",
+    r"\bfor want of\b|\bnothing but\b|\bsuch a one\b": "'without', 'only', 'it'",
 }
 """Turn of phrase -> the better wording."""
 LEFT = {("README.md", BESIDE): 2}
 """Occurrences that a page still has; the others have none."""
+LOOSE = (r"\bwhere there is (?:none|one)\b|\bthere is none\b|\b(?:are|is) none\b", r"\bno number\b")
+"""Allowed in docstrings, as in `None if there is none`."""
+SOURCES = [path for package in ("gensor_gym", "agents") for path in sorted((ROOT / package).rglob("*.py"))]
+SETTINGS = sorted({*(ROOT / "conf").rglob("*.yaml")} - {ROOT / "conf" / "operator" / "gpu_study.yaml"})
+"""Settings whose comments readers meet; a command writes the one that is left out."""
 
 
 def found(page: Path, rule: str) -> list[str]:
@@ -53,6 +68,24 @@ def found(page: Path, rule: str) -> list[str]:
     return [f"{number}: {match[0].strip()!r}" for number, line in lines for match in re.finditer(rule, line)]
 
 
+def prose(source: str) -> Iterator[tuple[int, str]]:
+    """(number, line) of comments and docstrings, without quoted code."""
+    alone = True
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and alone):
+            words = re.sub(r"`[^`\n]*`", "", token.string)
+            yield from enumerate(words.splitlines(), start=token.start[0])
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            alone = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+
+
+def comments(settings: str) -> Iterator[tuple[int, str]]:
+    """(number, comment) of the lines of a YAML file, without quoted code."""
+    for number, line in enumerate(settings.splitlines(), start=1):
+        if said := re.search(r"(?:^|\s)#.*", line):
+            yield number, re.sub(r"`[^`]*`", "", said[0])
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_words_are_plain(page: Path) -> None:
     name = page.relative_to(ROOT).as_posix()
@@ -60,6 +93,23 @@ def test_words_are_plain(page: Path) -> None:
     many = [rule for rule in RULES if len(hits[rule]) > LEFT.get((name, rule), 0)]
     told = [f"{name}:{hit}, better: {RULES[rule]}" for rule in many for hit in hits[rule]]
     assert not told, "\n".join(told)
+
+
+def test_words_of_docstrings_and_comments_are_plain() -> None:
+    every = re.compile("|".join(f"(?:{rule})" for rule in RULES if rule not in LOOSE))
+    told = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0].strip()!r}"
+        for path in (*SOURCES, *SETTINGS)
+        for number, line in (prose if path.suffix == ".py" else comments)(path.read_text(encoding="utf-8"))
+        for match in every.finditer(line)
+    ]
+    assert not told, "\n".join(told)
+
+
+def test_prose_of_a_module_is_its_docstrings_and_comments() -> None:
+    function = 'def f():\n    """Doc\n    `of which` two."""\n    return f(\n        "so many"  # why\n    )\n'
+    source = f'"""Module."""\nname = "of which"\n\n\n{function}'
+    assert [number for number, _ in prose(source)] == [1, 6, 7, 9] and all("many" not in line for _, line in prose(source))
 
 
 def test_a_turn_of_phrase_is_found_outside_code(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class Ansor:
     """Ansor's search: measure batches of evolved programs until the budget is spent or nothing new is found.
 
     For each batch, random programs and the best measured programs are evolved under the learned model. The best new programs,
-    some of them replaced by random programs, are measured, and the model is fitted anew. Until `warmup` programs are measured,
+    some of them replaced by random programs, are measured, and the model is fitted again. Until `warmup` programs are measured,
     scores are random numbers, as in the authors' code. The defaults are the paper's setting.
     """
 

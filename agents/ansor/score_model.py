@@ -2,7 +2,7 @@
 
 Trees are fitted to the throughput relative to the task's best, y = fastest seconds / seconds in [0, 1], with the paper's loss
 y (sum of f(s) - y)^2: every statement of a program has the gradient (sum - y) y and the curvature y. Failed programs have
-y = 0 and thus no weight, as in the authors' code. One model serves all tasks and is always fitted anew to all data.
+y = 0 and thus no weight, as in the authors' code. One model serves all tasks and is always fitted again to all data.
 Parameters are the authors' (TVM v0.8, `xgb_model.py`).
 """
 

@@ -15,7 +15,7 @@ from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TILE, 
 FEW_OUTPUTS = 2
 """Largest number of warps of outputs for which a block may have fewer threads than a warp."""
 VIRTUAL = 4
-"""The most virtual threads are a warp's size divided by this."""
+"""Maximum number of virtual threads: a warp's size divided by this."""
 _REDUCE_THREADS, _TENSOR_CORE = (KNOB + KNOB_INDEX[name] for name in ("reduce_threads", "tensor_core"))
 _SHARES = np.array(KNOBS[KNOB_INDEX["reduce_threads"]].values)
 

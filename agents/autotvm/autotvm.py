@@ -1,4 +1,4 @@
-"""AutoTVM's search: annealing on a learned cost model proposes a batch, the batch is measured, and the model is fitted anew.
+"""AutoTVM's search: annealing on a learned cost model proposes a batch, the batch is measured, and the model is fitted again.
 
 This is Algorithm 1 of Chen et al., NeurIPS 2018, with the numbers of the authors' released tuner. The template is our space
 (`agents.autotvm.template`), and the features are ours (`agents.autotvm.loop_features`). The analytic model of this repository is

@@ -20,7 +20,7 @@ from gensor_gym.graph.tables.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
 from gensor_gym.graph.tables.tables import COLUMNS_FROM, IMAGES, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M, ROW_STEP
 
 _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
-"""Place of a knob -> the only stratum that the knob applies to; programs of other strata keep its default."""
+"""Position of a knob -> the only stratum that the knob applies to; programs of other strata keep its default."""
 
 
 def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:

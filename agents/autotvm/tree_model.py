@@ -134,7 +134,7 @@ class Ensemble:
             member.fit(features[at], labels[at], None if margin is None else margin[at])
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Acquisition values float64 [B]; larger is to be measured first. See `CostModel.predict`."""
+        """Acquisition values float64 [B]; programs with larger values are measured first. See `CostModel.predict`."""
         scores = np.stack([member.predict(features, margin) for member in self.members])
         mean, deviation = scores.mean(axis=0), scores.std(axis=0) + 1e-9
         if self.acquisition == "mean":

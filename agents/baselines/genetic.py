@@ -35,7 +35,7 @@ class Genetic:
     mutation: float = 1.5
     """Mean number of columns of a child that mutate."""
     local: float = 0.7
-    """Share of mutations that move to the next number in one place of a column; other mutations draw any choice."""
+    """Share of mutations that move to the next number at one position of a column; other mutations draw any choice."""
 
     def __post_init__(self) -> None:
         """Check the fields; ValueError unless 0 < elite < population and the tournament has a program."""

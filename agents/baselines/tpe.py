@@ -19,7 +19,7 @@ REPEATS = 6
 
 @dataclass(frozen=True)
 class Tpe:
-    """Bayesian optimisation by TPE, with a parameter for each place of a column: the rank of its number.
+    """Bayesian optimisation by TPE, with a parameter for each position of a column: the rank of its number.
 
     A proposal means the program whose chains are nearest to its numbers. Illegal proposals are reported as infinitely slow, and
     repeated proposals are drawn again. The analytic model is not used.
@@ -69,7 +69,7 @@ class Tpe:
             if not ledger.programs.legal(vector[None])[0]:
                 study.tell(trial, np.inf)
                 continue
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # the measured program is told with its own numbers
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # the measured program is reported with its own numbers
             if ledger.programs.schedule(vector) not in ledger:
                 return vector
         return None

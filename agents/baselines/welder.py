@@ -4,9 +4,9 @@ The sources are notes on the paper's artifact and on its successor BitBLAS. A pr
 begins at tiles of 1. Neighbours have the next larger size of one axis. The search stops when the queue is empty or after 2,000
 states, and sorts the visited states by key. Traffic is that of one block; waves are the rounds that the device needs for all
 blocks.
-We changed the following. Memory levels are searched one after the other from the innermost, as our rules demand, each from the
+We changed the following. Memory levels are searched in order from the innermost, as our rules demand, each from the
 best tiles of the previous level. On a CPU a tile of the level is a block, and each core runs one block at a time. Traffic counts
-whole elements, not transactions. The score of a block's threads is a factor of the key, and tiles of every size go on to the next
+whole elements, not transactions. The score of a block's threads is a factor of the key, and tiles of every size enter the next
 level, because the register tile is chosen before the block. Welder fuses operators; here there is one operator.
 """
 

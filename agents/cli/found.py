@@ -1,4 +1,4 @@
-"""Modules that a command finds by what they define, so that none has to be registered: suites of benchmarks, papers' tables."""
+"""Modules that a command finds by their definitions, without registration: suites of benchmarks, papers' tables."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class ColumnLearner:
         return Given(known[self.rng.permutation(len(known))[:count]])
 
     def demonstrations(self, choices: Choices) -> np.ndarray:
-        """Choices int64 [N, K] of the programs that stand in for drawn ones."""
+        """Choices int64 [N, K] of the programs that replace drawn programs."""
         return demonstrated(choices)
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:

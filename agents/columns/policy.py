@@ -54,7 +54,7 @@ class Memory:
         return self.first * WARMER**self.warmer
 
     def adapt(self, new: int, legal: int) -> None:
-        """Adapt the temperature after a block with `legal` legal programs and `new` new ones among them."""
+        """Adapt the temperature after a block with `legal` legal programs and `new` new programs among them."""
         if new < FRESH[0] * legal:
             self.warmer = min(HOTTEST, self.warmer + 1)
         elif new > FRESH[1] * legal:

@@ -30,7 +30,7 @@ SLACK = 1.03
 TRIES = 20
 """Maximum number of neighbours drawn to find a new neighbour."""
 PRIOR = 0.5
-"""Weight, in trials, of the best structure's ratio in the mean of every structure. With 0.5 a structure's first trial moves its
+"""Weight, in trials, of the best structure's ratio in every structure's mean. With 0.5 a structure's first trial moves its
 prediction two thirds of the way."""
 
 

@@ -26,7 +26,7 @@ LISTED = 1 << 18
 """Largest number of candidates of a space that is listed."""
 
 Direction = tuple[int, int, int]
-"""(column, place in it, number of distinct numbers to move up, or if negative down)."""
+"""(column, position in it, number of distinct numbers to move up, or if negative down)."""
 
 
 class Programs(Coordinates):
@@ -39,12 +39,12 @@ class Programs(Coordinates):
 
     @cached_property
     def logs(self) -> list[np.ndarray]:
-        """For every column, its numbers on the scale of comparison (log2 of sizes), float64 [choices, places]."""
+        """For every column, its numbers on the scale of comparison (log2 of sizes), float64 [choices, positions]."""
         return [column.values * 1.0 if column.is_knob else np.log2(column.values) for column in self.columns]
 
     @cached_property
     def places(self) -> list[tuple[int, int]]:
-        """(column, place) of all places in which a column's choices differ."""
+        """(column, position) of all positions at which a column's choices differ."""
         return [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
 
     def vector(self, schedule: Schedule) -> np.ndarray | None:
@@ -81,7 +81,7 @@ class Programs(Coordinates):
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
     def moved(self, vector: np.ndarray, direction: Direction) -> np.ndarray | None:
-        """The vector, legal or not, after a move along `direction`; None if the place has no such number."""
+        """The vector, legal or not, after a move along `direction`; None if the position has no such number."""
         column, place, steps = direction
         logs = self.logs[column]
         now = logs[vector[column]]

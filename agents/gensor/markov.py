@@ -87,7 +87,7 @@ class Markov(Constructing):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct and measure down the ranking; construct anew when the whole ranking is measured."""
+        """Construct and measure down the ranking; construct again when the whole ranking is measured."""
         measure_rankings(self.construct, session, rng, self.per_register_tile, len(_kinds(session.graph)) > 1)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:

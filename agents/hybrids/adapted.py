@@ -26,7 +26,7 @@ SHIPPED = {"sm_90": ROOT / "agents" / "data" / "corrections" / "h200"}
 class Adapted(Corrected):
     """`corrected` with the machine's correction, with the walks and descents of the study of learned models of time.
 
-    FileNotFoundError for a CPU that `gensor adapt` has not measured, and for a GPU of which no correction ships.
+    FileNotFoundError for a CPU that `gensor adapt` has not measured, and for a GPU without a shipped correction.
     """
 
     walkers: int = 12

@@ -1,6 +1,6 @@
 """The traverser's walks and a policy's programs in turn, both ranked by a learned model of time.
 
-Each alone proposes programs that are alike, so that the best of a few is hardly faster than the first.
+Each alone proposes similar programs, so the best of a few is barely faster than the first.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class ModelDescent(ModelSearch):
     """Number of structures (packed operands, loop order, ..): a descent within each continues from its best program."""
 
     register_tiles: int = 0
-    """Number of other register tiles, fastest by the model: with each of them a descent continues from the best program.
+    """Number of other register tiles, fastest by the model; with each, a descent continues from the best program.
 
     Used on CPUs only, because its effect on a GPU was not measured.
     """

@@ -22,7 +22,7 @@ from gensor_gym.graph.tables.tables import IS_CPU
 LEAST = 1e-4
 """Smallest share of the latency: smaller shares of terms are raised to it before the logarithm."""
 LEVELS = MAX_LEVELS - 1
-"""Number of tile levels in the features. The last level of a row is left out: no machine has so many levels yet."""
+"""Number of tile levels in the features. The last level of a row is left out: no machine has that many levels yet."""
 HELD = ((0, "l1"), (1, "l1"), (1, "l2"), (2, "l2"), (2, "l3"))
 """(level of a tile, cache with whose capacity the tile's bytes are compared)."""
 MOST_TWOS = 10

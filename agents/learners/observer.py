@@ -184,7 +184,7 @@ def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space,
 
 @compiled
 def fill_one(out, now, after, here, there, ints, floats, flat, result):  # noqa: ANN001, ANN201
-    """Fill a successor's features but for sizes: its model terms relative to the current program's, and its resources."""
+    """Fill a successor's features except sizes: its model terms relative to the current program's, and its resources."""
     out[_LEGAL] = 1.0
     out[_GAIN] = max(-LIMIT, min(LIMIT, math.log(now / after)))
     least = 1e-3 * floats[FLOOR]

@@ -48,9 +48,8 @@ def read_experiment(file: Path) -> Contest:
     for name in dict.fromkeys([*chosen["strategy"], *content["strategies"]]):
         given = {**content["strategies"].get(name, {}), **space}
         strategies[name] = (given.pop("of", name), given)
-    trials = _content(CONF / "budget" / f"{chosen['budget']}.yaml")["trials"]
     compared = tuple(map(operators.parse, content["operators"]))
-    return Contest(compared, strategies, int(trials), tuple(content["seed"]))
+    return Contest(compared, strategies, int(content["budget"]["trials"]), tuple(content["seed"]))
 
 
 def _content(file: Path) -> dict[str, Any]:

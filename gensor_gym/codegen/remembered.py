@@ -94,7 +94,7 @@ def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
         launches = tuple(_launch(one) for one in found["launches"])
         return BuiltKernel(operator=op, launches=launches, **{name: found[name] for name in _KEPT})
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # it is written anew
+        return None  # it is written again
 
 
 def _launch(found: dict[str, Any]) -> Launch:

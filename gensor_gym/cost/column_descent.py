@@ -90,7 +90,7 @@ def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, tr
 
 @lean
 def _copy(values, into):  # noqa: ANN001, ANN202
-    """Copy an array into another of the same length, number by number: for a slice Numba would compile broadcasting."""
+    """Copy an array into another of the same length in a loop; for a slice, Numba would compile broadcasting."""
     for i in range(values.shape[0]):
         into[i] = values[i]
 

@@ -1,4 +1,4 @@
-"""Parts of a dataflow graph as frozen plain data: values, and nodes, each of which makes one value from other values."""
+"""Parts of a dataflow graph as frozen plain data: values, and nodes that each make one value from others."""
 
 from __future__ import annotations
 

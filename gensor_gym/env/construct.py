@@ -37,7 +37,7 @@ class ConstructEnv(EpisodeEnv):
     times the roofline floor. R is 0 if the status is not OK. `info["regret"]` at the end is log(T / T of the best program), if
     the backend is a complete recorded table, or the model with a certified optimum.
 
-    `reward="best_so_far"`: `stop` evaluates the program, and the episode goes on. It pays the gain in R over the best program
+    `reward="best_so_far"`: `stop` evaluates the program, and the episode continues. It pays the gain in R over the best program
     evaluated before (all of R for the first), plus the reward of a step without a change. `info` has `paid_s` and `paid_status`
     of each evaluation. At the end `runtime_s`, `status` and `regret` describe the best program, `best` is its row int32 [60]
     (`env.graph.schedule(row)`), and `paid` is the number of evaluated programs. With discount 1 the return of an episode is R of

@@ -2,7 +2,8 @@
 
 It is the finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays discount * Phi(s') -
 Phi(s) - step_cost; `stop` pays R - Phi(s). The caller adds R if it is measured. With `reward="best_so_far"`, `stop` pays the gain
-in R over the best program, plus the reward of a step without a change, and the episode goes on; the last step pays gain - Phi(s).
+in R over the best program, plus the reward of a step without a change; the episode continues, and its last step pays
+gain - Phi(s).
 """
 
 from __future__ import annotations
@@ -114,9 +115,9 @@ def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN2
 def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
     """Take one step in place: (reward, terminated).
 
-    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` goes on]. `mask` belongs to `row`,
-    so legality is not computed again. An illegal action is a no-op that costs its step; with one step left any action counts as
-    `stop`.
+    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` belongs to
+    `row`, so legality is not computed again. An illegal action is a no-op that costs its step; with one step left any action
+    counts as `stop`.
     """
     if action == STOP or scalars[REMAINING] <= 1:
         return pay(task, scalars, ints, floats, settings, mask, obs)

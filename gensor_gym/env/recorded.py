@@ -50,7 +50,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
 
     ## Arguments
     path (a Kernel Tuner cache or a T4 file) or a TuningSpace, format and unit of `load_space`; timing: `reported`, `median` (of
-    the raw samples), or `resample` (one raw sample, drawn anew in every episode; the recorded time is then the reported time);
+    the raw samples), or `resample` (one raw sample, drawn again in every episode; the recorded time is then the reported time);
     seconds: budget of recorded compile and run time, None for no limit; horizon, discount, step_cost, shaping, render_mode.
 
     ## Version History

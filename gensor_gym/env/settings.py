@@ -53,7 +53,7 @@ class Settings:
         check_process(self.discount, self.step_cost)
 
     def vector(self) -> np.ndarray:
-        """Settings as numbers: [discount, step_cost, shaping, whether the backend is the model, whether `stop` goes on]."""
+        """Settings as numbers: [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]."""
         tier = MODEL_REWARD if self.backend == "analytic" else 0.0
         return np.array([self.discount, self.step_cost, float(self.shaping), tier, GOES_ON if self.goes_on else 0.0])
 

@@ -17,7 +17,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Tasks(Protocol):
-    """The tasks that an environment draws from, whatever the kind of graph."""
+    """The tasks that an environment draws from, for any kind of graph."""
 
     graphs: list[Any]
     """Graph of each task."""
@@ -82,7 +82,7 @@ class TaskSet:
         return self._index[op]
 
     def _append(self, op: Operator) -> None:
-        """Make the graph of an operator, unless there is one."""
+        """Make the graph of an operator unless it exists."""
         if op not in self._index:
             self._index[op] = len(self.graphs)
             self.graphs.append(ConstructionGraph(op, self.hardware, self.space))

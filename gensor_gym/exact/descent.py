@@ -2,7 +2,7 @@
 
 A node fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program so far. The
 search does not branch on choices without influence on the model: virtual threads along axes that change no bank and no sector,
-and the split of the reduction's register tile over its axes, of which only the product matters. Of these tiles the longest is
+and the split of the reduction's register tile over its axes, because only the product matters. The longest of these tiles is
 taken if it is never slower.
 """
 

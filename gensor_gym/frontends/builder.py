@@ -149,7 +149,7 @@ class Builder:
         return self.call("multiply", self.reduce(name, "sum", axes), 1.0 / count)
 
     def contract(self, operator: Operator, *sources: str) -> str:
-        """Add an operator, such as a product, of values in memory; a product of integers is a sum of what is multiplied.
+        """Add an operator, such as a product, of values in memory; a product of integers is a sum of products of elements.
 
         ValueError for means of integers.
         """
@@ -160,7 +160,7 @@ class Builder:
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
 
     def wrapped(self, name: str) -> str:
-        """Computed integers with their lowest 32 bits alone, as torch's int32 wraps around; what is only moved is as it was."""
+        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around; moved integers are unchanged."""
         if not isinstance(self._made.get(self._root(name)), Map | Reduce):
             return name
         above = of("divide", of("add", name, 2.0**31), 2.0**32)
@@ -189,7 +189,7 @@ class Builder:
         roots: list[str] = []
         for place, one in enumerate(returns := list(map(self.dense, returns))):
             root = self._root(one)
-            while root not in self._made or root in roots:  # until it is a new value: a copy of a copy differs from the copy
+            while root not in self._made or root in roots:  # until it is a new value; a copy of a copy is a value of its own
                 returns[place] = root = one = self.copy(one)
             roots.append(root)
         graph = self._typed(needed(name, self.given, list(self._made.items()), returns))
@@ -200,7 +200,7 @@ class Builder:
         return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread, limits=limits)
 
     def _typed(self, graph: Dataflow) -> Dataflow:
-        """The graph with the nodes that compute in int64, without those that would keep 32 bits of what has no more."""
+        """The graph with the nodes that compute in int64, without those that would cut values of 32 bits to 32 bits."""
         wraps = {name: source for name, source in self._wraps.items() if name in graph.makers}
         known, nodes = intervals(graph, self._constants, self.whole, wraps), list[tuple[str, Node]]()
         names = {name: name for name in graph.values}

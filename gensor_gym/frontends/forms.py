@@ -54,7 +54,7 @@ def names_of(function: Callable[..., Any], places: int) -> list[str]:
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dict[str, Form]:
     """Name -> form of a function's arguments, in its order; a missing argument has its default, if its class is in `FIXED`.
 
-    Names that the function does not have go to `*args` and `**kwargs`, and stand at their position.
+    Names that the function does not have go to `*args` and `**kwargs`, at their position.
     """
     parameters, found = inspect.signature(function).parameters, dict[str, Form]()
     for name, parameter in parameters.items():

@@ -50,7 +50,7 @@ _FULL = 0.75
 _WRITTEN = 1.0
 """Extra cost of a byte stored to the second cache, in bytes read, because its line is read before."""
 _OPEN, _HALF = 4, 20e-9
-"""Streaming stores that fill this many cache lines only in part are evicted incomplete, each of which takes these seconds."""
+"""Number of partly filled cache lines from which streaming stores evict incomplete lines, and the seconds of an eviction."""
 _BEGUN = (0.0, 0.0, 0.5, 1.0)
 """Fraction of the loads of each width that cross two cache lines, because NumPy's arrays begin a quarter of a line after one."""
 _KEPT, _WAIT = 1.5, 30.0

@@ -216,7 +216,7 @@ class _Builder:
             raise ValueError(f"{self.graph.name}: {joins} joins go through {points} points of {largest}, expected one by itself")
 
     def _chosen(self, access: Access, rows: Rows | None, ids: Access) -> Access:
-        """Access of a table with its ids, of which each row of the loops has one; ValueError if ids vary along columns."""
+        """Access of a table with its ids, one for each row of the loops; ValueError if ids vary along columns."""
         assert rows is not None
         if ids.column:
             raise ValueError(f"{self.graph.name}: {ids.tensor} has another row of {access.tensor} for every column, expected one")

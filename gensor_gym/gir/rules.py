@@ -23,7 +23,7 @@ STREAMED = 2
 
 On one core of a Zen 4 (1 MB of cache) a map that writes 0.25 to 2 MB takes 1.5 times as long with them. A sum of two tensors
 takes 1.1 to 1.2 times as long up to 1 MB, and 0.8 of the time from 4 MB on. Eleven of twelve operators that write up to 2 MB took
-1.04 to 1.8 times as long on an Intel Xeon (results/host/fused_programs.jsonl.gz). What reads the outputs next finds them in no
+1.04 to 1.8 times as long on an Intel Xeon (results/host/fused_programs.jsonl.gz). The next reader of the outputs finds them in no
 cache.
 """
 MOST_VECTORS = 32

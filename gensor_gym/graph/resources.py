@@ -163,7 +163,7 @@ def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Bytes of shared memory of a GPU block: staged tiles one after the other, each rounded up to 16 bytes, once per stage.
+    """Bytes of shared memory of a GPU block: consecutive staged tiles, each rounded up to 16 bytes, once per stage.
 
     With shared_layout=1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
     code may pad by fewer). If more threads than a warp share a reduction, their exchange reuses the tiles' memory. With wgmma,

@@ -44,7 +44,7 @@ class Compiler:
         name = arch.replace("-", "_") if self.name == "zig" else arch
         flags = ["-O2", "-std=gnu11", f"{target}={name}", "-ffp-contract=fast"]
         # Vectors are written out, so there is nothing to gain from joining scalars. clang 22 was seen to miscompile eight
-        # int8 dot products side by side, gcc 12 to take 4 s for unrolled loads of single lanes instead of 0.4 s.
+        # int8 dot products side by side; gcc 12 took 4 s instead of 0.4 s for unrolled loads of single lanes.
         flags.append("-fno-tree-slp-vectorize" if self.name == "gcc" else "-fno-slp-vectorize")
         if lanes == 16:
             # Without this flag clang splits vectors of 512 bits on CPUs whose predecessors lowered their clock for them.

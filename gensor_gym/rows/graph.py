@@ -14,7 +14,7 @@ Node = TypeVar("Node", bound=RowSchedule)
 
 
 class RowGraph(ABC, Generic[Node]):
-    """Nodes are schedules of one class, in batches rows int32 [B, ROW]; edges are the actions, of which the first is `stop`."""
+    """Nodes are schedules of one class, in batches rows int32 [B, ROW]; edges are the actions; the first is `stop`."""
 
     actions: tuple[object, ...]
     kind: type[Node]

@@ -24,7 +24,7 @@ class RowModel(Protocol):
 
 
 class StepGraph(RowGraph[Node]):
-    """A graph of which a subclass defines `applied`, `fits` and `model`; masks, transitions and latencies follow."""
+    """A graph whose subclasses define `applied`, `fits` and `model`; masks, transitions and latencies follow."""
 
     parts: ClassVar[tuple[str, ...]]
     """Names of the model's terms."""

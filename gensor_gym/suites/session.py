@@ -27,7 +27,7 @@ class NoModel(ValueError):
 
 
 class SuiteSession(Session):
-    """A session that ends a search which requests only programs already tried; they cost nothing, so it could go on forever."""
+    """A session that ends a search without new programs: known programs cost nothing, so the search could continue forever."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """Resolve the backend and build the graph, like `Session`."""

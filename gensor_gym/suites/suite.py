@@ -130,7 +130,7 @@ class Track:
                 try:
                     agent(session, np.random.default_rng(seed))
                 except BudgetSpent:
-                    pass  # what was measured until then is the result
+                    pass  # the measurements until then are the result
                 finally:
                     if os.getpid() != mine:  # it would write the same results a second time
                         os._exit(0)

@@ -23,7 +23,7 @@ from gensor_gym.measure.records.tables import read_table, write_table
 from gensor_gym.measure.session import Session
 from tests.support.thorough import thorough_but
 
-GROUPS = ("operator", "budget", "experiment")
+GROUPS = ("operator", "experiment")
 FILES = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 FILES += [("strategy", name) for name in strategies_for(CONSTRUCTIONS)]
 SOME = [file for number, file in enumerate(FILES) if number % (2 if file[0] == "experiment" else 6) == 0]

@@ -21,7 +21,7 @@ class Sheet:
     """A title, columns, rows of cells and notes below.
 
     Two fields affect only the screen: `styles` are rich's styles of the first rows, and `words` names columns that are aligned to
-    the left whatever their texts. The first column names a row. Columns are in the order of their importance: on a narrow screen
+    the left for any text. The first column names a row. Columns are in the order of their importance: on a narrow screen
     the last columns move below the rows. ValueError for a row whose number of cells is not that of the columns.
     """
 

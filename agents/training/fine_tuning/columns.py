@@ -157,7 +157,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def measure(judge: Judge, rows: np.ndarray, count: int, timings: Timings) -> None:
-    """Measure the `count` programs among rows int32 [N, ROW] that the judge selects, one after the other."""
+    """Measure the `count` programs among rows int32 [N, ROW] that the judge selects, in order."""
     for schedule in judge.wanted(rows, count):
         judge.keep(schedule, timings.line(judge.graph, schedule, judge.graph.latency(schedule)))
 

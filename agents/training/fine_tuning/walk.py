@@ -87,7 +87,7 @@ def _model(card: dict[str, Any], envs: MeasuredVectorEnv, config: DictConfig, la
     model._setup_model()
     if last.exists():
         restore_model(model, read_state(last, lambda _: None, "another output=FOLDER"))
-        model._last_obs = None  # episodes begin anew
+        model._last_obs = None  # new episodes begin
     else:
         fill(model.policy, trained.policy.state_dict(), config.checkpoint)
     return model

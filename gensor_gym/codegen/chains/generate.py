@@ -124,7 +124,7 @@ def _struct(program: ChainProgram) -> str:
 
 
 def _panels(chain: Chain) -> list[str]:
-    """The nest's names of the scores and weights, of which only one block of rows is stored at a time; empty without a nest."""
+    """The nest's names of the scores and weights; only one block of their rows is stored at a time. Empty without a nest."""
     return list(dict.fromkeys([chain.scores, chain.weights])) if chain.middle is not None else []
 
 

@@ -97,7 +97,7 @@ def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:
 
 
 def keep_cubin(kernel: Kernel, compiled: CompiledKernel) -> None:
-    """Store what the same version of NVRTC made of a kernel elsewhere, so that `compile_cubin` finds it."""
+    """Store the cubin that the same version of NVRTC made of a kernel elsewhere, so that `compile_cubin` finds it."""
     _write(_key(kernel.in_language("cuda").source, kernel.arch), compiled)
 
 

@@ -33,7 +33,7 @@ class BlockPlan(Tiling):
     """A program and the layout of its kernel on a GPU, derived from the schedule."""
 
     unguarded: bool = False
-    """Whether text is written for tiles that lie wholly inside, whose computation needs no guards."""
+    """Whether text is written for tiles wholly inside, which need no guards."""
     dialect: Dialect = CUDA
     """Language of the kernel's text."""
 

@@ -1,6 +1,6 @@
 """Reads that go straight from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
 
-A thread that walks along its own row touches its own line with every load. The sector of one load serves the next ones while L1
+A thread that walks along its own row touches its own line with every load. The sector of one load serves the next loads while L1
 keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of
 loads that the unrolled loop issues together.
 """
@@ -97,7 +97,7 @@ def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
         lanes, left = place(row, axis, left)
         if lanes > 1 and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             step = ints[STRIDE + tensor * MAX_AXES + axis] * item
-            if axis == SPATIAL_SLOTS - 1:  # along outer axes lanes are rows apart, however many elements each takes
+            if axis == SPATIAL_SLOTS - 1:  # along outer axes lanes are rows apart, for any number of elements each
                 step *= inner_tile(row, axis)
             lines *= min(lanes, max(1, (step * (lanes - 1) + reach) // LINE))
     return lines

@@ -196,7 +196,7 @@ def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
     """Seconds of the kernel that adds up the parts of a split reduction."""
     if row[SPLIT_K] == 0:
         return 0.0
-    out = ints[NUM_READS]  # partial sums have 4 bytes whatever the output has
+    out = ints[NUM_READS]  # partial sums have 4 bytes for every output type
     partial = 2.0 * tensor_bytes(out, ints) / ints[ITEM + out] * 4.0 * power_value(row[SPLIT_K])
     return floats[LAUNCH] + partial / (floats[DRAM_BW] if partial > ints[L2_BYTES] else floats[L2_BW])
 

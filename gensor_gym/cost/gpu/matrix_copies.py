@@ -1,7 +1,7 @@
 """Copies of operands' tiles to shared memory in kernels with mma.sync: 16 bytes at a time, or element by element. Compiled.
 
 The hardware copies aligned units of 4 bytes by itself. Other elements go through registers. A few elements stay in registers
-while the block multiplies; more elements are loaded and stored one after the other before it multiplies, with a wait for each.
+while the block multiplies; more elements are loaded and stored one by one before it multiplies, with a wait for each.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ copies (SASS)."""
 SHIFTED = 40.0
 """Instructions of a copy of 16 bytes that is combined from two aligned loads."""
 ROUND_WAIT = 0.38
-"""Time to round a copy to tf32 in shared memory, in waits for L2: load, convert, store, one copy after the other. Chosen on the
+"""Time to round a copy to tf32 in shared memory, in waits for L2: load, convert, store, one copy at a time. Chosen on the
 recorded products in tf32 (train, validation): about 100 cycles a copy of any width."""
 GUARDED_WAIT, FREE_WAIT = 1.0, 0.4
 """Time to load an element under a branch, and without a branch (it may be in L1), in waits for L2. Chosen on the recorded

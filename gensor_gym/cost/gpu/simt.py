@@ -70,7 +70,7 @@ RTX 4070 Ti S busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda
 def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
     """All issue slots divided by the used issue slots, with `warps` warps on a multiprocessor.
 
-    Half as much again is lost if fragments are not prefetched (our assumption; published ladders gain 4 to 6 points by that).
+    Half as much more is lost without prefetched fragments (our assumption; published ladders gain 4 to 6 points by that).
     """
     each = max(1.0, warps / SCHEDULERS)
     return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each

@@ -70,7 +70,7 @@ def narrow_share(columns):  # noqa: ANN001, ANN201
 def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
     """(cycles of issue slots, wavefronts, cycles of a block alone, waits for memory) of a step by mma.sync.
 
-    Every warp loads its fragments of A and B anew for each k of an instruction (ldmatrix: 512 bytes each; without padding
+    Every warp loads its fragments of A and B again for each k of an instruction (ldmatrix: 512 bytes each; without padding
     or swizzle rows of a power of two meet in few banks). Single bytes of B are combined one by one. Floats of 8 bits that
     are widened take two conversions a register, and four sums are added outside for each product (SASS of sm_90).
     """

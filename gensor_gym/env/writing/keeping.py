@@ -10,7 +10,7 @@ from gensor_gym.env.writing.rules import fill_kept, fill_open
 
 
 class Room:
-    """The decisions of a task that is written by columns, and checks of which partial programs and options are feasible."""
+    """The decisions of a task that is written by columns, and checks whether partial programs and options are feasible."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
         """List the decisions; ValueError if there are none."""

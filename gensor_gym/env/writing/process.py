@@ -1,4 +1,4 @@
-"""The compiled process of writing programs: it takes one decision in each of a range of episodes, be it one or thousands.
+"""The compiled process of writing programs: it takes one decision in each of a range of episodes.
 
 Only the finished program is rewarded and evaluated.
 """

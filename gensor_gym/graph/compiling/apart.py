@@ -1,7 +1,7 @@
 """A compile server: a second process that compiles functions to disk, where this process loads them.
 
 It starts with the first request, ends when idle for a while, and never outlives this process. Worker processes compile functions
-themselves, because each of them would start a server; so does a process without a cache on disk.
+themselves, because each would start a server; so does a process without a cache on disk.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ WATCH_S = 0.2
 
 
 def main() -> None:
-    """Compile the requested functions one after the other."""
+    """Compile the requested functions in order."""
     parent = int(sys.argv[1])
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     requests = sys.stdin.buffer

@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 class Kept(CPUDispatcher):  # type: ignore[misc]
-    """A Numba function that is loaded from disk if it is there, and else compiled by one process at a time."""
+    """A Numba function that is loaded from disk if it is cached, else compiled by one process at a time."""
 
     _cache: Any
     targetctx: Any

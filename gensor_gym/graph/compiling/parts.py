@@ -112,7 +112,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
         """Compile and register an overload that Python can call; Numba calls this for new argument types."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
-            if types not in self._answered:  # given twice they would fit two functions, and every call would end up here again
+            if types not in self._answered:  # a duplicate would match two functions, and every call would compile again
                 self._answered.add(types)
                 self._insert([kind._code for kind in types], compiled.entry_point, False)  # type: ignore[attr-defined]
         return found

@@ -55,7 +55,7 @@ class Lines:
     """The numbers of an array with several axes, copied line by line on access."""
 
     def __init__(self, array: np.ndarray) -> None:
-        """Keep an array [N, ..], of which nothing is copied yet."""
+        """Keep an array [N, ..]; nothing is copied yet."""
         self._array, self._copied = array, dict[int, Line | Lines]()
         self.shape, self.ndim = array.shape, array.ndim
 

@@ -51,7 +51,7 @@ def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
     """Length along a dimension of the box that a block copies to shared memory.
 
-    A row of a window is copied in whole copies, of which the first may begin before the row.
+    A row of a window is copied in whole copies; the first may begin before the row.
     """
     length = box_length(row, tensor, dimension, 1, ints)
     if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:

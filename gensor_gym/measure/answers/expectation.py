@@ -5,7 +5,7 @@ absolute values of its inputs (for a matrix product: sum of |a||b|):
 
     |out - ref| <= 16 u m + 2 u_out |ref|                              tf32: and 2 u_in min(m, 2 q)
 
-The sum of n products with random signs, added one after the other, has an error of about 0.6 u m for any n: the partial sums grow
+The sum of n products with random signs, added in order, has an error of about 0.6 u m for any n: the partial sums grow
 like the square root of their length (a random walk), and so do the n rounding errors. So 16 u m is about 25 standard deviations.
 Yet it is far below the error that a dropped term, a tile written twice, or TF32 or half-precision arithmetic in a float32 kernel
 causes in most elements; a worst-case bound (n u m) would accept these. A maximum is exact except for the rounding of the output.

@@ -126,7 +126,7 @@ class ReferenceKernels:
         return [*tables, *places]
 
     def _stages(self, plan: ReferencePlan, operands: Sequence[Array], dtypes: Sequence[str], size: int, targets: Any) -> None:
-        """Launch the stages of the epilogue one after the other; each updates `targets` in place."""
+        """Launch the stages of the epilogue in order; each updates `targets` in place."""
         left = iter(zip(operands, dtypes, strict=True))
         for stage in plan.stages:
             operand, dtype = next(left) if stage.has_operand else (NULL, "float32")

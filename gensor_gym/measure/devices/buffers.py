@@ -42,7 +42,7 @@ class Guarded(Protocol):
 
 
 def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequence[Guarded]) -> str:
-    """Message that names the buffers outside of which a kernel wrote; empty if there are none.
+    """Message that names the buffers that a kernel overran; empty if there are none.
 
     The guard words of inputs, which serve the next kernel too, are then written again.
     """

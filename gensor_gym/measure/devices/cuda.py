@@ -138,7 +138,7 @@ class CudaDevice:
             "cupy": cupy.__version__,
             "l2_bytes": properties["l2CacheSize"],
         }
-        self.anchor: Anchor | None = None  # the SM clock stands in the conditions of every trial
+        self.anchor: Anchor | None = None  # the SM clock is in the conditions of every trial
         self.draws_limit = min(_MOST_DRAWS, int(properties["totalGlobalMem"]) // 4)
         self._kernels: ReferenceKernels | None = None
         self._operator: Computation | None = None

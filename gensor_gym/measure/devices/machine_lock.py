@@ -1,6 +1,6 @@
 """One timing at a time on a device: workers of all runs and all users wait for one another and do not disturb each other.
 
-The lock is on a file that everybody can read and finds by its name, so it is in /tmp whatever $TMPDIR says. It is opened for
+The lock is on a file that everybody can read and finds by its name, so it is in /tmp regardless of $TMPDIR. It is opened for
 reading, which suffices for `flock`: another user's file in a folder like /tmp may not be opened for writing or with O_CREAT
 (`fs.protected_regular`). A link is not followed, and nothing is ever written or truncated. If the file cannot be used, the user's
 own processes wait for one another, with a warning. Containers and services with their own /tmp share no lock with other
@@ -57,7 +57,7 @@ def lock_path(device: str = "") -> Path:
 def timing_lock(device: str = "") -> Iterator[None]:
     """Hold the timing lock of a device, by default the processor (a lock on a file, released when the process dies).
 
-    If no file can be used, a LockWarning says that timings wait for nobody.
+    If no file can be used, a LockWarning says that timings do not wait for others.
     """
     try:
         place = _taken(device)

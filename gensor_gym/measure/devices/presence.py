@@ -1,4 +1,4 @@
-"""The GPUs of this machine, asked for without a CUDA context: the harness must stay free of CUDA (and may fork)."""
+"""The GPUs of this machine, detected without a CUDA context: the harness must stay free of CUDA (and may fork)."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
 
 
 def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
-    """Arrays of tensors that are stored one after the other in `data`."""
+    """Arrays of tensors that are stored consecutively in `data`."""
     found, place = [], 0
     for tensor in tensors:
         array = np.frombuffer(data, ARRAY_DTYPE[tensor.dtype], math.prod(tensor.shape), place)

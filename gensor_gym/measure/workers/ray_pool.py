@@ -38,7 +38,7 @@ class Station:
         self._backend = runner_named(device).start()
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device whose times the results of this node are."""
+        """Name of the device that this node times."""
         return self._backend.device(hw)
 
     def pid(self) -> int:

@@ -32,7 +32,7 @@ with the second matrix transposed in memory, torch.compile's kernel, and oneDNN'
 
 
 class LaunchError(Exception):
-    """The device refused to run the kernel; the worker can go on."""
+    """The device refused to run the kernel; the worker can continue."""
 
 
 class DeviceLost(Exception):
@@ -154,7 +154,7 @@ def _measure(
     def wrong(fault: str, when: str) -> Measurement:
         return Measurement(Status.WRONG_ANSWER, error=f"{when}: {fault}", digest=kernel.digest)
 
-    before = (draws[1], draws[0])  # the draw that is timed comes last, so its inputs stand in the buffers
+    before = (draws[1], draws[0])  # the draw that is timed comes last, so its inputs are in the buffers
     for draw in before:
         announce("verify")
         loaded.write(draw)

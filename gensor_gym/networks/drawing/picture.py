@@ -25,7 +25,7 @@ def figure_of(plan: Plan) -> Figure:
     """Draw a plan as a figure of matplotlib, as large as the plan needs; ImportError if matplotlib is missing.
 
     Boxes with a number are kernels, boxes without a number are inputs and outputs. Constants are named inside the boxes that read
-    them. The size of a value stands below the box that makes it.
+    them. The size of a value is below the box that makes it.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -45,7 +45,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Task:
-    """A kernel with the places of its arrays."""
+    """A kernel with the positions of its arrays."""
 
     kernel: Kernel
     reads: tuple[Place, ...]

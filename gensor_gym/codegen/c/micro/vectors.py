@@ -319,7 +319,7 @@ def _streamed(width: int) -> str:
 
 
 def _pieces(width: int) -> str:
-    """C text of `store_first`: for each bit of `count`, from the highest, a store of so many lanes."""
+    """C text of `store_first`: for each bit of `count`, from the highest, a store of that many lanes."""
     text, size = "", width // 2
     while size >= 1:
         lanes = [str((lane + size) % width) for lane in range(width)]

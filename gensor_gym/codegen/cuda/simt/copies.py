@@ -14,7 +14,7 @@ from gensor_gym.codegen.cuda.tiles.shared import SharedTile
 from gensor_gym.operators.types import Access
 
 MOST_ROUNDS = 64
-"""Numbers of rounds along a dimension that are tried: up to this many more than the fewest possible."""
+"""Maximum number of rounds along a dimension that are tried beyond the fewest possible."""
 MASK_BITS = 32
 """Most copies of a thread whose conditions are stored in one register, one bit for each."""
 

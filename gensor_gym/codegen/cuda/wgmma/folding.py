@@ -46,7 +46,7 @@ def with_folded_rows(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class Part:
-    """One operand in the workspace. For every index of `shape` it has a row of `pitch` elements, of which `elements` are used.
+    """One operand in the workspace, with a row for every index of `shape`; `elements` of a row's `pitch` elements are used.
 
     `offset` is in bytes. `names` are the C names of the indices. `first` is C text of the position in the tensor `name` of a
     row's first element, without its column, and `steps` are the distances to the next channel and the next of `places` positions.

@@ -1,7 +1,7 @@
 """A product whose columns run over several axes, for wgmma: those axes are fused into one.
 
 A convolution with a window of one element is, for every image n, out[n][k][pixel] = sum over c of W[k][c] * X[n][c][pixel].
-Pixels of an image are contiguous in memory, whatever its width, so a tile of them need not be whole rows. For later code it is a
+Pixels of an image are contiguous in memory for every width, so a tile of them need not be whole rows. For later code it is a
 batched product whose A is the same for all n. Nothing is copied.
 """
 

@@ -26,12 +26,12 @@ def converted(nest: RowNest, access: Access | None, element: str) -> str:
 
 
 def lost_number(nest: RowNest) -> str:
-    """CUDA text of what is read in place of a row of an id outside the table: NaN, or 0 of integers."""
+    """CUDA text of the element that an id outside the table reads: NaN, or 0 for integers."""
     return WHOLE.number(0) if nest.graph.whole else _LOST
 
 
 def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str, pointer: str) -> None:
-    """Declare the id of a row, which `of` points to, whether it lies outside the table, and the pointer `name` to its row.
+    """Declare the id of a row, which `of` points to, whether it is outside the table, and the pointer `name` to its row.
 
     An id outside the table selects row 0, whose values `Pointers.loaded` replaces.
     """
@@ -43,5 +43,5 @@ def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str,
 
 
 def lost(name: str) -> str:
-    """Variable that says whether the id of the row that the pointer `name` points to lies outside the table."""
+    """Variable that says whether the id of the row that the pointer `name` points to is outside the table."""
     return f"{name}_lost"

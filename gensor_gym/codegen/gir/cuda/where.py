@@ -61,7 +61,7 @@ class Pointers:
         return found
 
     def loaded(self, access: Access | None, value: str) -> str:
-        """CUDA text of an element that is loaded: `value`, or `lost_number` in a row of a table whose id lies outside it."""
+        """CUDA text of an element that is loaded: `value`, or `lost_number` in a row of a table whose id is outside it."""
         if access is None or access.chosen is None:
             return value
         return f"({lost(self.names[access])} ? {lost_number(self.nest)} : {value})"

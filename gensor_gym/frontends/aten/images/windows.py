@@ -124,7 +124,7 @@ def windows_along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: 
 
 
 def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> str:
-    """The images with their padding, and with elements read beyond it, all of which have this value."""
+    """The images with their padding and the elements read beyond it; both have this value."""
     for axis, one in zip((2, 3), windows, strict=True):
         x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
     return x
