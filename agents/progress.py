@@ -12,7 +12,10 @@ from agents.pieces import OnTask
 
 @contextmanager
 def shown(on_task: OnTask | None) -> Iterator[OnTask]:
-    """Context of the function to call before each search: the caller's `on_task`, or a function that moves a bar on stderr."""
+    """Context that yields the function to call before each search.
+
+    It is the caller's `on_task`, else one that moves a bar on stderr, or does nothing without a terminal.
+    """
     if on_task is not None:
         yield on_task
     elif sys.stderr.isatty() and find_spec("rich") is not None:

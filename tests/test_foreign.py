@@ -47,7 +47,7 @@ OTHERS = {
     "agents/training/train.py": "ships with the package",
     "agents/cli/command.py": "configurations of the checkout",
     "experiments/device/wheels.py": "archives of the package index, looked at by name",
-    "agents/training/resuming/archive.py": "members of states, none compressed, each up to a size",
+    "agents/training/state/archive.py": "members of states, none compressed, each up to a size",
     "agents/columns/policy.py": "weights alone, where it is trusted",
     "agents/hybrids/correction.py": "a booster as JSON, read by foreign before",
 }  # fmt: skip

@@ -112,7 +112,7 @@ class Trials:
         """(quiet seconds, program) of the fastest measured program."""
 
     def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
-        """Measure every new program of a construction with model `seconds`, and neighbours of the best in between."""
+        """Measure all new `schedules`, whose model times are `seconds`; after every second trial also a neighbour of the best."""
         left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.measured}
         for schedule in self._unknown(left):
             self._try(schedule, left.pop(schedule))

@@ -16,7 +16,7 @@ from rich.console import Console
 from agents.cli.command import command
 from agents.kernels.search import Search
 from agents.optimizer import Result, export_all
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from agents.runs.sheets.cells import seconds
 from agents.runs.sheets.sheet import Sheet
 from gensor_gym import operators

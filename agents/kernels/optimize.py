@@ -19,8 +19,7 @@ from agents.cli.command import command
 from agents.kernels.search import Search
 from agents.optimizer import Result
 from agents.runs.calls import placed, seconds
-from agents.runs.folders import make_folder
-from agents.runs.results import write_text
+from agents.runs.files import make_folder, write_text
 from agents.runs.sheets.cells import Given, count
 from agents.runs.sheets.screen import width_of, words
 from agents.runs.sheets.sheet import Sheet

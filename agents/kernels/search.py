@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agents.cli.checks import check_whole, use_threads
 from agents.cli.refusal import first_line
 from agents.optimizer import Result, optimize
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from agents.runs.texts import seconds_text
 from agents.strategy import FUSED, STRATEGIES, default_for, searched_of
 from gensor_gym import hardware as machines

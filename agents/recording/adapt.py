@@ -23,7 +23,7 @@ from agents.recording import pack
 from agents.recording.ahead import alone_on
 from agents.recording.collect import FIELDS, NAME, RULES, Collection, machine
 from agents.recording.programs import SPACE
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from agents.runs.journal import Journal, Row
 from agents.training.learn_correction import Observed, learn, observations, regrets
 from agents.training.operators.chosen import Chosen, chosen

@@ -21,10 +21,9 @@ from agents.cli.command import command
 from agents.recording import pack
 from agents.recording.ahead import alone_on, prepared
 from agents.recording.programs import Program, programs
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder, write_text
 from agents.runs.journal import Journal, Row
 from agents.runs.lines import with_bar
-from agents.runs.results import write_text
 from agents.training.operators.chosen import Chosen, chosen
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.kernel import Kernel

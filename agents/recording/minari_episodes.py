@@ -20,7 +20,7 @@ from rich.progress import track
 
 from agents.cli.checks import check_whole
 from agents.cli.command import command
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from gensor_gym.env.writing.env import WriteEnv
 from gensor_gym.env.writing.replay import actions_of
 from gensor_gym.graph.coordinates import opened

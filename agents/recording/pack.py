@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas
 
+from agents.runs.files import write_text
 from agents.runs.journal import Row
-from agents.runs.results import write_text
 from agents.runs.texts import table
 from gensor_gym.files import whole
 from gensor_gym.hardware.described import FILE

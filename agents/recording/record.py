@@ -22,9 +22,8 @@ from agents.cli.command import command_line, configured
 from agents.cli.refusal import refusals
 from agents.recording import record_table
 from agents.recording.passes import Plan, Recording, backend_of
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder, write_text
 from agents.runs.journal import locked
-from agents.runs.results import write_text
 from agents.runs.sheets.cells import NOTHING, count, percent, seconds
 from agents.runs.sheets.sheet import Sheet
 from gensor_gym import hardware as machines

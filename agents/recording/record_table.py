@@ -14,7 +14,7 @@ import numpy as np
 
 import gensor_gym
 from agents.recording.passes import Plan, Recording
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from gensor_gym import hardware, operators
 from gensor_gym.fingerprint import fingerprints
 from gensor_gym.graph.schedule import Schedule

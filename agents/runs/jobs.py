@@ -13,11 +13,10 @@ from pathlib import Path
 from agents import get_strategy
 from agents.cli.stopping import of_a_stop
 from agents.optimizer import run
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder, write_text
 from agents.runs.journal import locked
-from agents.runs.results import write_text
+from agents.runs.results import Results
 from agents.runs.settings import Job
-from agents.runs.trials import Results
 from agents.strategy import Strategy
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.foreign import read_fields

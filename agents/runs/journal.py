@@ -20,7 +20,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from gensor_gym.files import named, whole
 from gensor_gym.foreign import meant, parse_json, read_bytes, read_text, unfolded
 

@@ -1,20 +1,116 @@
-"""Writing files of results, each as a whole."""
+"""The journal of trials: a row per trial, appended when it ends. Written rows are never lost or duplicated."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from gensor_gym.files import write_whole
+from agents.runs.journal import Journal
+from agents.runs.settings import Job
+from gensor_gym.foreign import meant
+from gensor_gym.measure.session import TraceRow
+
+FIELDS = (
+    "operator", "hardware", "backend", "strategy", "seed", "trial", "elapsed_s", "schedule", "seconds", "status",
+    "evaluations", "fingerprint", "job",
+)  # fmt: skip
+"""Fields of every line. `seconds` is null unless the status is OK; `job` names the configuration of the trial."""
+SLOT = ("operator", "hardware", "backend", "strategy", "seed")
+"""Fields whose values make up `Job.slot`."""
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file as a whole."""
-    write_whole(path, text.encode())
+class Results:
+    """The rows of results.jsonl.
+
+    A repeated search finds its rows here; a trial with the same result keeps its row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the file; ValueError if another process writes to it."""
+        self.path = path
+        self._journal = Journal(path, ("job", "trial"), finite=True)
+        self._trials: dict[str, set[int]] = {}
+        self._keys: dict[tuple, set[str]] = {}
+        with meant(path, "journal of trials"):
+            for row in self._journal:
+                _check(row)
+                self._note(row)
+
+    def close(self) -> None:
+        """Close the file, so that other processes can write."""
+        self._journal.close()
+
+    def rows(self, job: Job) -> list[dict[str, Any]]:
+        """The trials of a job in order."""
+        return self._rows(job.key)
+
+    def check(self, job: Job) -> None:
+        """Check that earlier trials of the job's slot have its fingerprint; ValueError if not. An empty fingerprint passes."""
+        if not job.fingerprint:
+            return
+        rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows(key))
+        if others := {row["fingerprint"] for row in rows} - {job.fingerprint}:
+            raise ValueError(
+                f"{self.path} holds results of {job.operator} by {job.strategy} under fingerprint {', '.join(sorted(others))}, "
+                f"here it is {job.fingerprint}: they do not compare; name another folder with output=..."
+            )
+
+    def keep_only(self, job: Job) -> None:
+        """Drop rows of an earlier version of the job: the same slot with other code or hyperparameters."""
+        for key in self._keys.get(job.slot, set()) - {job.key}:
+            self._cut(key, 0)
+
+    def put(self, job: Job, trial: TraceRow) -> None:
+        """Write one trial. An existing row with the same schedule and status stays."""
+        self.put_all(job, [trial])
+
+    def put_all(self, job: Job, trials: Sequence[TraceRow]) -> None:
+        """Append trials in one write, each like `put`."""
+        fresh = []
+        key = job.key
+        for row in (row_of(job, trial, key) for trial in trials):
+            known = self._journal.rows.get((key, row["trial"]))
+            if known is not None:
+                if (known["schedule"], known["status"]) == (row["schedule"], row["status"]):
+                    continue
+                self._cut(key, row["trial"])
+            fresh.append(row)
+        self._journal.add(*fresh)
+        for row in fresh:
+            self._note(row)
+
+    def cut(self, job: Job, trials: int) -> None:
+        """Drop rows of a job after its first `trials` trials."""
+        self._cut(job.key, trials)
+
+    def _rows(self, key: str) -> list[dict[str, Any]]:
+        """Rows of a job's key, in order of trials."""
+        return [self._journal.rows[key, trial] for trial in sorted(self._trials.get(key, ()))]
+
+    def _note(self, row: dict[str, Any]) -> None:
+        """Add a row to the index."""
+        self._trials.setdefault(row["job"], set()).add(row["trial"])
+        self._keys.setdefault(tuple(row[name] for name in SLOT), set()).add(row["job"])
+
+    def _cut(self, key: str, trials: int) -> None:
+        """Drop a job's rows from number `trials` on, also in the file."""
+        if stale := {trial for trial in self._trials.get(key, ()) if trial >= trials}:
+            self._journal.drop({(key, trial) for trial in stale})
+            self._trials[key] -= stale
 
 
-def write_summary(folder: Path, summary: Mapping[str, object], page: str) -> None:
-    """Write a study's results: summary.json, and its page summary.md."""
-    write_text(folder / "summary.json", json.dumps(summary, indent=1, default=str))
-    write_text(folder / "summary.md", page)
+def _check(row: dict[str, Any]) -> None:
+    """Check that a row is a trial; KeyError or TypeError if not, because its fields are used long after it is read."""
+    missing = [name for name in FIELDS if name not in row]
+    if missing:
+        raise KeyError(missing[0])
+    if type(row["trial"]) is not int or not isinstance(row["status"], str):
+        raise TypeError(f"a row has trial {row['trial']!r}, status {row['status']!r}")
+
+
+def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:
+    """A trial of the job with this key as a row of JSON values with the fields FIELDS."""
+    seconds = trial.seconds if trial.seconds != float("inf") else None
+    rest = (trial.trial, trial.elapsed_s, trial.schedule, seconds, trial.status, trial.evaluations)
+    return dict(zip(FIELDS, (*job.slot, *rest, job.fingerprint, key), strict=True))

@@ -1,6 +1,6 @@
 """Checkpoints of a training, from which it resumes with an identical learning curve.
 
-A checkpoint contains the model (`agents.training.resuming.model`), the running episodes, and every random stream (torch, NumPy,
+A checkpoint contains the model (`agents.training.state.model`), the running episodes, and every random stream (torch, NumPy,
 Python, and one for each environment). It must be written between rollouts, after the last rollout has been learned from.
 """
 
@@ -17,8 +17,8 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from agents.learners.registry import Learner
 from agents.policies.training_tasks import bound
-from agents.training.resuming.archive import read_state, write_state
-from agents.training.resuming.model import restore_model, state_of_model
+from agents.training.state.archive import read_state, write_state
+from agents.training.state.model import restore_model, state_of_model
 from gensor_gym.env.seeds import seed_of_run
 
 

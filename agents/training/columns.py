@@ -27,7 +27,7 @@ from agents.training.checkpoints import check_same
 from agents.training.operators.chosen import added
 from agents.training.operators.drawn import drawn_for
 from agents.training.operators.variants import with_variants
-from agents.training.resuming.archive import read_state, write_state
+from agents.training.state.archive import read_state, write_state
 from agents.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, over_floor, steps_in_all, training_bar
 from gensor_gym import hardware as machines
 from gensor_gym import operators

@@ -26,8 +26,8 @@ from agents.learners.loading import save_policy
 from agents.learners.registry import get_learner
 from agents.learners.stored import POLICY
 from agents.policies.card import CARD, read_card
+from agents.runs.files import write_text
 from agents.runs.journal import locked
-from agents.runs.results import write_text
 from agents.runs.settings import digest_of_file, short_hash
 from agents.training.watch import CURVE, last_episodes
 from gensor_gym.env import RECORDED

@@ -29,8 +29,8 @@ from agents.learners.stored import POLICY
 from agents.policies.card import CARD, read_card
 from agents.policies.fused_parts import parts_of as fused_parts_of
 from agents.policies.training_tasks import bound, is_current
+from agents.runs.files import write_text
 from agents.runs.journal import locked
-from agents.runs.results import write_text
 from agents.runs.settings import short_hash
 from agents.runs.sheets.cells import plain
 from agents.runs.sheets.sheet import Sheet

@@ -14,7 +14,7 @@ from rich.console import Console
 from agents.cli.command import command_line, configured
 from agents.cli.found import modules_with
 from agents.cli.refusal import refusals
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from agents.runs.sheets.records import of_records
 from experiments.benches.lines import Lines
 from gensor_gym.registry import check_known

@@ -15,7 +15,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from agents.gensor.markov import MarkovExtended
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from agents.runs.texts import table
 from experiments.benches.lines import Lines, machine
 from gensor_gym import operators

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agents.runs.files import write_text
 from agents.runs.journal import Journal, lying
-from agents.runs.results import write_text
 from agents.runs.settings import ROOT, short_hash
 from agents.strategy import CANDIDATES, CONSTRUCTIONS, LEARNING, build, strategies_for
 from experiments.board.submitted import load_function

@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.cli.parser import Parser
 from agents.cli.refusal import exit_code
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from experiments.board.entries import FOLDER, Entrant, submit
 from gensor_gym.foreign import parse_json
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from agents.runs.settings import ROOT
 from agents.runs.texts import table
 from experiments.board.entries import verified

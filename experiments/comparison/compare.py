@@ -1,8 +1,8 @@
 """Compare strategies under equal budgets: `python -m experiments.compare operator=... strategy=[markov,ppo] ...`.
 
-Every (operator, seed, strategy) is a job: a search in a session with a shared store of timings. A command that was interrupted,
-even killed, resumes when it is started again. At the end the winners of all strategies are timed again together, interleaved with
-torch, and only those times are compared.
+Every (operator, seed, strategy) is a job: a search in a session with a shared store of timings. `agents.runs.settings` gives all
+jobs the same budget. A command that was interrupted, even killed, resumes when it is started again. At the end the winners of all
+strategies are timed again together, interleaved with torch, and only those times are compared.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from agents.cli.hydra_folder import keep_configuration, sweep_name, task_folder,
 from agents.cli.parent import end_with_launcher
 from agents.cli.refusal import refusals
 from agents.cli.tracking import tracking_of
+from agents.runs.files import write_text
 from agents.runs.jobs import DONE, Jobs, Outcome, unguided
-from agents.runs.results import write_text
 from agents.runs.settings import Job, Settings, settings_of, short_hash
 from agents.training.tracking.wandb_run import check_login, hint
 from experiments.comparison import table

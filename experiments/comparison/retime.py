@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from agents.runs.settings import short_hash
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.foreign import read_fields

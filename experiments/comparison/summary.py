@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from agents.runs.files import write_text
 from agents.runs.jobs import Outcome
-from agents.runs.results import write_text
 from agents.runs.settings import Job, Settings, short_hash
 from agents.runs.texts import now
 from experiments.comparison.retime import TORCH, Comparison

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import track
 
 from agents.cli.parser import Parser
+from agents.runs.files import write_text
 from agents.runs.journal import Journal
-from agents.runs.results import write_text
 from agents.runs.texts import table
 from experiments.conformance.cases import STATUSES, Outcome
 

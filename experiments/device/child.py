@@ -9,7 +9,7 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from experiments.device.context import Context
 from experiments.device.wheels import use_wheels
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from agents.runs.journal import locked
 from experiments.device.archive.packed import ABOUT, CARRY, PROPOSALS, add_file
 from experiments.device.card import machine_card

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from agents.runs.texts import table
 from experiments.device.context import Context
 from experiments.device.runner import Outcome, Stage
@@ -156,7 +156,7 @@ def _ratio(value: float | None) -> str:
 
 
 def _environment(result: dict) -> list[str]:
-    """Lines about the agent's quarters, then about each part."""
+    """Table of the agent's returns in each quarter of its run, then a line for each part of the stage."""
     if "parts" not in result:
         return _plain(result)
     lines = [

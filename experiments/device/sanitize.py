@@ -22,7 +22,7 @@ from experiments.device.wheels import use_wheels
 if __name__ == "__main__":
     use_wheels()
 
-from agents.runs.results import write_text  # noqa: E402
+from agents.runs.files import write_text  # noqa: E402
 from experiments.device.archive.packed import Archive, kernel_of, open_archive  # noqa: E402
 from gensor_gym import operators  # noqa: E402
 

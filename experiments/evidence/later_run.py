@@ -22,6 +22,7 @@ from experiments.studies.headline.scores import has_study, read
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.stats.intervals import LEVEL
 
 CORRECTNESS, OPERATORS, HEADLINE = "correctness.jsonl.gz", "operators.jsonl.gz", "headline.jsonl.gz"
 TABLES = ("recorded.jsonl.gz", "recorded_tensor.jsonl.gz", "recorded_test.jsonl.gz")
@@ -119,8 +120,8 @@ def _headline(day: Path) -> list[str]:
     return [
         "## A policy fine-tuned on the device, beside the traverser", "",
         *(f"- {said}" for said in conclusions(found["over_first"])), "",
-        "Operators of the test part. Ratios are geometric means over operators with 95 % intervals of a bootstrap over them; one "
-        "training seed.", "", *contest_lines(found), "",
+        f"Operators of the test part. Ratios are geometric means over operators with {LEVEL} intervals of a bootstrap over them; "
+        "one training seed.", "", *contest_lines(found), "",
     ]  # fmt: skip
 
 

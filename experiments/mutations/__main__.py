@@ -17,8 +17,8 @@ from pathlib import Path
 from rich.console import Console
 
 from agents.cli.parser import Parser
+from agents.runs.files import write_text
 from agents.runs.journal import Journal, read_rows
-from agents.runs.results import write_text
 from experiments.mutations.copies import MODES, Copy, Outcome, Unsure
 from experiments.mutations.faults import KINDS, MUTATIONS
 from gensor_gym.registry import near

@@ -23,8 +23,7 @@ from rich.console import Console
 from agents.cli.checks import check_list, check_whole
 from agents.cli.command import command_line, configured
 from agents.cli.refusal import refusals
-from agents.runs.folders import make_folder
-from agents.runs.results import write_text
+from agents.runs.files import make_folder, write_text
 from agents.runs.settings import ROOT, code_digest
 from agents.runs.texts import seconds_text
 from experiments.benches.lines import machine

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.runs.folders import make_folder
-from agents.runs.results import write_text
+from agents.runs.files import make_folder, write_text
 from experiments.peers.processes import Stopped, run_process
 
 REQUIREMENTS = Path(__file__).with_name("tvm_requirements.txt")

@@ -18,8 +18,7 @@ from rich.console import Console
 
 from agents.cli.parser import Parser
 from agents.policies.card import CARD
-from agents.runs.folders import make_folder
-from agents.runs.results import write_text
+from agents.runs.files import make_folder, write_text
 from experiments.reports import sections
 from experiments.reports.page import Page, from_markdown
 from gensor_gym.foreign import read_json

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from agents.cli.command import command
 from agents.runs.anytime import run_search
+from agents.runs.files import write_summary, write_text
 from agents.runs.journal import Journal, locked, lying, read_rows
 from agents.runs.lines import Keyed, run_missing
-from agents.runs.results import write_summary, write_text
 from agents.runs.sheets.sheet import Sheet
 
 PLAN, LINES = "plan.json", "lines.jsonl"

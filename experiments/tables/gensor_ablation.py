@@ -18,6 +18,7 @@ from experiments.tables.gensor.speeds import mean_text
 from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.gensor_gemm import profile_of
 from experiments.tables.table import Cell, Table
+from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.operators.types import Operator
 
 TOP = 10
@@ -122,8 +123,8 @@ def _measured(config: DictConfig, folder: Path) -> Table:
     notes = (
         f"Ours: {searches.device}, float32, {searches.hardware.units} threads, seeds {searches.seeds}; first programs and the "
         f"fastest of {trials} of all steps timed together in {config.rounds} interleaved rounds. "
-        "Ratios of speeds, geometric means; in "
-        "brackets the 95 % bootstrap over operators and seeds (of a class with few operators it is narrower than it should be).",
+        f"Ratios of speeds, geometric means; in brackets the {LEVEL} bootstrap over operators and seeds (of a class with "
+        "few operators it is narrower than it should be).",
         f"Published: RTX 4090, one operator of each class, Table VI of {published.SOURCE} How many programs were measured is "
         "not stated.",
         "A CPU has no virtual threads. Its like of the step between is the traverser in space `tree`, the same walk without "

@@ -18,6 +18,7 @@ from experiments.tables.gensor.figures import draw_curves
 from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, tiers_of, trials_of
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
+from gensor_gym.measure.stats.intervals import CONFIDENCE, LEVEL
 from gensor_gym.operators.types import Operator
 
 CONSTRUCTING = ("markov", "markov_ext", "roller", "welder", "greedy", "beam")
@@ -97,7 +98,7 @@ def slope(sizes: Sequence[int], seconds: np.ndarray) -> tuple[float, float, floa
     y = np.log(seconds[good])
     rng = np.random.default_rng(0)
     drawn = [at for at in rng.integers(0, len(x), (RESAMPLES, len(x))) if len(np.unique(x[at])) > 1]
-    low, high = np.quantile([_fit(x[at], y[at]) for at in drawn], (0.025, 0.975))
+    low, high = np.quantile([_fit(x[at], y[at]) for at in drawn], (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2))
     return _fit(x, y), float(low), float(high)
 
 
@@ -116,8 +117,8 @@ def _conditions(searches: Searches) -> tuple[str, ...]:
     theirs = (
         f"Published: figure 8 of {published.SOURCE} RTX 4090 with an i7-13700K; how many programs Gensor and Roller timed, and "
         "how many trials Ansor and AutoTVM had, is not stated.",
-        "Seconds are medians over seeds; slope: of log time over log size, least squares, in brackets a 95 % bootstrap over the "
-        "points (of published ones over the sizes). 0 is flat, 3 grows like the arithmetic.",
+        f"Seconds are medians over seeds; slope: of log time over log size, least squares, in brackets a {LEVEL} bootstrap over "
+        "the points (of published ones over the sizes). 0 is flat, 3 grows like the arithmetic.",
     )
     if searches.tier == MODEL:
         return (

@@ -19,6 +19,7 @@ from experiments.tables.gensor.searches import ANSOR, LIVE, MODEL, Contender, Se
 from experiments.tables.gensor.speeds import Speeds, mean_text, rates, speeds_of
 from experiments.tables.gensor.stand_in import HOST, NAMED, ORIN, RTX_4090, stand_in
 from experiments.tables.table import Cell, Table
+from gensor_gym.measure.stats.intervals import LEVEL
 
 FIGURES = (
     ("rtx4090", "figure 6", RTX_4090, published.FIGURE_6),
@@ -126,7 +127,7 @@ def _conditions(searches: Searches, found: list[Contender], rounds: int) -> str:
         f"Ours: {searches.device}, float32, {searches.hardware.units} threads; seeds {searches.seeds}; measured trials: "
         f"{trials}; "
         f"all winners and torch timed again in {rounds} interleaved rounds, of which medians are compared; in brackets "
-        "95 % bootstrap intervals, of a class over operators and seeds, of an operator over rounds. The vendor's library is "
+        f"{LEVEL} bootstrap intervals, of a class over operators and seeds, of an operator over rounds. The vendor's library is "
         "torch "
         "(oneDNN); on a CPU there are no virtual threads."
     )

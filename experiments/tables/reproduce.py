@@ -15,8 +15,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.cli.command import command
-from agents.runs.folders import make_folder
-from agents.runs.results import write_text
+from agents.runs.files import make_folder, write_text
 from agents.runs.settings import code_digest
 from experiments.tables.gensor import marks
 from experiments.tables.table import MAKERS, Table, modules

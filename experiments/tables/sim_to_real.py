@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from experiments.benches.fitting.fit import COEFFICIENTS, fit
 from experiments.benches.fitting.ranks import fastest, spearman
 from experiments.tables.recorded import Recorded, again, read_folder, regret_of_first, regret_of_random

@@ -15,8 +15,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.runs.files import write_text
 from agents.runs.journal import read_rows
-from agents.runs.results import write_text
 from agents.runs.sheets.cells import Cell, Given, count
 from agents.runs.sheets.sheet import Sheet
 from agents.training.curves import flat

@@ -23,9 +23,8 @@ from rich.progress import track
 from agents import get_strategy
 from agents.cli.checks import check_whole
 from agents.cli.command import command
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder, write_text
 from agents.runs.journal import Journal
-from agents.runs.results import write_text
 from agents.runs.settings import short_hash
 from agents.runs.sheets.cells import Given, plain
 from agents.runs.sheets.sheet import Sheet

@@ -20,10 +20,9 @@ from rich.console import Console
 
 from agents.cli.command import command
 from agents.runs.anytime import Search
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder, write_text
 from agents.runs.journal import Journal
 from agents.runs.lines import run_missing
-from agents.runs.results import write_text
 from agents.runs.settings import short_hash
 from agents.runs.sheets.cells import percent
 from agents.runs.sheets.sheet import Sheet

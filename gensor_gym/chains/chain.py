@@ -253,7 +253,7 @@ def _check_nest(chain: Chain) -> None:
 
 
 def goes_row_by_row(nest: RowNest, access: Access) -> bool:
-    """Whether an access reads or writes the nest's rows contiguously one after another, like the rows of a product's value."""
+    """Whether an access goes through its tensor in row-major order without gaps, as a product writes its result."""
     step = nest.columns
     for extent, found in zip(reversed(nest.row_extents), reversed(access.rows), strict=True):
         if extent > 1 and found != step:

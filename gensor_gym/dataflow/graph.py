@@ -88,7 +88,7 @@ class Dataflow:
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """Names of a value and, while it is a view of the classes `views`, of its source, of the source's source and so on."""
+        """Names from a value back through views (of the classes `views`), ending with the first value that is no view."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs

@@ -19,7 +19,7 @@ from agents.columns.policy import BARREN, KNOWN, Columns, Memory, write  # noqa:
 from agents.hybrids.annealed import ColumnsAnnealing  # noqa: E402
 from agents.learners.stored import POLICY, save_tensors  # noqa: E402
 from agents.policies.training_tasks import bound  # noqa: E402
-from agents.training.resuming.archive import read_state, write_state  # noqa: E402
+from agents.training.state.archive import read_state, write_state  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.graph.tables.layout import KNOB, LAYOUT_VERSION  # noqa: E402
 

@@ -19,8 +19,8 @@ from rich.console import Console
 from agents.baselines.random_walk import RandomWalk
 from agents.cli.arguments import CONF, compose
 from agents.runs.jobs import Jobs, Outcome, unguided
+from agents.runs.results import FIELDS, Results
 from agents.runs.settings import Settings, settings_of
-from agents.runs.trials import FIELDS, Results
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.comparison.table import show

@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from agents.cli.arguments import compose
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from agents.runs.jobs import Jobs
 from experiments.benches.bench import bench
 from experiments.device import lease

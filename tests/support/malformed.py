@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.runs.trials import FIELDS
+from agents.runs.results import FIELDS
 
 BRACKETS = b"[" * 200_000
 GEMM = "gemm(m=4, n=16, k=4)"

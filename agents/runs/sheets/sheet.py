@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from agents.runs.sheets.cells import Cell, Given, as_cell
 from agents.runs.sheets.screen import show_cells
 from agents.runs.texts import table

@@ -27,7 +27,7 @@ from agents.core.feedback import Feedback
 from agents.core.ranking import diverse, ranked
 from agents.learners.stored import POLICY
 from agents.training.fine_tuning.measured_reward import MeasuredBudget, Timings
-from agents.training.resuming.archive import read_state, write_state
+from agents.training.state.archive import read_state, write_state
 from agents.training.watch import LAST
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.files import whole

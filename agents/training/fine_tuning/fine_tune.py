@@ -20,9 +20,8 @@ from agents.columns.policy import ColumnWriter
 from agents.policies.card import CARD, checked_card
 from agents.policies.training_tasks import is_current
 from agents.runs.anytime import digest_of_policy
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder, write_text
 from agents.runs.journal import locked, read_rows
-from agents.runs.results import write_text
 from agents.training.fine_tuning import columns, walk
 from agents.training.fine_tuning.measured_reward import CURVE, Timings
 from gensor_gym import hardware as machines

@@ -14,8 +14,8 @@ from agents.learners.observed import ObservedVecEnv
 from agents.learners.stored import POLICY, fill
 from agents.policies.learned import load_policy
 from agents.training.fine_tuning.measured_reward import MeasuredBudget, MeasuredVectorEnv, Timings
-from agents.training.resuming.archive import read_state, write_state
-from agents.training.resuming.model import restore_model, state_of_model
+from agents.training.state.archive import read_state, write_state
+from agents.training.state.model import restore_model, state_of_model
 from agents.training.watch import LAST
 from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.files import whole

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder
 from agents.runs.journal import Journal
 from agents.runs.settings import ROOT
 from experiments.device.archive import networks

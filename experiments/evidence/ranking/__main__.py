@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agents.cli.parser import Parser
 from agents.cli.refusal import exit_code
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from agents.runs.settings import ROOT
 from experiments.device.stages.candidates import FIRST_CHOICES, top
 from experiments.evidence.facts import read_facts

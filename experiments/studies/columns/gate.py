@@ -18,8 +18,8 @@ import numpy as np
 
 from agents.columns.choices import is_joint
 from agents.columns.policy import Columns
+from agents.runs.files import write_text
 from agents.runs.journal import read_rows
-from agents.runs.results import write_text
 from agents.runs.settings import ROOT
 from agents.runs.texts import page, table
 from agents.strategy import get_strategy

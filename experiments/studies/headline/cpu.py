@@ -19,10 +19,9 @@ from rich.console import Console
 from agents.cli.checks import check_some, check_whole
 from agents.cli.command import command
 from agents.recording.ahead import alone_on, prepared
-from agents.runs.folders import make_folder
+from agents.runs.files import make_folder, write_text
 from agents.runs.journal import Journal, Row, append_row, read_rows
 from agents.runs.lines import with_bar
-from agents.runs.results import write_text
 from agents.training.operators.chosen import ADDED, PARTS, added, chosen
 from experiments.benches.lines import machine
 from experiments.device.archive.arms import Study, proposed, study_of, winners

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from agents.runs.jobs import DONE, Outcome
+from agents.runs.results import Results
 from agents.runs.settings import Job, Settings
 from agents.runs.texts import now
-from agents.runs.trials import Results
 from experiments.statistics import paired, statistics
 from experiments.studies.scores import interval, iqm
 from experiments.studies.search.truth import BestKnown, Truth

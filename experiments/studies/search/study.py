@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from agents.cli.checks import check_whole
+from agents.runs.files import write_text
 from agents.runs.jobs import DONE, Jobs
 from agents.runs.lines import with_bar
 from agents.runs.pool import made
-from agents.runs.results import write_text
 from agents.runs.settings import settings_of
 from experiments.studies.search import report
 from experiments.studies.search.scores import Scores, scores_of, summarise

@@ -12,6 +12,7 @@ from experiments.benches.networks.cases import Case, Row, Settings, timed
 from experiments.comparison.summary import ratio
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.measure.devices.cpu import processor_name
+from gensor_gym.measure.stats.intervals import LEVEL
 
 TRIALS = 2
 """Number of measured programs for each distinct kernel, unless configured."""
@@ -49,8 +50,8 @@ def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
         f"Ours: plan {how.plan}, {processor_name()}, {threads}, float32, {how.trials} measured program{'s' * (how.trials > 1)} "
-        f"for each distinct kernel, median of {how.rounds} interleaved rounds (fewer where they take long) with its 95 % "
-        "interval, a process for each side, every output compared with the module in float64."
+        f"for each distinct kernel, median of {how.rounds} interleaved rounds (fewer where they take long) with its "
+        f"{LEVEL} interval, a process for each side, every output compared with the module in float64."
     ]
     busy = [row["waiting_busy"] for row in rows if "waiting_busy" in row]
     if busy and max(busy) > 0.02:

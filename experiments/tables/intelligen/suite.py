@@ -13,6 +13,7 @@ from agents.runs.sheets.cells import factor
 from experiments.benches.fused import ratios
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym.dataflow.table import source
+from gensor_gym.measure.stats.intervals import LEVEL
 
 LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"
 """Results that are part of the repository."""
@@ -41,7 +42,7 @@ def _conditions(machine: Row, timed: Sequence[Row]) -> str:
     return (
         f"Ours: {machine['processor']}, {threads} thread{'s' * (threads > 1)}, {machine['date'][:10]}, float32; {versions}. "
         f"Best of {timed[0]['trials']} programs measured, then {machine['rounds']} rounds in turns, a process for each library, "
-        "over the fastest of torch eager, torch.compile and ONNX Runtime; in brackets 95 % intervals."
+        f"over the fastest of torch eager, torch.compile and ONNX Runtime; in brackets {LEVEL} intervals."
     )
 
 

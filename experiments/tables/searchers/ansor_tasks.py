@@ -19,7 +19,7 @@ from agents import optimize_tasks
 from agents.ansor.ansor import Ansor
 from agents.ansor.task_scheduler import GradientScheduler, RoundRobin, geometric_speedup
 from agents.cli.arguments import compose
-from agents.runs.results import write_text
+from agents.runs.files import write_text
 from agents.runs.settings import code_digest, short_hash
 from experiments.statistics import statistics
 from experiments.tables.searchers import studies_figure
@@ -29,6 +29,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.foreign import read_json
+from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.operators.types import Operator
 
 NAME = "ansor_tasks"
@@ -68,7 +69,7 @@ def make(folder: Path, overrides: Sequence[str]) -> Table:
     figure = studies_figure.draw({"two networks": shown}, folder / f"{NAME}.png", (x + 1).tolist())
     conditions = (
         f"Ours: model of {plain['hardware']}, space {plain['space']}, {tasks['trials']} trials for "
-        f"{sum(map(len, tasks['networks'].values()))} tasks, {len(seeds)} seeds; 95 % intervals of a bootstrap over seeds."
+        f"{sum(map(len, tasks['networks'].values()))} tasks, {len(seeds)} seeds; {LEVEL} intervals of a bootstrap over seeds."
     )
     notes = (conditions, *verdicts(curves, tasks), *NOTES)
     title = "Ansor, figure 10 on the model of a CPU: the task scheduler"

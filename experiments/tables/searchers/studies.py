@@ -16,6 +16,7 @@ from experiments.statistics import statistics
 from experiments.studies.search.scores import Scores
 from experiments.studies.search.study import SearchStudy
 from experiments.tables.table import Cell, Stamp
+from gensor_gym.measure.stats.intervals import LEVEL
 
 RESAMPLES = 1000
 
@@ -48,7 +49,7 @@ class Study:
         over = "operators and seeds" if seeds > 1 else "operators"
         return (
             f"Ours: {said['hardware']} ({said['device']}), space {said['space']}, {len(said['tasks'])} operators, "
-            f"{seeds} seed{'s' * (seeds > 1)}, {said['trials']} trials; 95 % intervals of a bootstrap over {over}."
+            f"{seeds} seed{'s' * (seeds > 1)}, {said['trials']} trials; {LEVEL} intervals of a bootstrap over {over}."
         )
 
     def regrets(self, name: str) -> list[Cell]:

@@ -72,7 +72,7 @@ class ProductPrinter:
 
     @property
     def step(self) -> int:
-        """Row stride in elements of B as register tiles read it: in the copy, or in its tensor."""
+        """Elements between successive rows of B where register tiles read it: in the copy, else in its tensor."""
         return self.wide if self.copied else self.b.row
 
     def strips(self) -> Iterator[Strip]:

@@ -166,7 +166,7 @@ def test_a_file_of_stable_baselines3_is_read_where_it_is_trusted(tmp_path: Path)
 
 
 def test_the_configuration_is_checked_before_the_state_is_read(tmp_path: Path) -> None:
-    from agents.training.resuming.archive import read_state, write_state
+    from agents.training.state.archive import read_state, write_state
 
     path = tmp_path / "last.zip"
     write_state(path, {"seed": 1}, {"x": 1})

@@ -14,8 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agents.training.resuming.archive import read_state, write_state  # noqa: E402
-from agents.training.resuming.tree import from_tree, to_tree  # noqa: E402
+from agents.training.state.archive import read_state, write_state  # noqa: E402
+from agents.training.state.tree import from_tree, to_tree  # noqa: E402
 
 
 def same(one: Any, other: Any) -> bool:
@@ -73,7 +73,7 @@ def test_arrays_of_another_shape_or_type_are_refused() -> None:
     pytest.importorskip("sb3_contrib")
     from agents.learners.blank import Blank
     from agents.learners.registry import get_learner
-    from agents.training.resuming.model import restore_model, state_of_model
+    from agents.training.state.model import restore_model, state_of_model
 
     settings = {"net_arch": [4], "learning_rate": 1e-3, "buffer_size": 8, "n_steps": 2, "batch_size": 2}
     model = get_learner("a2c").make({**settings, "net_arch": [4]}, Blank(5, 3, "gensor"), 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.training.resuming.tree import from_tree, to_tree
+from agents.training.state.tree import from_tree, to_tree
 from gensor_gym.files import whole
 from gensor_gym.foreign import parse_json, parse_object
 
