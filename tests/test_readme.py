@@ -141,6 +141,11 @@ def first_column(text: str, head: str) -> list[str]:
     return [name for row in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)`", row.split("|")[1])]
 
 
+def test_the_page_of_commands_has_all() -> None:
+    page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if not re.search(rf"`(gensor )?{name}\b", page)] == []
+
+
 def test_pages_name_what_is_registered() -> None:
     pages = ("start.md", "concepts/tiers.md", "reference/index.md", "reference/strategies.md")
     text = "\n\n".join((DOCS / page).read_text(encoding="utf-8") for page in pages)

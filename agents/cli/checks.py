@@ -59,7 +59,7 @@ def check_some(given: Mapping[str, Any], *names: str, of: str = "") -> None:
     """Check that the named entries are non-empty lists or mappings; ValueError names the first that is not."""
     for name in names:
         if not isinstance(given[name], Sequence | Mapping) or isinstance(given[name], str) or not given[name]:
-            raise ValueError(f"{of}{name} is {given[name]!r}; expected one entry or more")
+            raise ValueError(f"{of}{name} is {given[name]!r}; expected a list or mapping of one entry or more, as in {name}=[..]")
 
 
 def check_positive(given: Mapping[str, Any], *names: str, of: str = "") -> None:

@@ -1,6 +1,7 @@
 """Families of computations that share a kind of schedule, a construction graph of schedules and a code generator.
 
-To add a family, write a class here and add it to `FAMILIES`. All other code finds the family of a computation by `family_of`.
+A new family is a class here, an entry in `FAMILIES`, a folder of its own and a `generate_..` of the targets that print it
+(`codegen/targets/target.py`); CONTRIBUTING.md lists the rest. Other code finds the family of a computation by `family_of`.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def test_construct(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, whole = run_suite("kernels", tmp_path)
-    monkeypatch.setattr("experiments.benches.kernels._shape", None)
+    monkeypatch.setattr("experiments.benches.kernel_sets.kernels._shape", None)
     assert run_suite("kernels", tmp_path) == [shape, whole]  # what is done is kept
     assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
     assert shape["kernel"]["median"] > shape["roofline_s"]

@@ -12,17 +12,23 @@ from omegaconf import DictConfig, OmegaConf
 from agents.cli.arguments import compose
 from agents.runs.jobs import Jobs
 from agents.runs.settings import code_digest
-from experiments.tables import gensor_ablation, gensor_changing_shapes, gensor_compile_time, gensor_operators, gensor_over_time
 from experiments.tables.gensor import figures as gensor_figures
+from experiments.tables.gensor import (
+    gensor_ablation,
+    gensor_changing_shapes,
+    gensor_compile_time,
+    gensor_operators,
+    gensor_over_time,
+    searches,
+)
 from experiments.tables.gensor import published as gensor_published
-from experiments.tables.gensor import searches
+from experiments.tables.gensor.gensor_changing_shapes import ahead
+from experiments.tables.gensor.gensor_compile_time import slope
+from experiments.tables.gensor.gensor_gemm import profile
+from experiments.tables.gensor.gensor_operators import differ
 from experiments.tables.gensor.searches import LIVE, MODEL, Searches
 from experiments.tables.gensor.speeds import mean_text
 from experiments.tables.gensor.stand_in import HOST, ORIN, RTX_4090, stand_in
-from experiments.tables.gensor_changing_shapes import ahead
-from experiments.tables.gensor_compile_time import slope
-from experiments.tables.gensor_gemm import profile
-from experiments.tables.gensor_operators import differ
 from experiments.tables.reproduce import reproduce
 from experiments.tables.table import Stamp, Table
 from gensor_gym.construction import ConstructionGraph
