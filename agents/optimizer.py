@@ -12,7 +12,7 @@ import numpy as np
 
 from agents.core.kept import kept
 from agents.core.playoff import playoff
-from agents.strategy import Search, Searched, Strategy, default_for, resolve, searched_of
+from agents.strategy import CONSTRUCTIONS, DEFAULTS, Search, Searched, Strategy, default_for, resolve, searched_of
 from gensor_gym import codegen
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.build import BuiltKernel
@@ -98,8 +98,8 @@ def optimize(
     """Search with a budget of measured trials and return the best program.
 
     `operator` is an operator, a fused operator such as `softmax(m=128, n=768)`, or the text of a user's graph. The default
-    strategy is `markov`. For fused operators it is `exhaustive`, which ranks their whole space by the model, or `gir_descent` if
-    the space is too large.
+    strategy is `markov`, or without hyperparameters `in_turn` on a machine that `gensor adapt` has measured. For fused operators
+    it is `exhaustive`, which ranks their whole space by the model, or `gir_descent` if the space is too large.
 
     Near-ties are re-timed alternately (`agents.core.playoff`).
 
@@ -151,8 +151,11 @@ class Asked:
     ) -> Asked:  # fmt: skip
         """Resolve the arguments of `optimize`; ValueError names an unknown argument. Several searches may share an open store."""
         computation = resolve_computation(operator)
-        chosen = default_for(computation, machines.get(hardware)) if strategy is None else strategy
-        search: Strategy = resolve(chosen, searched_of(computation), hyperparameters)
+        searched = searched_of(computation)
+        if strategy is None:  # hyperparameters without a name are those of the traverser
+            fixed = searched == CONSTRUCTIONS and hyperparameters
+            strategy = DEFAULTS[searched] if fixed else default_for(computation, machines.get(hardware))
+        search: Strategy = resolve(strategy, searched, hyperparameters)
         task = Task.of(computation, hardware, backend, search.space)
         kept_in = str(tuned_path()) if reuse and store is None else store  # `is None`: an empty store may be falsy
         return cls(task, search, kept_in, reuse, on_trial)

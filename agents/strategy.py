@@ -160,11 +160,19 @@ STRATEGIES: dict[str, Entry] = {
 DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
 """Default strategies: Gensor's traverser, and for fused operators, whose space is small, enumeration by the model."""
 _DESCENTS = "gir_descent"
+_ADAPTED, _MEASURED = "in_turn", "agents.hybrids.here:measured_here"
+"""Default strategy on a machine that `gensor adapt` has measured, and the function that says whether it has."""
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
-    """Name of the default strategy; `gir_descent` for a fused operator whose space would take minutes to enumerate."""
+    """Name of the default strategy.
+
+    It is `in_turn` for an operator on a machine that `gensor adapt` has measured, and `gir_descent` for a fused operator whose
+    space would take minutes to enumerate.
+    """
     searched = searched_of(computation)
+    if searched == CONSTRUCTIONS and _object(_MEASURED)(hardware):
+        return _ADAPTED
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS
     return DEFAULTS[searched]
@@ -209,9 +217,14 @@ def strategies_for(searched: str) -> list[str]:
 
 def class_of(name: str) -> type[Any]:
     """The dataclass of a registered strategy; ImportError if a library that it needs is missing."""
-    module, _, attribute = STRATEGIES[name].where.partition(":")
-    found: type[Any] = getattr(import_module(module), attribute)
+    found: type[Any] = _object(STRATEGIES[name].where)
     return found
+
+
+def _object(where: str) -> Any:
+    """The object of a text "module:name"."""
+    module, _, attribute = where.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def get_strategy(name: str, **hyperparameters: object) -> Strategy:

@@ -6,16 +6,12 @@ the train part of Measured v1.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from agents.hybrids.corrected import Corrected
 from agents.hybrids.correction import FILE
-from gensor_gym.cache.folders import cache_dir
+from agents.hybrids.here import adapted_folder
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.tables.layout import LAYOUT_VERSION
-from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.locate import ROOT
 
 SHIPPED = {"sm_90": ROOT / "agents" / "data" / "corrections" / "h200"}
@@ -47,10 +43,3 @@ class Adapted(Corrected):
         if not ((folder := adapted_folder()) / FILE).is_file():
             raise FileNotFoundError(f"no correction of this machine in {folder}; measure it for ten minutes: gensor adapt")
         return str(folder)
-
-
-def adapted_folder() -> Path:
-    """Folder of this machine's recording and correction in the user's cache, for this number of cores and layout of programs."""
-    info = cpu_info()
-    text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))
-    return cache_dir() / "adapted" / hashlib.sha256(text.encode()).hexdigest()[:16]

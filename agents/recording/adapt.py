@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agents.cli.checks import check_positive, check_whole
 from agents.cli.command import command
-from agents.hybrids.adapted import adapted_folder
+from agents.hybrids.here import adapted_folder
 from agents.recording import pack
 from agents.recording.ahead import alone_on
 from agents.recording.collect import FIELDS, NAME, RULES, Collection, machine

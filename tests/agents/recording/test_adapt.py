@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,13 +11,17 @@ import pytest
 from rich.console import Console
 
 from agents import get_strategy
-from agents.hybrids.adapted import adapted_folder
+from agents.hybrids.correction import load_correction
+from agents.hybrids.here import adapted_folder
+from agents.optimizer import Asked
 from agents.recording import adapt, collect
 from agents.recording.ahead import prepared
 from agents.recording.collect import FIELDS
 from agents.runs.journal import Journal
+from agents.strategy import default_for
 from agents.training.operators.chosen import Chosen
 from gensor_gym import ConstructionGraph, hardware, operators
+from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.measure.records import measured
 from tests.agents.recording.test_measured import Machine, eight
 
@@ -62,6 +67,23 @@ def test_the_strategy_searches_by_what_was_learned(timed: list[str], tmp_path: P
     found = get_strategy("adapted", walkers=1, refined=1).construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
     rows = graph.stack(list(found.schedules))
     assert np.allclose(found.latencies, correction.seconds(graph, rows)) and list(found.latencies) == sorted(found.latencies)
+
+
+def test_searches_begin_with_what_was_learned_of_this_machine(timed: list[str], tmp_path: Path) -> None:
+    here = dataclasses.replace(MACHINE, name="host")
+    assert default_for(OPS[0], here) == "markov"
+    correction, card = adapt.learned(recorded(tmp_path / "trials.jsonl", 1.0), MACHINE)
+    correction.save(adapted_folder(), card)
+    (adapted_folder() / "hardware.json").write_text(hardware.to_json(here))
+    assert default_for(OPS[0], here) == "in_turn"
+    assert default_for(OPS[0], dataclasses.replace(here, units=here.units + 1)) == default_for(OPS[0], MACHINE) == "markov"
+    assert default_for(resolve_computation("softmax(m=16, n=40)"), here) == "exhaustive"
+    plain = Asked.of(OPS[0], "host", walkers=3)
+    assert type(plain.search).__name__ == "Markov"
+    (adapted_folder() / "card.json").write_text(json.dumps({**card, "fingerprint": "of yesterday"}))
+    load_correction.cache_clear()
+    with pytest.warns(RuntimeWarning, match="without the model of time of gensor adapt"):
+        assert default_for(OPS[0], here) == "markov"
 
 
 def test_without_other_processors_nothing_is_prepared_ahead() -> None:

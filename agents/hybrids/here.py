@@ -1,0 +1,46 @@
+"""What `gensor adapt` learned of this machine: its folder, and whether it fits a search."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from pathlib import Path
+
+from agents.hybrids.correction import FILE, load_correction
+from gensor_gym.cache.folders import cache_dir
+from gensor_gym.foreign import read_text
+from gensor_gym.graph.tables.layout import LAYOUT_VERSION
+from gensor_gym.hardware import from_json
+from gensor_gym.hardware.cpuinfo import cpu_info
+from gensor_gym.hardware.types import Hardware
+
+MACHINE = "hardware.json"
+"""File of the measured machine in the folder of `gensor adapt`."""
+
+
+def measured_here(hw: Hardware) -> bool:
+    """Whether `gensor adapt` has measured this machine with as many threads as `hw` has.
+
+    RuntimeWarning if what it learned does not load, as after a change of the model.
+    """
+    folder = adapted_folder()
+    if hw.name != "host" or not (folder / FILE).is_file() or machine_in(folder).units != hw.units:
+        return False
+    try:
+        load_correction(str(folder))
+    except (ImportError, ValueError) as error:
+        warnings.warn(f"searches do without the model of time of gensor adapt: {error}", RuntimeWarning, stacklevel=2)
+        return False
+    return True
+
+
+def machine_in(folder: Path) -> Hardware:
+    """The machine that `gensor adapt` measured in a folder."""
+    return from_json(read_text(folder / MACHINE))
+
+
+def adapted_folder() -> Path:
+    """Folder of this machine's recording and correction in the user's cache, for this number of cores and layout of programs."""
+    info = cpu_info()
+    text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))
+    return cache_dir() / "adapted" / hashlib.sha256(text.encode()).hexdigest()[:16]
