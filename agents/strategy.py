@@ -94,7 +94,7 @@ STRATEGIES: dict[str, Entry] = {
     "gir_markov": Entry("agents.fused.markov:GirMarkov", {FUSED: {}}),
     "gir_ppo": Entry("agents.fused.policy:GirPpo", {FUSED: {}}),
     "gir_descent": Entry("agents.fused.descent:GirDescent", {FUSED: {}}),
-    "roller": Entry("agents.baselines.roller:Roller"),
+    "roller": Entry("agents.roller.roller:Roller"),
     "ansor": Entry("agents.ansor.ansor:Ansor"),
     "ansor_small": Entry("agents.ansor.ansor:AnsorSmall"),
     "random_walk": Entry(
@@ -143,7 +143,7 @@ STRATEGIES: dict[str, Entry] = {
     "corrected": Entry("agents.hybrids.corrected:Corrected"),
     "adapted": Entry("agents.hybrids.adapted:Adapted"),
     "in_turn": Entry("agents.hybrids.in_turn:InTurn"),
-    "welder": Entry("agents.baselines.welder:Welder"),
+    "welder": Entry("agents.roller.welder:Welder"),
     "tpe": Entry("agents.baselines.tpe:Tpe"),
     "flextensor": Entry("agents.baselines.flextensor:FlexTensor"),
     "scratch_ppo": Entry("agents.scratch.sb3:ScratchPpo", {LEARNING: {}}),

@@ -1,1 +1,1 @@
-"""Searches without a learned policy: random, local, annealing, genetic, Droplet, TPE, FlexTensor, Roller, Welder, beam, MCTS."""
+"""Searches without a learned policy: random, local, annealing, genetic, Droplet, TPE, FlexTensor, beam, MCTS."""

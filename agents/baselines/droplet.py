@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.baselines.roller import Roller
 from agents.core.ledger import Ledger
 from agents.core.programs import Direction, Programs
 from agents.core.significance import is_faster
+from agents.roller.roller import Roller
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.session import Session

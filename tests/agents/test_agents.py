@@ -11,11 +11,11 @@ import pytest
 
 import gensor_gym
 from agents import STRATEGIES, get_strategy, optimize
-from agents.baselines.roller import Roller
 from agents.gensor.markov import Markov, MarkovExtended
 from agents.policies.card import read_card
 from agents.policies.learned import POLICIES
 from agents.policies.training_tasks import is_current
+from agents.roller.roller import Roller
 from gensor_gym import codegen, operators
 from gensor_gym.codegen import build
 from gensor_gym.codegen.kernel import Kernel

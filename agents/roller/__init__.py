@@ -1,0 +1,1 @@
+"""Roller, and Welder, whose search over tiles has its rules."""
