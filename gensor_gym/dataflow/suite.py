@@ -1,4 +1,4 @@
-"""Memory-bound fused operators by name, from IntelliGen's public code and its hooks, Ansor (NRM), and present networks.
+"""Memory-bound fused operators by name, from IntelliGen's public code and its hooks, Ansor (NRM), and current networks.
 
 IntelliGen's own table of operators is not public; this is a declared stand-in for it. Each factory writes the text of one graph.
 """
