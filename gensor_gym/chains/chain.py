@@ -1,8 +1,8 @@
 """The structure of a chain: a product, a row nest over its rows, and a second product that sums along the nest's columns.
 
-It is recognised by axes, never by names. In a product, axes of both operands and the output are the batch, an axis of the left
-operand and the output is the rows, an axis of the right operand and the output is the columns, and an axis of both operands is
-reduced.
+It is recognised by axes, never by names. In a product, the batch is the axes that both operands and the output share, the rows
+are the axis that the left operand and the output share, the columns are the axis that the right operand and the output share, and
+the axis that only the operands share is reduced.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> 
 
 
 def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], reads: list[str], result: str) -> None:
-    """Check that every node is a product, in the nest, or a move of their inputs and outputs; ValueError if not."""
+    """Check that every node is a product, a node of the nest, or a move of their inputs and outputs; ValueError if not."""
     seen = set(known)
     waiting = [*reads, *graph.returns]
     while waiting:
@@ -218,7 +218,7 @@ def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: st
 
 
 def _multiplied(node: Node) -> Node:
-    """The node, with quotients by constants of a map replaced by products.
+    """The node; in a map, products replace quotients by constants.
 
     Products take a tenth of the time and stay within a quotient's error bound.
     """
@@ -253,7 +253,7 @@ def _check_nest(chain: Chain) -> None:
 
 
 def goes_row_by_row(nest: RowNest, access: Access) -> bool:
-    """Whether an access goes through its tensor in row-major order without gaps, as a product writes its result."""
+    """Whether an access traverses its tensor in row-major order without gaps, as a product writes its result."""
     step = nest.columns
     for extent, found in zip(reversed(nest.row_extents), reversed(access.rows), strict=True):
         if extent > 1 and found != step:
