@@ -33,7 +33,7 @@ class Lowered:
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """Instruction graph of a nest for a placement, even if that has a fault."""
+    """Instruction graph of a nest for a placement, even if the placement has a fault."""
     passes = passes_of(nest, placement)
     return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 
@@ -149,7 +149,7 @@ class _Lowering:
         return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
 
     def _between(self, name: str, level: Level) -> Slice:
-        """Slice of a cell's own buffer between passes; in DRAM it has all rows. The point makes its name unlike a tensor's."""
+        """Slice of a cell's own buffer between passes; in DRAM it has all rows. The dot keeps its name apart from tensors."""
         wide = self.nest.cell[name].wide
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:
@@ -163,7 +163,7 @@ class _Lowering:
 
 
 def _sunk(done: list[Instruction]) -> list[Instruction]:
-    """The instructions, where a move or map whose only readers run once along some axes of rows gets the same `once`."""
+    """The instructions; a move or map whose readers all have the same `once` gets that `once` too."""
     wanted: dict[str, set[tuple[int, ...]]] = {}
     found: list[Instruction] = []
     for one in reversed(done):
