@@ -36,7 +36,7 @@ def _with_joins_in_place(network: Network) -> Network:
 
 
 def _with_constants_made(network: Network) -> Network:
-    """The network with every value that depends only on constants as a constant, except broadcasts, which would be larger."""
+    """The network after values that depend only on constants become constants, except broadcasts, which would be larger."""
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:

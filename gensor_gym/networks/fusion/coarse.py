@@ -26,7 +26,7 @@ HIDDEN, SMALL = 1 / 4, 1 / 16
 """Fractions of a task's compute time.
 
 Reading a task's constants may take up to HIDDEN, because lines are prefetched (`codegen/c/micro/ahead.py`). SMALL bounds the loss
-of threads without tasks, and the reading when a task gets fewer rows than a thread's share.
+to threads without tasks, and the reading if a task gets fewer rows than a thread's share.
 """
 HELD = 1 / 2
 """Largest fraction of a cache for data that should stay in it."""

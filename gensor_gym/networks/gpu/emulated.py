@@ -14,7 +14,7 @@ from gensor_gym.networks.gpu.memory import Memory, Tasks
 from gensor_gym.networks.plan import Plan
 
 POISON = 0xFF
-"""Byte of NaN, with which memory is filled that a kernel writes."""
+"""Byte that fills memory before a kernel writes to it; floats made of it are NaN."""
 
 
 class EmulatedNetwork:
@@ -44,7 +44,7 @@ class EmulatedNetwork:
         for task in self.tasks.listed:
             assert self._kernels is not None, "compiled, since there is a task"
             read, written, workspace = task.arrays(memory)
-            _poison(written, workspace[task.kernel.cleared_bytes :])  # they may overlap nothing that is still to be read
+            _poison(written, workspace[task.kernel.cleared_bytes :])  # it may not overlap data that will be read later
             made = self._kernels.run(self._numbers[task.kernel.digest], read)
             for array, result in zip(written, made if len(written) > 1 else [made], strict=True):
                 array[...] = result
