@@ -1,8 +1,8 @@
 """The structure of a chain: a product, a row nest over its rows, and a second product that sums along the nest's columns.
 
-It is recognised by axes, never by names. In a product, the batch is the axes that both operands and the output share, the rows
-are the axis that the left operand and the output share, the columns are the axis that the right operand and the output share, and
-the axis that only the operands share is reduced.
+It is recognised by axes, never by names. In a product, the axes of both operands and the output are the batch. The axis of the
+left operand and the output is the rows, the axis of the right operand and the output is the columns. The axis of the operands
+alone is reduced.
 """
 
 from __future__ import annotations

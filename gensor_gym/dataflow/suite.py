@@ -142,7 +142,7 @@ def rmsnorm(x: float32[{m}, {n}], gamma: constant(float32[{n}])):
 
 @_factory
 def norm(m: int, n: int) -> str:
-    """The root of the sum of squares of a matrix (Ansor's NRM)."""
+    """Frobenius norm of a matrix: the root of the sum of all squares (Ansor's NRM)."""
     return f"""
 def norm(x: float32[{m}, {n}]):
     squares = x * x

@@ -1,7 +1,7 @@
 """Types of integer nodes: int64, or float32 if it represents all their numbers exactly.
 
-A node that computes integers from integers stays in float32, where kernels are fastest, if no number in it can be above 2**24 for
-any inputs of their types. Otherwise it computes in int64. Nodes without an integer form, such as pooling, need bounded inputs,
+A node that computes integers from integers uses float32, which has the fastest kernels, if none of its numbers can exceed 2**24
+in magnitude for any inputs. Otherwise it computes in int64. Nodes without an integer form, such as pooling, need bounded inputs,
 which every call checks; the largest bound is found by bisection.
 """
 

@@ -11,7 +11,7 @@ from gensor_gym.gir.nest import Access, Cell, RowNest
 from gensor_gym.gir.placement import Fetch, Level, Passes, Placement, passes_of
 
 PAD = 16
-"""Rows of buffers are padded to a multiple of this number of elements, which the widest vector has."""
+"""Number of elements of the widest vector; rows of buffers are padded to a multiple of it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class _Lowering:
     """Narrow cell (one number per row) -> index of the kernel that computes it."""
 
     def kernels(self) -> tuple[KernelGraph, ...]:
-        """The kernels; every cut between passes ends one."""
+        """The kernels; every cut between passes ends a kernel."""
         ends = sorted({*self.passes.cuts, self.nest.passes - 1})
         starts = [0, *(end + 1 for end in ends[:-1])]
         found = [self._kernel(number, start, end) for number, (start, end) in enumerate(zip(starts, ends, strict=True))]

@@ -252,7 +252,7 @@ class GirModel:
 
 @dataclass(frozen=True)
 class _Home:
-    """Costs of the memory where a call's data are between calls."""
+    """Costs of the memory level that keeps a call's data between calls."""
 
     pace: float
     """Seconds per byte read by all cores together."""

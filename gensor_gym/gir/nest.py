@@ -22,7 +22,7 @@ MOST_CELLS = 64
 MOST_REPEATS = 4
 """Most points of the loops per element of the largest value, if a graph has several joins."""
 MOST_SUMMED = 1 << 24
-"""Most elements of a sum: a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
+"""Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Access:
     rows: tuple[int, ...]
     column: int
     chosen: Chosen | None = None
-    """Ids that select the rows of the tensor, if it is a table that is gathered from."""
+    """Ids that select rows of the tensor, if it is the table of a gather."""
 
     @property
     def is_turned(self) -> bool:
@@ -103,7 +103,7 @@ class RowNest:
     cells: tuple[Cell, ...]
     """Cells in an order in which each comes after the cells that it reads."""
     stores: tuple[tuple[str, Access], ...]
-    """(name of a cell, access that it is written to); several cells may write parts of one output."""
+    """(name of a cell, access that writes it) pairs; several cells may write parts of one output."""
     parts: int = 1
     """Number of neighbours along the last axis of rows that are parts of one row; their reductions are combined (`gir.parts`)."""
     last: int = 0
@@ -237,7 +237,7 @@ class _Builder:
         return [*row_extents, *(columns or [1])], steps
 
     def _check_classes(self) -> None:
-        """Check that no value has two axes of one class, like a matrix that is added to its transpose; ValueError if one has."""
+        """Check that no value has two axes of one class, like a matrix added to its transpose; ValueError if a value has."""
         for name in self.graph.values:
             if self.classes.has_twice(name):
                 raise ValueError(f"{self.graph.name}: two axes of {name} are one axis elsewhere, expected loops of their own")

@@ -76,7 +76,7 @@ class _Placed:
         self.end = max(self.end, end)
 
     def gaps(self, life: Life) -> np.ndarray:
-        """Offsets at which a value can be placed while it is live, int64 in order, among 0 and all starts and ends of values.
+        """Offsets that are free during a value's lifetime, int64 in order, among 0 and all starts and ends of placed values.
 
         A value does not overlap the inputs of the step that makes it.
         """
@@ -134,7 +134,7 @@ def _hot(lives: Sequence[Life]) -> Arena:
 
 
 def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) -> np.ndarray:
-    """Score of each start: how recently its bytes were read, as the step of the last read weighted by the shared bytes.
+    """Score of each start: the latest step that read any of its bytes, plus the fraction of the bytes that was read then.
 
     `read` maps the memory of a dead value (start, end) to the step of its last read, in the order of steps. Scores of starts that
     are not the best may be too low.

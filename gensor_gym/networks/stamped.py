@@ -1,4 +1,4 @@
-"""Timing of the single kernels of a loaded network, within calls of the network and each alone."""
+"""Timing of each kernel of a loaded network, within calls of the network and in isolation."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class StampedNetwork:
         return np.array([self.seconds(order) for _ in range(passes)]).reshape(passes, len(self._calls))
 
     def isolated(self, turn: float) -> list[np.ndarray]:
-        """Seconds of every kernel in repeated calls of it alone, for about `turn` seconds and at least three calls each.
+        """Seconds of repeated calls of every kernel in isolation, for about `turn` seconds and at least three calls each.
 
         An equal number of calls runs first to fill the caches, and is not counted.
         """

@@ -40,7 +40,7 @@ Sums of products of 8-bit floats do not fit in 8-bit floats. Such layers write b
 FROZEN = "frozen "
 """Prefix of the text of an operator with constant weights."""
 PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
-"""Data types only for operators with products: tf32 and tf32x3 say how products round, float8_e4m3fn is a type of operands."""
+"""Data types only for operators with products: tf32 and tf32x3 define how products round, float8_e4m3fn is a type of operands."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class EmulatedNetwork:
         self._numbers = {digest: number for number, digest in enumerate(distinct)}
         self._kernels = EmulatedKernels(tuple(distinct.values()), sanitize) if distinct else None
         self.constants: dict[str, np.ndarray] = {}
-        """Constants that this object holds in place of the network: none."""
+        """Constants that this object keeps instead of the network's arrays: none."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """The outputs, an array of the first input's library or a tuple of several; or `out`, filled in.

@@ -31,7 +31,7 @@ class GpuNetwork:
         self.tasks = Tasks(plan, kernels, mode)
         self.layout = self.tasks.layout
         self.constants: dict[str, np.ndarray] = {}
-        """Constants that this object holds in place of the network: none."""
+        """Constants that this object keeps instead of the network's arrays: none."""
         self._held: LoadedNetwork | None = None
         self._lock = threading.Lock()
 

@@ -75,7 +75,7 @@ def _convolution(
 def _transposed(
     b: Builder, x: str, w: str, bias: str | None, stride: Pair, padding: Pair, dilation: Pair, more: Pair, groups: int
 ) -> str:
-    """Transposed convolution with weights [c, k/groups, r, s]: a product if windows tile the output, else convolutions by phase."""
+    """Transposed convolution with weights [c, k/groups, r, s]: a product if windows tile the output, else one per phase."""
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
@@ -131,7 +131,7 @@ def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> 
 
 
 def as_image(rule: Callable[..., str]) -> Callable[..., str]:
-    """Decorate a rule of (builder, x, ..) so that x may be one image without a batch; the result then has no batch either."""
+    """Decorate a rule of (builder, x, ..) so that x may lack the batch axis; the result then lacks it too."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> str:
         if len(b.shapes[x]) == 4:
