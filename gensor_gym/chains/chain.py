@@ -21,7 +21,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Matrix:
-    """Position of a matrix for each element of the batch in a tensor: offset and strides, in elements."""
+    """Positions in a tensor of one matrix per element of the batch: offset and strides, in elements."""
 
     tensor: str
     offset: int
@@ -180,7 +180,7 @@ def _is_whole(access: object) -> bool:
 
 
 def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> Iterator[str]:
-    """Nodes between the products `first` and the operand `name` of the second, in the graph's order.
+    """Nodes between the product `first` and the operand `name` of the second product, in the graph's order.
 
     ValueError if they do not read the first product.
     """

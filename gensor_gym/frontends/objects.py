@@ -62,7 +62,7 @@ def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
 
 
 def opened(tree: Any) -> Any:
-    """The tree with objects of classes that torch does not know replaced by `Opened`, if they contain tensors."""
+    """The tree, in which `Opened` replaces objects that contain tensors and whose classes torch does not know."""
     return pytree.tree_map(_opened, tree)
 
 

@@ -88,7 +88,7 @@ class _Lowering:
         return done
 
     def _with_kept_numbers(self, kernels: list[KernelGraph]) -> list[KernelGraph]:
-        """Add stores and loads of the narrow cells that a later kernel reads, through DRAM."""
+        """Add a store to DRAM of every narrow cell that a later kernel reads, and the loads of these cells in later kernels."""
         needed = [self._numbers_read(kernel) for kernel in kernels]
         for number, names in enumerate(needed):
             before = [self._fetch_number(name) for name in names if self.homes[name] < number]

@@ -50,7 +50,7 @@ _FULL = 0.75
 _WRITTEN = 1.0
 """Extra cost of a byte stored to the second cache, in bytes read, because its line is read before."""
 _OPEN, _HALF = 4, 20e-9
-"""Number of partly filled cache lines from which streaming stores evict incomplete lines, and the seconds of an eviction."""
+"""Number of partly filled cache lines at which streaming stores begin to evict lines early, and the seconds of an eviction."""
 _BEGUN = (0.0, 0.0, 0.5, 1.0)
 """Fraction of each width's loads that cross two cache lines, because NumPy's arrays begin a quarter line after a line's start."""
 _KEPT, _WAIT = 1.5, 30.0

@@ -142,7 +142,7 @@ class RowNest:
         return {cell.name: cell for cell in self.cells}
 
     def pass_of_store(self, name: str) -> int:
-        """Index of the pass that writes a wide cell to an output, which is the first that can."""
+        """Index of the pass that writes a wide cell to an output: the first pass that can."""
         return self.cell[name].stage
 
     @cached_property

@@ -98,7 +98,7 @@ def _with_factors_in_weights(network: Network) -> Network:
 
 
 def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """Product float32, computed in float64 and rounded once, in chunks, so that NumPy makes no float64 copy of the array."""
+    """The float32 product, computed in float64 and rounded once; NumPy works in chunks, without a float64 copy of the array."""
     made = np.empty(np.broadcast_shapes(array.shape, factor.shape), np.float32)
     np.multiply(array, factor, out=made, dtype=np.float64, casting="same_kind")
     return made

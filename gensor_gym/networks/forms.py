@@ -108,7 +108,7 @@ def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
 
 
 _MOST = {"int32": 2.0**31, "int64": 2.0**63}
-"""Integer type -> bound of the numbers that are cast to it."""
+"""Integer type -> bound on the magnitude of numbers that are cast to it."""
 Types = Mapping[int, tuple[str, ...]]
 """Index of an output -> data types to which it is cast, in order."""
 

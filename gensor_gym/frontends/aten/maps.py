@@ -85,7 +85,10 @@ _MOST_FACTORS = 64
 
 @_covers("pow.Tensor_Scalar")
 def power(b: Builder, x: str, exponent: float) -> str:
-    """Power of x with a constant exponent: a product for a whole exponent, else by exp and log, which is NaN for x below 0."""
+    """Power of x with a constant exponent: a product for a small whole exponent, else by exp and log.
+
+    For x below 0 the power is NaN unless the exponent is whole.
+    """
     if exponent in (0.5, -0.5):
         return b.call("sqrt" if exponent > 0 else "rsqrt", x)
     kind = b.reads.get(x, "float32")
@@ -165,7 +168,7 @@ def _atanh(x: Any) -> Any:
 def _sinh(x: Any) -> Any:
     """Hyperbolic sine for x >= 0: (u + u / (u + 1)) / 2 with u = expm1(x).
 
-    For large x it is half of exp(x), computed as two factors, neither of which overflows before the result does.
+    For large x it is half of exp(x), computed as two factors that do not overflow before the result does.
     """
     grown, half = of("expm1", x), of("exp", of("multiply", 0.5, x))
     near = of("multiply", 0.5, of("add", grown, of("divide", grown, of("add", grown, 1.0))))

@@ -140,7 +140,7 @@ MOST_LIMITS = 4096
 
 @_covers("bucketize.Tensor")
 def _bucketize(b: Builder, x: str, limits: str, *, out_int32: bool = False, right: bool = False) -> str:
-    """Number of limits below each number, with `right` also of equal limits; NaN is above all limits."""
+    """Number of limits below each number; with `right`, equal limits count too. NaN is above all limits."""
     if (count := b.shapes[limits][0]) > MOST_LIMITS:
         raise ValueError(f"{count} limits of buckets: expected at most {MOST_LIMITS}")
     one = b.reshape(x, (*b.shapes[x], 1))

@@ -49,8 +49,8 @@ def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> li
     """The pieces in one loop, in which each piece after the first has the rows of a task; empty if no loop pays off.
 
     A task has a thread's share of the rows. Reading the pieces' constants, from the innermost cache that fits the constants of
-    the network, must take at most `HIDDEN` of its arithmetic. A task has fewer rows if reading stays below `SMALL`, until threads
-    get `PARTS` tasks each and values between pieces stay in the second-level cache.
+    the network, must take at most `HIDDEN` of the time of its arithmetic. The rows of a task are reduced while reading takes less
+    than `SMALL`, until threads get `PARTS` tasks each and values between pieces stay in the second-level cache.
     """
     try:
         steps = [piece.step(network) for piece in pieces]

@@ -113,7 +113,7 @@ def _cotangent_derivative(order: int) -> list[float]:
 
 
 def _zeta(b: Builder, s: int, x: str) -> str:
-    """Hurwitz's zeta function for x >= 0, the sum over k of 1 / (x + k)^s; by Euler and Maclaurin from k = `_STEPS` on."""
+    """Hurwitz's zeta function for x >= 0, the sum over k of 1 / (x + k)^s; by Euler-Maclaurin summation from k = `_STEPS` on."""
     sums: str | None = None
     for step in range(_STEPS):
         term = _inverse_power(b, b.call("add", x, float(step)) if step else x, s)

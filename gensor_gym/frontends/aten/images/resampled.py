@@ -13,7 +13,7 @@ from gensor_gym.frontends.covered import covers as _covers
 Sizes = Sequence[int] | None
 Scales = Sequence[float] | None
 _Number = np.float32
-"""Type of torch's pixel positions: at odd scales another type would select another pixel."""
+"""Type of torch's pixel positions; at some scales another type would select other pixels."""
 
 
 def _steps(b: Builder, x: str, sizes: Sizes, scales: Scales) -> list[tuple[int, int, int, np.float32]]:
