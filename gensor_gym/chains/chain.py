@@ -1,8 +1,8 @@
 """The structure of a chain: a product, a row nest over its rows, and a second product that sums along the nest's columns.
 
-It is recognised by axes, never by names. In a product, axes of both operands and the output are the batch, an axis of the left
-operand and the output is the rows, an axis of the right operand and the output is the columns, and an axis of both operands is
-reduced.
+It is recognised by axes, never by names. In a product, the axes of both operands and the output are the batch. The axis of the
+left operand and the output is the rows, the axis of the right operand and the output is the columns. The axis of the operands
+alone is reduced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Matrix:
-    """Position of a matrix for each element of the batch in a tensor: offset and strides, in elements."""
+    """Positions in a tensor of one matrix per element of the batch: offset and strides, in elements."""
 
     tensor: str
     offset: int
@@ -180,7 +180,7 @@ def _is_whole(access: object) -> bool:
 
 
 def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> Iterator[str]:
-    """Nodes between the products `first` and the operand `name` of the second, in the graph's order.
+    """Nodes between the product `first` and the operand `name` of the second product, in the graph's order.
 
     ValueError if they do not read the first product.
     """
@@ -197,7 +197,7 @@ def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> 
 
 
 def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], reads: list[str], result: str) -> None:
-    """Check that every node is a product, in the nest, or a move of their inputs and outputs; ValueError if not."""
+    """Check that every node is a product, a node of the nest, or a move of their inputs and outputs; ValueError if not."""
     seen = set(known)
     waiting = [*reads, *graph.returns]
     while waiting:
@@ -218,7 +218,7 @@ def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: st
 
 
 def _multiplied(node: Node) -> Node:
-    """The node, with quotients by constants of a map replaced by products.
+    """The node; in a map, products replace quotients by constants.
 
     Products take a tenth of the time and stay within a quotient's error bound.
     """
@@ -253,7 +253,7 @@ def _check_nest(chain: Chain) -> None:
 
 
 def goes_row_by_row(nest: RowNest, access: Access) -> bool:
-    """Whether an access goes through its tensor in row-major order without gaps, as a product writes its result."""
+    """Whether an access traverses its tensor in row-major order without gaps, as a product writes its result."""
     step = nest.columns
     for extent, found in zip(reversed(nest.row_extents), reversed(access.rows), strict=True):
         if extent > 1 and found != step:

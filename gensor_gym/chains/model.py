@@ -1,8 +1,8 @@
 """Rules and analytic model of chains on a CPU, for many schedules at once.
 
-The time is the longer of cycles and bytes, a share of the shorter, and a launch. Cycles of both products are counted by
-instruction (two multiply-adds and two loads a cycle, four cycles until a sum can be added to again), those of the nest by the
-model of fused operators, and those of copies by element. The form is our own.
+The time is the longer of computation and traffic, plus a share of the shorter, plus a launch. Cycles of both products are counted
+by instruction (two multiply-adds and two loads a cycle, four cycles between additions to one sum), those of the nest by the model
+of fused operators, and those of copies by element. The form is our own.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TERMS = ("launch", "first", "nest", "second", "copies", "memory")
 _LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
 """Constants of the model.
 
-Cycles of a multiply-add's latency, of a store, of a register tile's call, of a step of a sum besides its multiply-adds; bytes per
-cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy an element, and to transpose an
-element.
+In order: cycles of a multiply-add's latency, of a store, of a register tile's call, and of a sum's step without its
+multiply-adds; bytes per cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy and to
+transpose an element.
 """
 _WAY = 4096
 """Distance in bytes of addresses that map to the same set of the first-level cache."""
 _SPARE = 1
-"""Number of registers besides the tile and a row of the right operand, for the broadcast factor."""
+"""Number of registers for the broadcast factor, in addition to the tile and a row of the right operand."""
 
 Columns = dict[str, np.ndarray]
 
@@ -69,7 +69,7 @@ class ChainModel:
         return is_copied(self.chain.first, False) and is_copied(self.chain.second, False)
 
     def _unit(self, header: Columns) -> np.ndarray:
-        """Number of elements of a thread's scratch memory [B]: `Room.unit`, or a little more."""
+        """Number of elements of a thread's scratch memory [B]: `Room.unit` or slightly more."""
         found = header["block"] * pitch_of(self.chain) + header["rows"] * self._kept
         for matrix, product, name in self._rights:
             width = header[name] * header["vector"]
@@ -119,7 +119,7 @@ class ChainModel:
         stored = side * _STORE * stores * (2 * parts - 1)
         cycles = product.inner * np.maximum(step, far) + stored + _CALL * parts
         tiles = product.columns / width / vectors
-        last = -(-product.columns // (width * vectors)) - tiles  # a last partial tile takes its vectors' time, or a sum's wait
+        last = -(-product.columns // (width * vectors)) - tiles  # empty share of the last tile, counted half
         blocks = -(-header["block"] // height) * height / header["block"]
         return cycles * (tiles + 0.5 * last) / height * blocks
 

@@ -63,7 +63,7 @@ def merged(*parts: Part) -> Axis:
 
 
 def _taken(left: list[Part], extent: int) -> Axis | None:
-    """Axis of the innermost parts with `extent` elements, which are removed from `left`; None if parts do not divide so."""
+    """Axis of `extent` elements made of the innermost parts, which are removed from `left`; None if they do not divide evenly."""
     found: list[Part] = []
     while extent > 1:
         if not left:
@@ -107,7 +107,7 @@ def _moved(source: Strided, node: Node) -> Strided | None:
 
 
 def written_view(graph: Dataflow) -> tuple[str, Strided]:
-    """(value, positions that its elements are written to) of the only output: the output, or the value that it is moved from.
+    """(name, positions to which the elements are written) of the only output, or of the value that the output is moved from.
 
     ValueError for several outputs, or for a move that strides cannot express.
     """

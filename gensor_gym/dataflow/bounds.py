@@ -1,7 +1,7 @@
 """Values with a bound on a correct kernel's error.
 
-Errors are absolute, so that cancellation is exact: the difference of two large numbers keeps their errors. Numbers that are not
-finite have no error: a kernel must give the same infinity, or a NaN.
+Errors are absolute, so cancellation does not weaken the bound: the errors of a difference add up. Numbers that are not finite
+have no error: a kernel must give the same infinity, or a NaN.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def exact(value: np.ndarray) -> Bounded:
 
 
 def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
-    """The same values with the error of `roundings` roundings by an operation added; 0 adds none.
+    """The same values; the error of an operation's `roundings` roundings is added, none for 0.
 
-    `nearest`: IEEE 754 requires the nearest number, so results that are exact in float32 are not rounded.
+    `nearest`: the operation returns the nearest number (IEEE 754), so exact results that float32 represents get no error.
     """
     if not roundings:
         return Bounded(found.value, _settled(found.value, found.error))
@@ -52,7 +52,7 @@ def _held(value: np.ndarray) -> np.ndarray:
 
 
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """The errors, but 0 for infinities and NaN, and infinite if the bound is NaN or the value may leave float32's range."""
+    """The errors; 0 for infinite and NaN values, infinite if the error is NaN or the value may leave float32's range."""
     with np.errstate(all="ignore"):
         lost = np.isnan(error) | (np.abs(value) + error > OVERFLOW)
     return np.where(np.isfinite(value), np.where(lost, np.inf, error), 0.0)
@@ -66,7 +66,7 @@ def gamma(count: int, unit: float) -> float:
 def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
     """Sums along axes, kept with extent 1, in any order: n - 1 roundings of partial sums (Higham, section 4.2).
 
-    Exact whole numbers whose magnitudes add up to at most 1 / `unit` are not rounded.
+    Sums of exact whole numbers are not rounded if the magnitudes add up to at most 1 / `unit`.
     """
     count = int(np.prod([np.shape(found.value)[axis] for axis in axes]))
     with np.errstate(all="ignore"):

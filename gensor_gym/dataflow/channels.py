@@ -22,16 +22,16 @@ def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
     while isinstance(made := graph.makers.get(source), Reshape) and values[source].shape != (extent,):
         source = made.source
     while isinstance(made := graph.makers.get(graph.behind(source, (Reshape,))[-1]), Broadcast):
-        source = made.source  # its source must have as many elements, or no value has them contiguously
+        source = made.source  # only a source with as many elements stores the channels contiguously
         if math.prod(values[source].shape) != extent:
             return None
     return source if math.prod(values[source].shape) == extent else None
 
 
 def channel_axes(op: Operator) -> dict[int, int]:
-    """Index of a read -> its dimension that the channel indexes in the same way as in the output, for reads that have it.
+    """Index of a read -> its dimension that the channel indexes as in the output; reads without such a dimension are left out.
 
-    A factor per channel may then be multiplied into any of these reads.
+    A factor per channel may be multiplied into any of these reads.
     """
     if op.body != "multiply_add" or op.epilogue:
         return {}

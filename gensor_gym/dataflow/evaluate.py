@@ -63,7 +63,7 @@ def _reduce(node: Reduce, known: Mapping[str, Bounded]) -> Bounded:
 def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
     """Value and error of a product, sum or maximum.
 
-    The error of each source passes through the operator together with absolute values of the other source.
+    The operator is applied to the errors of each source and the absolute values of the other source.
     """
     op = node.operator
     sources = [known[name] for name in node.sources]

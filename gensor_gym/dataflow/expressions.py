@@ -49,7 +49,7 @@ class Call:
             raise ValueError(f"function {self.function!r}: expected one of {', '.join(SCALARS)}")
         if len(self.arguments) != scalar.arity:
             raise ValueError(f"{self.function} of {len(self.arguments)} arguments: expected {scalar.arity}")
-        if self.function == "negative" and isinstance(self.arguments[0], Constant):  # one number, one text
+        if self.function == "negative" and isinstance(self.arguments[0], Constant):  # each number has only one text
             raise ValueError(f"the negative of {self.arguments[0]}: expected the number itself")
 
     def __str__(self) -> str:

@@ -21,7 +21,7 @@ VIEWS = (Broadcast, Reshape)
 
 @dataclass(frozen=True)
 class Dataflow:
-    """A computation of tensors in static single assignment: every name is an input or made once, before it is read."""
+    """A computation of tensors in static single assignment: every name is an input, or is made once before it is read."""
 
     name: str
     inputs: tuple[Value, ...]
@@ -88,14 +88,14 @@ class Dataflow:
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """Names from a value back through views (of the classes `views`), ending with the first value that is no view."""
+        """The name, then the names of the sources behind it through nodes of classes `views`, up to the first that is no view."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs
         return found
 
     def is_repeated(self, name: str) -> bool:
-        """Whether a value is in memory only as a smaller value, whose elements are read repeatedly (a broadcast)."""
+        """Whether a value is a broadcast: memory has only a smaller value, whose elements are read repeatedly."""
         return self.behind(name, (Reshape,))[-1] != self.behind(name)[-1]
 
     @cached_property
@@ -138,7 +138,7 @@ class Dataflow:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: each element that is read of an input, and each element of an output, once."""
+        """Bytes that any kernel must move: every input element that is read and every output element, once each."""
         read = self._read
         given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs)
         return given + sum(value.nbytes for value in self.outputs)
@@ -159,7 +159,7 @@ class Dataflow:
 
     @property
     def flops(self) -> int:
-        """Number of floating-point operations: of the expression for every element of a map, one per reduced element."""
+        """Number of floating-point operations of maps (those of the expression per element), reductions and contractions."""
         return sum(self._flops(name, node) for name, node in self.nodes)
 
     def _flops(self, name: str, node: Node) -> int:

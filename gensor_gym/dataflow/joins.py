@@ -47,7 +47,7 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
     """Name of every slice that is read in place -> (name of the value that contains it, offset there in bytes).
 
     Other slices are not read in place: outputs and parts of concats need separate memory, constants are cut once for all calls,
-    integers are converted, and of a transposed or repeated value the readers read the original.
+    integers are converted, and readers of a transposed or repeated value read the original.
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     elsewhere = {_root(nodes, name) for name in graph.returns} | joins(graph).keys()
@@ -63,7 +63,7 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
 
 
 def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], dict[str, str]]:
-    """(nodes with a copy of each part of a concat that must be made elsewhere, name of each copy -> name of its concat).
+    """(nodes, including a copy of each part of a concat that cannot be made in place; name of each copy -> name of its concat).
 
     A concat that begins with all parts of an earlier concat takes that concat as its first part, like the growing features of
     DenseNet.
@@ -92,7 +92,7 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
 
 
 def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
-    """The parts of a concat; if it begins with all parts of an earlier concat, the longest of these is the first part."""
+    """The parts of a concat; if it begins with all parts of earlier concats, the longest of these replaces its parts."""
     fits = [
         (len(one.sources), name) for name, one in before
         if one.axis == node.axis and len(one.sources) > 1 and node.sources[: len(one.sources)] == one.sources

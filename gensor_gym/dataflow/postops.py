@@ -18,12 +18,12 @@ _OF_ONE = {
 }  # fmt: skip
 """Text of an expression of the element y -> stage."""
 _WITH_CHANNEL, _WITH_ELEMENT = {"add": "bias", "multiply": "scale"}, {"add": "residual"}
-"""Function of the element and of a number per channel, or of the element at the same index of another tensor -> stage."""
+"""Function -> stage: of the element and a number per channel, and of the element and the element of another tensor."""
 
 
 @dataclass(frozen=True)
 class PostOp:
-    """A stage of an epilogue, and names of the values that it reads besides the element."""
+    """A stage of an epilogue, and the names of the values that it reads in addition to the element."""
 
     stage: str
     reads: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ class Scalar:
     roundings: float
     """Bound on a kernel's own error, in unit roundoffs of the result; 0 if the result is exact."""
     operations: int
-    """Number of floating-point operations that the function counts as in the model and the roofline."""
+    """Number of floating-point operations that the model and the roofline count for the function."""
 
 
 def _between(value: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
@@ -71,7 +71,7 @@ def _wave(x: Array, e: Array) -> Array:
 
 
 def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: Array) -> Array:
-    """Error of a choice. `unsure` is 1 if the sides of its comparison are too near to decide: either branch is then possible."""
+    """Error of a choice. `unsure` is 1 if the sides of its comparison are too close to decide; either branch is then possible."""
     sure = np.where(condition != 0, ea, eb)
     return np.where(unsure == 0, sure, np.maximum(ea, eb) + np.abs(a - b))
 
@@ -123,10 +123,10 @@ _LEAST_GAMMA = 1.4616321449683623
 
 
 def _near_log_gamma(x: Array, e: Array) -> Array:
-    """Error of the logarithm of gamma, which is convex above 0: the largest distance to both ends or to a minimum between them.
+    """Error of the logarithm of gamma: the largest difference from the values at both ends and at the interval's minimum.
 
-    Below 0 it has poles, so inexact arguments have no bound. Near its zeros below 0, libraries have absolute errors of a few unit
-    roundoffs of 1.
+    The function is convex above 0. Below 0 it has poles, so inexact arguments have no bound; near its zeros there, libraries have
+    absolute errors of a few unit roundoffs of 1.
     """
     inside = x - e > 0
     low, high = np.where(inside, x - e, 1.0), np.where(inside, x + e, 1.0)
@@ -136,9 +136,9 @@ def _near_log_gamma(x: Array, e: Array) -> Array:
 
 
 def _near_remainder(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Error of a remainder: with an exact divisor the error of a, unless the interval reaches 0 or the divisor.
+    """Error of a remainder: infinite for an inexact divisor, else the error of a.
 
-    Then any result is possible.
+    If the remainder's interval reaches 0 or the divisor, any remainder is possible, and the error is 2 |b|.
     """
     size = np.abs(np.fmod(a, b))
     stays = (size > ea) & (size + ea < np.abs(b))

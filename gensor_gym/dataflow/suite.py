@@ -1,4 +1,4 @@
-"""Memory-bound fused operators by name, from IntelliGen's public code and its hooks, Ansor (NRM), and present networks.
+"""Memory-bound fused operators by name, from IntelliGen's public code and its hooks, Ansor (NRM), and current networks.
 
 IntelliGen's own table of operators is not public; this is a declared stand-in for it. Each factory writes the text of one graph.
 """
@@ -142,7 +142,7 @@ def rmsnorm(x: float32[{m}, {n}], gamma: constant(float32[{n}])):
 
 @_factory
 def norm(m: int, n: int) -> str:
-    """The root of the sum of squares of a matrix (Ansor's NRM)."""
+    """Frobenius norm of a matrix: the root of the sum of all squares (Ansor's NRM)."""
     return f"""
 def norm(x: float32[{m}, {n}]):
     squares = x * x

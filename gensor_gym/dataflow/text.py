@@ -46,7 +46,7 @@ from gensor_gym.registry import near
 MOST_CHARACTERS, MOST_NESTED = 100_000, 64
 """Limits on the characters of a text and on the nesting of an expression."""
 _AROUND = 8
-"""Number of levels of a syntax tree above and below an expression."""
+"""Number of a syntax tree's levels that are above and below an expression."""
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 _NODES: dict[str, Callable[..., Node]] = {
     "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
@@ -81,7 +81,7 @@ def parse(text: str) -> Dataflow:
 
 
 def _levels(tree: ast.AST) -> int:
-    """Depth of a syntax tree, counted without recursion, so that a deep tree is found before any recursive function fails."""
+    """Depth of a syntax tree, counted without recursion, so that trees too deep for recursive functions are detected first."""
     count, level = 0, [tree]
     while level:
         count, level = count + 1, [inner for node in level for inner in ast.iter_child_nodes(node)]
@@ -291,7 +291,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_list(value: object) -> bool:
-    """Whether a literal is a list of such whole numbers, at most one for each axis of a value."""
+    """Whether a literal is a list of such whole numbers, of at most `MOST_AXES`."""
     return isinstance(value, list | tuple) and len(value) <= MOST_AXES and all(map(_is_whole, value))
 
 

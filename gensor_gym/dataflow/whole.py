@@ -39,9 +39,9 @@ WHOLE: Mapping[str, Callable[..., Any]] = {
 
 
 def is_computable(node: Node) -> bool:
-    """Whether a node can compute in int64: not a product, and no expression with other functions or fractions.
+    """Whether a node can compute in int64: products cannot, nor can expressions with other functions or with fractions.
 
-    Infinities are the ends of int64 where they are chosen or summed up, but no integer compares like an infinity.
+    Infinite constants become the ends of int64's range, except in comparisons, because no integer compares like an infinity.
     """
     if isinstance(node, Map):
         return all(_is_whole(part) for part in walk(node.expression))
@@ -67,7 +67,7 @@ def whole_number(value: float) -> int:
 
 
 def converted(array: Array) -> Array:
-    """Elements of another type as int64: numbers are truncated towards 0, those out of range are its ends; NaN is the least."""
+    """Elements of another type as int64: truncated towards 0 and limited to the range of int64; NaN becomes the least number."""
     if array.dtype.kind != "f":
         return array.astype(np.int64, copy=False)
     with np.errstate(invalid="ignore"):

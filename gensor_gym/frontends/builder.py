@@ -29,11 +29,11 @@ class Builder:
         self.origin = ""
         """Name of the operation that added nodes belong to."""
         self.reads: Mapping[str, str] = {}
-        """Name of a value that the operation reads -> its data type in the module; here all values are float32."""
+        """Name of a value that the operation reads -> its data type in the module; kernels may compute in another type."""
         self.is_whole = False
         """Whether the operation computes integers from integers only."""
         self.whole: set[str] = set()
-        """Names of values that operations from integers to integers add."""
+        """Names of the values that operations from integers to integers have added."""
         self.given: list[Value] = []
         """Inputs and constants in the order of their addition."""
         self._made: dict[str, Node] = {}
@@ -49,7 +49,7 @@ class Builder:
         return self._given(Value(self._fresh(name), tuple(shape), dtype))
 
     def constant(self, name: str, array: np.ndarray) -> str:
-        """Add a constant, a tensor that is the same at every call: as float32, or as int64 for integers that float32 lacks."""
+        """Add a constant, a tensor that is the same at every call: as float32, or as int64 if integers are above 2**24."""
         far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
         dtype = "int64" if far else "float32"
         made = self._given(Value(self._fresh(name), array.shape, dtype, constant=True))
@@ -67,7 +67,7 @@ class Builder:
         return next((value.dtype for value in self.given if value.name == root), None)
 
     def add(self, node: Node, name: str = "v") -> str:
-        """Add a node, unless there is an equal node, whose name is returned then. ValueError for shapes that do not fit."""
+        """Add a node and return its name, or the name of an equal node that exists. ValueError for shapes that do not fit."""
         key = node, self.is_whole and not isinstance(node, VIEWS)
         if (known := self._known.get(key)) is not None:
             return known
@@ -105,7 +105,7 @@ class Builder:
         return self.add(Reshape(name, tuple(to)), f"{name}_shaped")
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
-        """The value with axes in another order; if that takes more loops than a kernel has, a copy for each axis that moves."""
+        """The value with axes in another order; if one kernel has too few loops for it, each axis is moved by a copy."""
         order = tuple(axis % len(self.shapes[name]) for axis in order)
         if order == tuple(range(len(order))):
             return name
@@ -123,7 +123,7 @@ class Builder:
         return name
 
     def known(self, name: str) -> np.ndarray | None:
-        """Elements of a constant; None for a value that is another at each call."""
+        """Elements of a constant; None for a value that may change from call to call."""
         return self._constants.get(name)
 
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
@@ -138,7 +138,7 @@ class Builder:
         return name
 
     def turned(self, name: str) -> str:
-        """The value in opposite order: its negative, for integers -1 - x, which the least integer has too."""
+        """A value that orders in reverse: the negative, or -1 - x for integers, which also exists for the least integer."""
         return self.call("subtract", -1.0, name) if self.is_whole else self.call("negative", name)
 
     def mean(self, name: str, axes: Sequence[int]) -> str:
@@ -200,7 +200,7 @@ class Builder:
         return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread, limits=limits)
 
     def _typed(self, graph: Dataflow) -> Dataflow:
-        """The graph with the nodes that compute in int64, without those that would cut values of 32 bits to 32 bits."""
+        """The graph after its int64 nodes are determined, without nodes that wrap values to 32 bits although they always fit."""
         wraps = {name: source for name, source in self._wraps.items() if name in graph.makers}
         known, nodes = intervals(graph, self._constants, self.whole, wraps), list[tuple[str, Node]]()
         names = {name: name for name in graph.values}
@@ -217,7 +217,7 @@ class Builder:
         return dataclasses.replace(graph, nodes=tuple(self._with_floats(graph, whole)), whole=whole)
 
     def _with_floats(self, graph: Dataflow, whole: Set[str]) -> Iterator[tuple[str, Node]]:
-        """The nodes, with a copy in float32 of every integer that a product reads."""
+        """The nodes, and a float32 copy of every int64 value that a product reads."""
         for name, node in graph.nodes:
             if isinstance(node, Contract) and (far := [one for one in node.sources if graph.behind(one)[-1] in whole]):
                 copies = {one: self._fresh(f"{one}_float") for one in far}
@@ -228,13 +228,13 @@ class Builder:
             yield name, node
 
     def _root(self, name: str) -> str:
-        """Name of the value that a reshape, or a reshape of it, is made of; `name` itself if it is no reshape."""
+        """Name of the value behind one or several reshapes; `name` itself if it is no reshape."""
         while isinstance(node := self._made.get(name), Reshape):
             name = node.source
         return name
 
     def _fresh(self, name: str) -> str:
-        """An identifier like `name` that is not used yet."""
+        """An unused identifier similar to `name`."""
         plain = re.sub(r"\W", "_", name).strip("_") or "v"
         plain = f"v{plain}" if plain[0].isdigit() or iskeyword(plain) or plain == "inf" else plain
         found = plain
@@ -245,7 +245,7 @@ class Builder:
 
 
 MOST_LOOPS = 5
-"""Most loops of a kernel, over rows and columns. Axes that a transpose does not keep adjacent need separate loops."""
+"""Maximum number of loops of a kernel, over rows and columns. Axes that a transpose separates need separate loops."""
 
 
 def _are_neighbours(shape: Shape, one: int, other: int) -> bool:
@@ -272,7 +272,7 @@ def _part(given: Expression | str | float) -> Expression:
 
 
 MOST_MULTIPLIED = 1 << 28
-"""Most numbers that a product of integers multiplies; larger products are of float32, for bounded numbers."""
+"""Most multiplications of a product in int64; larger products compute in float32, which is exact for bounded integers only."""
 
 
 def _product(b: Builder, x: str, y: str) -> str:

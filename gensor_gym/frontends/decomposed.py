@@ -24,7 +24,7 @@ def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: 
     """Sample an image [n, c, ..] at the positions of a grid [n, .., axes]; return [n, c, ..].
 
     Positions are -1 to 1, for the last axis first. `mode`: 0 linear, 1 nearest, 2 cubic; `padding`: 0 zeros, 1 border, 2
-    reflection. With `corners` -1 and 1 are the centres of the outer elements. Infinite and NaN positions have the results of
+    reflection. If `corners`, -1 and 1 are the centres of the outermost elements. Infinite and NaN positions give the results of
     torch's kernels, which differ between images and volumes.
     """
     n, c, *sizes = image.shape
@@ -61,7 +61,7 @@ def _taps(places: Tensor, mode: int, bounded: Callable[[Tensor], Tensor], size: 
 
 
 def _bounded(at: Tensor, size: int, padding: int, corners: bool, lost: float) -> Tensor:
-    """Positions moved inside the axis by the padding; NaN becomes `lost`. Zero padding leaves positions as they are."""
+    """Positions moved inside the axis by the padding; NaN becomes `lost`. Zero padding leaves positions unchanged."""
     if padding == 0:
         return at
     if padding == 2:

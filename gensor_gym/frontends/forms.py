@@ -17,8 +17,8 @@ DICTS = (dict, OrderedDict, defaultdict)
 def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[list[Any]], Any]] | None = None) -> Form:
     """Form with the structure of torch's tree specification and the leaves `ends`.
 
-    `make` returns the constructor, from its parts, of an object whose class a specification names. Without `make` ValueError for
-    classes other than torch's and Python's.
+    `make` maps the specification of an object of another class to a function that makes the object from its parts. Without
+    `make`, such a class raises ValueError.
     """
     if spec.is_leaf():
         return next(ends)

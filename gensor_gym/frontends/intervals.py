@@ -1,4 +1,4 @@
-"""Interval arithmetic for integers: bounds on values, and on what kernels of float32 would round while they compute them."""
+"""Interval arithmetic for integers: bounds on values, and on the numbers that float32 kernels would round to compute them."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tup
     if expression.function in ("less", "at_most") and _are_apart(expression.arguments, parts):
         sizes = [0.0]
     if expression.function == "where" and isinstance(expression.arguments[0], Operand):
-        sizes[0] = 0.0  # rounding makes no number 0
+        sizes[0] = 0.0  # rounding turns no other number into 0
     return found, max(own, *sizes)
 
 
 def _are_apart(arguments: tuple[Expression, ...], parts: list[tuple[Interval, float]]) -> bool:
-    """Whether a comparison is exact although one argument is rounded, since the other is below all numbers that are rounded."""
+    """Whether a comparison is exact although one argument is rounded, because the other is below all rounded numbers."""
     (_, small), (other, large) = sorted(zip(arguments, (size for _, size in parts), strict=True), key=lambda part: part[1])
     return small < MOST_WHOLE and (_is_read(other) or large <= MOST_WHOLE)
 
 
 def _is_read(expression: Expression) -> bool:
-    """Whether an expression is a value with another sign at most, which is rounded once, when it is read."""
+    """Whether an expression is a value, its negative or its absolute value; it is then rounded only when it is read."""
     if isinstance(expression, Call) and expression.function in ("absolute", "negative"):
         return _is_read(expression.arguments[0])
     return isinstance(expression, Operand)
@@ -106,7 +106,7 @@ def _left(one: Interval, by: Interval) -> Interval:
 
 
 def _bits(one: Interval, other: Interval) -> Interval:
-    """Interval of bitwise and: a non-negative argument bounds the result; else a power of 2 beyond both arguments does."""
+    """Interval of bitwise and, bounded by a non-negative argument, else by a power of 2 beyond both arguments."""
     tops = [most for least, most in (one, other) if least >= 0.0]
     if tops:
         return 0.0, min(tops)

@@ -38,7 +38,7 @@ pytree.register_pytree_node(Opened, _flat, _same)
 
 
 def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
-    """Constructor of an object from its parts, as its class is registered; an `Opened` object is made whole again."""
+    """Function that makes an object from its parts, as registered for its class; the original of an `Opened` is rebuilt."""
 
     def make(parts: list[Any]) -> Any:
         found = pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
@@ -62,7 +62,7 @@ def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
 
 
 def opened(tree: Any) -> Any:
-    """The tree with objects of classes that torch does not know replaced by `Opened`, if they contain tensors."""
+    """The tree, in which `Opened` replaces objects that contain tensors and whose classes torch does not know."""
     return pytree.tree_map(_opened, tree)
 
 
@@ -78,7 +78,7 @@ def _opened(end: Any) -> Any:
 
 
 def _holds_tensors(tree: Any, seen: set[int]) -> bool:
-    """Whether a tree contains a tensor, also inside its objects; `seen` are ids of objects that need no second look."""
+    """Whether a tree contains a tensor, also inside its objects; `seen` are ids of objects that were already searched."""
     for end in pytree.tree_leaves(tree):
         if isinstance(end, torch.Tensor):
             return True

@@ -34,7 +34,7 @@ from gensor_gym.registry import near
 MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
 """Most operations of a program, and most bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
-"""Operations that only assert: assertions on shapes and types hold, assertions on numbers are not checked."""
+"""Operations that only assert: those on shapes and types hold, those on numbers are not checked."""
 _MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
 """Operations that torch decomposes only if asked to."""
 _EMPTY = ("aten.empty", "aten.new_empty")
@@ -311,7 +311,7 @@ class _Reader:
 
 
 def _item(made: Any, number: Any, place: str) -> Any:
-    """Result `number` of several; a single result is returned as it is."""
+    """Result `number` of several; a single result is returned unchanged."""
     if not isinstance(made, tuple | list):
         return made
     if number >= len(made):
@@ -372,7 +372,7 @@ def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
 
 
 def _number(whole: int) -> int | float:
-    """The integer as a float, if float64 holds it."""
+    """The integer as a float if float64 represents it exactly, else unchanged."""
     return float(whole) if abs(whole) <= MOST_IN_FLOAT64 else whole
 
 

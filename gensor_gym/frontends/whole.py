@@ -1,7 +1,7 @@
-"""Types of integers: which nodes compute in int64, and which in float32, since all their numbers are exact there.
+"""Types of integer nodes: int64, or float32 if it represents all their numbers exactly.
 
-A node that computes integers from integers stays in float32, where kernels are fastest, if no number in it can be above 2**24 for
-any inputs of their types. Otherwise it computes in int64. Nodes without an integer form, such as pooling, need bounded inputs,
+A node that computes integers from integers uses float32, which has the fastest kernels, if none of its numbers can exceed 2**24
+in magnitude for any inputs. Otherwise it computes in int64. Nodes without an integer form, such as pooling, need bounded inputs,
 which every call checks; the largest bound is found by bisection.
 """
 
@@ -25,9 +25,9 @@ _RANGES: Mapping[str, Interval] = {
 def intervals(
     graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str], wraps: Mapping[str, str]
 ) -> dict[str, tuple[Interval, float]]:
-    """Name -> (interval, largest magnitude that float32 would round) of the nodes `whole` and of all that they are computed from.
+    """Name -> (interval, largest magnitude that float32 would round) of the nodes `whole` and of all values behind them.
 
-    The intervals are for all inputs of their types. `wraps` has the values of int32 that keep the lowest bits of another value.
+    The intervals hold for all inputs of their types. `wraps` maps an int32 value to the value whose lowest 32 bits it keeps.
     """
     behind = _behind(graph, whole & graph.makers.keys())
     given = [value for value in graph.inputs if value.name in behind]
@@ -52,7 +52,7 @@ def _of_input(graph: Dataflow, name: str, dtype: str, constants: Mapping[str, np
 
 
 def _wrapped(interval: Interval) -> Interval:
-    """The interval, or that of int64 if a number may leave it and wrap around; unbounded ones are not of integers."""
+    """The interval, or the range of int64 if a number may leave that and wrap around; unbounded intervals are not of integers."""
     least, most = interval
     inside = least >= LEAST and most <= MOST
     return interval if inside or math.inf in (-least, most) else _RANGES["int64"]
@@ -66,7 +66,7 @@ def is_int32(interval: Interval) -> bool:
 def computed_whole(
     graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str], wraps: Mapping[str, str]
 ) -> frozenset[str]:
-    """The nodes of `whole`, those of integers from integers, that have to compute in int64 and can."""
+    """The nodes of `whole` (integers computed from integers) that must compute in int64 and can."""
     sizes = intervals(graph, constants, whole, wraps)
     return frozenset(
         name for name, node in graph.nodes

@@ -13,7 +13,7 @@ Place = tuple[str, int]
 
 @dataclass
 class AxisClasses:
-    """A union-find over the axes of all values. Axes of extent 1 belong to no class, because their index is always 0."""
+    """A union-find over all axes of all values. Axes of extent 1 are in no class, because their index is always 0."""
 
     graph: Dataflow
     _parents: dict[Place, Place] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.rows.steps import StepGraph
 
 MOST_ENUMERATED = 1 << 24
-"""Most schedules, legal or not, of a space that is enumerated, which takes some minutes."""
+"""Most schedules, legal or not, of a space that can be enumerated; that many take some minutes."""
 
 
 class GirGraph(StepGraph[GirSchedule]):
@@ -108,7 +108,7 @@ class GirGraph(StepGraph[GirSchedule]):
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError if there are too many.
 
-        In space `gir` these are all legal schedules, else all that primitives reach from the unscheduled program.
+        In space `gir` these are all legal schedules, in other spaces those that actions reach from the unscheduled program.
         """
         if self.size > MOST_ENUMERATED:
             raise ValueError(

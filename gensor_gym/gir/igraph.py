@@ -22,14 +22,14 @@ class Buffer:
     name: str
     level: Level
     elements: int
-    """Number of elements of a tensor in DRAM; elsewhere of a row, padded to whole vectors."""
+    """Number of elements: in DRAM those of the tensor, elsewhere those of a row, padded to whole vectors."""
     padded: bool = False
     """Whether rows are padded to whole vectors, so that elements after the last may be read and written."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The part of a buffer that an instruction uses: for each row of the step a tile of columns if `wide`, else one element."""
+    """The part of a buffer that an instruction uses for each row of a step: a tile of columns if `wide`, else one element."""
 
     buffer: Buffer
     wide: bool
@@ -52,7 +52,7 @@ class Instruction:
     sources: tuple[tuple[str, Slice], ...]
     body: Expression | Reduction | Online | None = None
     once: tuple[int, ...] = ()
-    """Axes of rows along which it would only be repeated: it runs only for rows with index 0 along them."""
+    """Axes of rows along which the instruction would only be repeated; it runs only for rows with index 0 along them."""
 
 
 @dataclass(frozen=True)

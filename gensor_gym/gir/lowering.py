@@ -11,7 +11,7 @@ from gensor_gym.gir.nest import Access, Cell, RowNest
 from gensor_gym.gir.placement import Fetch, Level, Passes, Placement, passes_of
 
 PAD = 16
-"""Rows of buffers are padded to a multiple of this number of elements, which the widest vector has."""
+"""Number of elements of the widest vector; rows of buffers are padded to a multiple of it."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Lowered:
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """Instruction graph of a nest for a placement, even if that has a fault."""
+    """Instruction graph of a nest for a placement, even if the placement has a fault."""
     passes = passes_of(nest, placement)
     return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 
@@ -48,7 +48,7 @@ class _Lowering:
     """Narrow cell (one number per row) -> index of the kernel that computes it."""
 
     def kernels(self) -> tuple[KernelGraph, ...]:
-        """The kernels; every cut between passes ends one."""
+        """The kernels; every cut between passes ends a kernel."""
         ends = sorted({*self.passes.cuts, self.nest.passes - 1})
         starts = [0, *(end + 1 for end in ends[:-1])]
         found = [self._kernel(number, start, end) for number, (start, end) in enumerate(zip(starts, ends, strict=True))]
@@ -88,7 +88,7 @@ class _Lowering:
         return done
 
     def _with_kept_numbers(self, kernels: list[KernelGraph]) -> list[KernelGraph]:
-        """Add stores and loads of the narrow cells that a later kernel reads, through DRAM."""
+        """Add a store to DRAM of every narrow cell that a later kernel reads, and the loads of these cells in later kernels."""
         needed = [self._numbers_read(kernel) for kernel in kernels]
         for number, names in enumerate(needed):
             before = [self._fetch_number(name) for name in names if self.homes[name] < number]
@@ -149,7 +149,7 @@ class _Lowering:
         return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
 
     def _between(self, name: str, level: Level) -> Slice:
-        """Slice of a cell's own buffer between passes; in DRAM it has all rows. The point makes its name unlike a tensor's."""
+        """Slice of a cell's own buffer between passes; in DRAM it has all rows. The dot keeps its name apart from tensors."""
         wide = self.nest.cell[name].wide
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:
@@ -163,7 +163,7 @@ class _Lowering:
 
 
 def _sunk(done: list[Instruction]) -> list[Instruction]:
-    """The instructions, where a move or map whose only readers run once along some axes of rows gets the same `once`."""
+    """The instructions; a move or map whose readers all have the same `once` gets that `once` too."""
     wanted: dict[str, set[tuple[int, ...]]] = {}
     found: list[Instruction] = []
     for one in reversed(done):

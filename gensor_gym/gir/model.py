@@ -1,9 +1,9 @@
 """The analytic model of row nests on a CPU: seconds of many schedules at once, from bytes by level and instructions by kind.
 
-The time of a kernel is the longer of arithmetic and bytes, a share of the shorter, and a launch. Bytes are exact, counted from
-the slices that its instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public.
-Cycles are those of Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were chosen on measured programs.
-Constants only for the host were chosen on nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
+The time of a kernel is the longer of arithmetic and traffic, plus a share of the shorter, plus a launch. Bytes are exact, counted
+from the slices that instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public.
+Cycles are those of Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were fitted to measured programs.
+Constants only for the host were fitted to nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _CYCLES = {
     "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 7.5, 7.5, 7.5),
     "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
 }  # fmt: skip
-"""Kind of scalar function -> its cycles on a vector of each width; an exponential is 15 instructions, two a cycle."""
+"""Kind of scalar function -> its cycles on a vector of each width; an exponential has 15 instructions, two per cycle."""
 _LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 1.0
 _ROW, _ROW_ONCE = 12.0, 3.0
-"""Cycles of a step of rows besides its passes: if it ends with reductions, and if not, so that it overlaps the next step."""
+"""Cycles of a step of rows without its passes: if it ends with reductions, and if not, so that it overlaps the next step."""
 _ALONE = 4.0
-"""Extra cycles of a store across two cache lines between other stores: an adjacent store would fill the line."""
+"""Extra cycles of a store across two cache lines if its left neighbour, which would fill the line, is not stored just before."""
 _TORN = 70e-9
 """Seconds for the end of a row that fills only a part of a cache line, with streaming stores."""
 _FENCE = 100e-9
@@ -50,13 +50,13 @@ _FULL = 0.75
 _WRITTEN = 1.0
 """Extra cost of a byte stored to the second cache, in bytes read, because its line is read before."""
 _OPEN, _HALF = 4, 20e-9
-"""Number of partly filled cache lines from which streaming stores evict incomplete lines, and the seconds of an eviction."""
+"""Number of partly filled cache lines at which streaming stores begin to evict lines early, and the seconds of an eviction."""
 _BEGUN = (0.0, 0.0, 0.5, 1.0)
-"""Fraction of the loads of each width that cross two cache lines, because NumPy's arrays begin a quarter of a line after one."""
+"""Fraction of each width's loads that cross two cache lines, because NumPy's arrays begin a quarter line after a line's start."""
 _KEPT, _WAIT = 1.5, 30.0
 """Cycles of a load or store of a row buffer, and of the wait for a reduction at the end of a step."""
 _CLAIM, _BATCHES = 20e-9, 16
-"""Seconds in which a thread claims a batch of tasks, and number of batches in its run (`codegen/runtime/runtime.c`)."""
+"""Seconds that a thread takes to claim a batch of tasks, and number of batches in its run (`codegen/runtime/runtime.c`)."""
 _BESIDE, _ACROSS = 0.03, 0.2
 """Relative increase of the time for bytes: for every further row of a step, and for loads across two cache lines."""
 
@@ -116,7 +116,7 @@ class GirModel:
         folds = kernel.folds * np.array(_FOLD)[width]
         step = (_ROW if kernel.folds else _ROW_ONCE) + (_WAIT * kernel.folds if self._is_measured else 0.0)
         found["rows"] += second * (once + folds + kernel.pointers * _NUMBER + step / header["rows"])
-        if self.nest.parts > 1:  # one thread combines the parts' results, one after another
+        if self.nest.parts > 1:  # one thread combines the results of the parts in order
             found["rows"] += kernel.folds * self.nest.rows * _LATENCY / self.hardware.clock
         found["launch"] += np.where(tasks > 1, self.hardware.launch_overhead + self._claims(tasks, threads), 0.0)
         found["cache"], found["memory"] = np.zeros((2, len(width)))
@@ -129,7 +129,7 @@ class GirModel:
         return found
 
     def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Seconds in which a thread claims batches of tasks, from its own run and then from those of other threads."""
+        """Seconds that a thread takes to claim batches of tasks, from its own run and then from those of other threads."""
         batches = -(-tasks // np.maximum(tasks // (_BATCHES * threads), 1))
         return np.where(self._is_measured, _CLAIM * -(-batches // threads), 0.0)
 
@@ -164,7 +164,7 @@ class GirModel:
         return (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
 
     def _begin(self, header: Header) -> np.ndarray:
-        """Fraction of the loads that cross two cache lines because NumPy's arrays begin a quarter of a line after one."""
+        """Fraction of the loads that cross two cache lines (`_BEGUN`)."""
         return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:
@@ -173,7 +173,7 @@ class GirModel:
         return (header["rows"] > 1) / tile
 
     def _turned(self, stride: int, header: Header) -> np.ndarray:
-        """Cycles for a vector of a block that is transposed in registers: short loads, joins and shuffles, one a cycle.
+        """Cycles per vector of a block that is transposed in registers: short loads, joins and shuffles, one per cycle.
 
         Contiguous blocks are loaded directly. Elements of a single row are gathered.
         """
@@ -212,14 +212,14 @@ class GirModel:
 
     @cached_property
     def _is_measured(self) -> bool:
-        """Whether the machine has measured rates of stores, as the host has; the constants `_FULL` to `_ACROSS` are for it.
+        """Whether the machine has measured rates of stores, as the host has; only then the constants `_FULL` to `_ACROSS` apply.
 
-        Machines that are known by name keep the model with which policies were trained and certificates were made.
+        Machines known by name keep the model with which policies were trained and certificates were made.
         """
         return self.hardware.has_measured_stores
 
     def _partial(self, kernel: KernelProfile, header: Header) -> np.ndarray:
-        """Seconds per row for cache lines that are evicted half written, if a step writes more lines than there are buffers."""
+        """Seconds per row for cache lines that are evicted partly written, if a step writes to `_OPEN` or more lines at once."""
         outputs = sum(one.outputs for one in kernel.passes)
         open_lines = outputs * header["rows"] * (header["tile"] * header["vector"] < _LINE)
         lines = outputs * self.nest.columns / _LINE
@@ -228,8 +228,8 @@ class GirModel:
     def _home(self, footprint: int, threads: int) -> _Home:
         """Costs of the memory levels of `footprint` bytes that `threads` threads access repeatedly.
 
-        Data slightly larger than a level still mostly hit it; data of twice its capacity miss it. Beyond the private caches a
-        line is read before it is stored to, unless copies were measured there.
+        Accesses to data slightly larger than a level mostly hit it; accesses to data of twice its capacity miss it. Beyond the
+        private caches a line is read before it is stored to, unless copies were measured there.
         """
         pace, stored, beyond = 0.0, 1.0, 1.0
         shares: list[float] = []
@@ -252,7 +252,7 @@ class GirModel:
 
 @dataclass(frozen=True)
 class _Home:
-    """Costs of the memory where a call's data are between calls."""
+    """Costs of the memory level that keeps a call's data between calls."""
 
     pace: float
     """Seconds per byte read by all cores together."""

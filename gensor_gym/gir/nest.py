@@ -1,7 +1,7 @@
 """The canonical loops of a dataflow graph: over independent rows, and over columns, which maps traverse and reductions reduce.
 
-Every value of the graph varies along the rows, along the columns, along both or neither. Adjacent axes that all tensors step
-through like one axis are merged, which leaves at most `MOST_ROW_AXES` axes of rows and one axis of columns.
+Every value of the graph varies along the rows, along the columns, along both or neither. Adjacent axes are merged if every tensor
+steps through them like one axis; at most `MOST_ROW_AXES` axes of rows and one axis of columns may remain.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gensor_gym.gir.views import Rows, View, input_views, output_views
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
 MOST_REPEATS = 4
-"""Most points of the loops of several joins, for each element of the largest value."""
+"""Most points of the loops per element of the largest value, if a graph has several joins."""
 MOST_SUMMED = 1 << 24
-"""Most elements of a sum: a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
+"""Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Access:
     rows: tuple[int, ...]
     column: int
     chosen: Chosen | None = None
-    """Ids that select the rows of the tensor, if it is a table that is gathered from."""
+    """Ids that select rows of the tensor, if it is the table of a gather."""
 
     @property
     def is_turned(self) -> bool:
@@ -77,7 +77,7 @@ class Cell:
 
     name: str
     made: Access | Expression | Reduction | Online
-    """How it is made: a load, an expression of other cells, or a reduction of another cell along the columns."""
+    """Its definition: a load, an expression of other cells, or a reduction of another cell along the columns."""
     sources: tuple[str, ...]
     wide: bool
     stage: int
@@ -103,7 +103,7 @@ class RowNest:
     cells: tuple[Cell, ...]
     """Cells in an order in which each comes after the cells that it reads."""
     stores: tuple[tuple[str, Access], ...]
-    """(name of a cell, access that it is written to); several cells may write parts of one output."""
+    """(name of a cell, access that writes it) pairs; several cells may write parts of one output."""
     parts: int = 1
     """Number of neighbours along the last axis of rows that are parts of one row; their reductions are combined (`gir.parts`)."""
     last: int = 0
@@ -142,7 +142,7 @@ class RowNest:
         return {cell.name: cell for cell in self.cells}
 
     def pass_of_store(self, name: str) -> int:
-        """Index of the pass that writes a wide cell to an output, which is the first that can."""
+        """Index of the pass that writes a wide cell to an output: the first pass that can."""
         return self.cell[name].stage
 
     @cached_property
@@ -209,7 +209,7 @@ class _Builder:
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
 
     def _check_joins(self, points: int) -> None:
-        """Check that the loops of several joins do not have far more points than any value has elements; ValueError if so."""
+        """Check that loops of several joins have at most `MOST_REPEATS` points per element of a value; ValueError if not."""
         joins = sum(isinstance(node, Concat) for node in self.nodes.values())
         largest = max(value.size for value in self.graph.values.values())
         if joins > 1 and points > MOST_REPEATS * largest:
@@ -237,13 +237,13 @@ class _Builder:
         return [*row_extents, *(columns or [1])], steps
 
     def _check_classes(self) -> None:
-        """Check that no value has two axes of one class, like a matrix that is added to its transpose; ValueError if one has."""
+        """Check that no value has two axes of one class, like a matrix added to its transpose; ValueError if a value has."""
         for name in self.graph.values:
             if self.classes.has_twice(name):
                 raise ValueError(f"{self.graph.name}: two axes of {name} are one axis elsewhere, expected loops of their own")
 
     def _computed(self, name: str) -> str:
-        """Name of the computed or loaded value that a broadcast, transpose or reshape is made of."""
+        """Name of the computed or loaded value behind a broadcast, transpose or reshape."""
         while name not in self.views:
             match self.nodes[name]:
                 case Broadcast(source) | Transpose(source):
@@ -291,7 +291,7 @@ class _Builder:
         return found
 
     def _row_classes(self) -> list[Place]:
-        """Classes of axes that become rows, all but the columns, in the order of the first output's strides, largest first."""
+        """Classes of axes that become rows (all except the columns), by decreasing stride in the first output."""
         name, view = self.writes[0]
         strides = dict(zip(self.classes.of(name), view.strides, strict=True))
         found: dict[Place, None] = {}
@@ -316,7 +316,7 @@ class _Builder:
         return self.cells.setdefault(repeated.name, repeated)
 
     def _cell(self, name: str) -> Cell:
-        """The cell of a value, which is made first if missing, with the cells that it reads."""
+        """The cell of a value; if it is missing, it is made after the cells that it reads."""
         name = self._computed(name)
         if name in self.cells:
             return self.cells[name]

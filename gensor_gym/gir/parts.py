@@ -1,4 +1,4 @@
-"""Rows of a nest on a CPU: short ones are joined, long ones cut into parts that threads share and steps interleave.
+"""Rows of a nest on a CPU: short rows are joined, long rows are cut into parts that threads share and steps interleave.
 
 The reductions of a row's parts are combined before anything reads them, so every pass is a separate kernel (the split in two
 stages). A step of several parts reads several streams at once, which is faster than one stream from beyond the private caches,
@@ -25,11 +25,11 @@ SHORT = 128
 _LINE = 16
 """Number of elements of a cache line; parts of whole lines are preferred."""
 _FEW = 4
-"""Equal parts are used only if they are at least the most possible parts divided by this; fewer would leave cores idle."""
+"""Equal parts are used only if their number is at least the largest possible number divided by this, lest cores be idle."""
 
 
 def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
-    """The canonical loops of a graph for a machine, on a CPU with long rows in parts; ValueError like `row_nest`."""
+    """The canonical loops of a graph for a machine; on a CPU, rows are joined or cut. ValueError like `row_nest`."""
     nest = row_nest(graph)
     return in_parts(with_long_rows(nest), hardware.units) if hardware.kind == "cpu" else nest
 
@@ -37,7 +37,7 @@ def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
 def with_long_rows(nest: RowNest) -> RowNest:
     """The nest with its short rows joined along the last axis of rows, if nothing reduces them and all tensors allow it.
 
-    So the images of a join of channels are copied in whole vectors, not row by row of an image.
+    A join of channels, for example, then copies images in whole vectors instead of row by row.
     """
     accesses = _accesses(nest)
     is_plain = nest.passes == 1 and not any(cell.is_reduction for cell in nest.cells)
@@ -48,13 +48,13 @@ def with_long_rows(nest: RowNest) -> RowNest:
 
 
 def _rows_together(extent: int, columns: int) -> int:
-    """The fewest of `extent` rows that are one long row of whole cache lines; all if no number of them is."""
+    """Least divisor of `extent` for which that many rows are a long row of whole cache lines; else `extent`."""
     counts = (count for count in range(2, extent + 1) if extent % count == 0)
     return next((count for count in counts if count * columns >= SHORT and count * columns % _LINE == 0), extent)
 
 
 def _joined(nest: RowNest, count: int) -> RowNest:
-    """The nest with `count` neighbours along the last axis of rows as one row."""
+    """The nest after every `count` neighbours along the last axis of rows become one row."""
     *outer, extent = nest.row_extents
     kept = [extent // count] if extent > count or not outer else []
 
@@ -69,7 +69,7 @@ def _joined(nest: RowNest, count: int) -> RowNest:
 
 
 def _goes_on(access: Access, columns: int) -> bool:
-    """Whether the last axis of rows continues the columns in a tensor; an element that all rows share does."""
+    """Whether the last axis of rows continues the columns in a tensor; true for an element that all rows share."""
     return access.chosen is None and access.rows[-1] == access.column * columns
 
 

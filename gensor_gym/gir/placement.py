@@ -1,4 +1,4 @@
-"""Storage between passes of the values that several passes read: the levels of memory, and the levels allowed for each value.
+"""Storage of values that several passes read: the levels of memory, and the levels that are allowed for each value.
 
 The levels are IntelliGen's (arXiv 2307.04995): registers of a unit, memory of a group, DRAM that all kernels share. On a CPU a
 unit is a thread's loop step, registers are vector registers, and SRAM is a row buffer, which stays in the thread's caches.
@@ -63,7 +63,7 @@ class Passes:
     cuts: tuple[int, ...]
     """Indices of the passes after which a kernel ends and another begins; if rows are in parts, every pass but the last."""
     fault: str = ""
-    """Reason why no kernel can do this, because a value in SRAM or registers would outlive its kernel; empty if none."""
+    """Reason why no kernel can do this: a value in SRAM or registers would outlive its kernel. Empty if the passes are legal."""
 
 
 def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:

@@ -1,4 +1,4 @@
-"""The cost of a placement as far as it does not depend on the header: for every pass instructions, loads, stores, registers."""
+"""The part of a placement's cost that does not depend on the header: instructions, loads, stores, registers of every pass."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _inverted(one: Instruction) -> set[str]:
 
 
 def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
-    """Profile of a pass; `read` are the tensors that the kernel's earlier passes accessed, to which this pass adds its own."""
+    """Profile of a pass; `read` are the tensors that earlier passes of the kernel accessed, and those of this pass are added."""
     own = {value.name for value in lowered.nest.graph.inputs} | set(lowered.nest.graph.returns)
     tally: dict[str, float] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
     seen: set[str] = set()

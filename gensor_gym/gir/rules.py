@@ -19,15 +19,15 @@ from gensor_gym.gir.schedule import HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
 STREAMED = 2
-"""Streaming stores need outputs of more than this many second-level caches, where rates of stores were measured.
+"""Where rates of stores were measured, streaming stores need outputs larger than this multiple of the second-level cache.
 
 On one core of a Zen 4 (1 MB of cache) a map that writes 0.25 to 2 MB takes 1.5 times as long with them. A sum of two tensors
 takes 1.1 to 1.2 times as long up to 1 MB, and 0.8 of the time from 4 MB on. Eleven of twelve operators that write up to 2 MB took
-1.04 to 1.8 times as long on an Intel Xeon (results/host/fused_programs.jsonl.gz). The next reader of the outputs finds them in no
-cache.
+1.04 to 1.8 times as long on an Intel Xeon (results/host/fused_programs.jsonl.gz). The outputs are then in no cache when they are
+next read.
 """
 MOST_VECTORS = 32
-"""Most vectors of a step in all its rows: code grows with them, and no machine has more registers."""
+"""Most vectors of a step in all its rows together: code grows with them, and no machine has more registers."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class GirRules:
 
     @cached_property
     def _streams(self) -> bool:
-        """Whether some output is written to contiguous columns, and outputs are so large that streaming stores may help."""
+        """Whether an output is written to contiguous columns and the outputs are large enough for streaming stores to help."""
         written = sum(value.nbytes for value in self.nest.graph.outputs)
         if self.hardware.has_measured_stores and written <= STREAMED * self.hardware.level("l2").capacity:
             return False

@@ -17,7 +17,7 @@ FIELDS = (
     Field("loop", (1, 4, 16, 64, 256, 1024, 4096), "steps of rows that one task does one after another"),
     Field("streaming", (0, 1), "1: outputs are stored past the caches"),
 )
-"""Fields of the header. `loop` is IntelliGen's number of loops; its number of parallel instances follows from it and the rows."""
+"""Fields of the header. `loop` is IntelliGen's number of loops, which with `rows` determines its number of parallel instances."""
 HEADER = len(FIELDS)
 MOST_PLACED = 16
 """Most crossing cells of a nest."""

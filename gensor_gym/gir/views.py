@@ -136,7 +136,7 @@ def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
 
 
 def output_views(graph: Dataflow) -> list[tuple[str, View]]:
-    """(value, view that its elements are written to) for every stored value: an output, or the values it is moved from."""
+    """(name, view to which the elements are written) for every stored value: an output, or the values it is moved from."""
     found: list[tuple[str, View]] = []
     nodes = dict(graph.nodes)
 

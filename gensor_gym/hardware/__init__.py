@@ -39,7 +39,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str | Hardware) -> Hardware:
-    """The hardware of that name, in upper or lower case; a `Hardware` is returned as it is. `host` is the CPU of this machine.
+    """The hardware of that name, in upper or lower case; a `Hardware` is returned unchanged. `host` is this machine's CPU.
 
     Raises:
         ValueError: for a name that is in none of `names()`, `recorded_names()` and `measured_names()`.

@@ -47,7 +47,7 @@ class Compiler:
         # int8 dot products side by side; gcc 12 took 4 s instead of 0.4 s for unrolled loads of single lanes.
         flags.append("-fno-tree-slp-vectorize" if self.name == "gcc" else "-fno-slp-vectorize")
         if lanes == 16:
-            # Without this flag clang splits vectors of 512 bits on CPUs whose predecessors lowered their clock for them.
+            # Without this flag clang splits vectors of 512 bits for CPUs whose predecessors lowered the clock to run them.
             flags.append("-mprefer-vector-width=512")
         if shared:
             flags += ["-fPIC", "-shared"]
@@ -112,7 +112,7 @@ def _ask(command: tuple[str, ...]) -> Compiler | None:
 
 
 def _file(command: tuple[str, ...]) -> str:
-    """Cache key of the program behind a command: its path, size and time of change; empty if it is not to be cached.
+    """Cache key of the program behind a command: its path, size and time of change; empty if it may not be cached.
 
     Scripts, and wrappers of another compiler (ccache, zig), are asked every time.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 THREADS = "GENSOR_GYM_THREADS"
 NARROW = "GENSOR_GYM_AVX2"
-"""Variable that, set to 1, makes a CPU with AVX-512 and its kernels count as one with AVX2 only: a second machine to learn on."""
+"""Environment variable: 1 makes a CPU with AVX-512 count as one with AVX2 only, which gives a second machine to learn on."""
 WITHOUT_AVX512 = "x86-64-v3"
 """Compilers' name of the architecture for kernels without AVX-512."""
 KIB = 1024

@@ -98,7 +98,7 @@ def _memory(info: CpuInfo, figures: dict[str, float]) -> tuple[MemoryLevel, ...]
 def _streamed(name: str, figures: dict[str, float]) -> float:
     """Bytes per second of a copy past the caches: the smaller of the copy's rate and the rate of reading, then storing.
 
-    The measured copy goes line after line and hides more of a store than a kernel that stores in pieces.
+    The measured copy proceeds line by line, which hides more of a store's time than in a kernel that stores in pieces.
     """
     apart = 1.0 / figures[name] + 1.0 / figures[f"{name}_past"]
     return min(figures[f"{name}_streamed"], 1.0 / apart)

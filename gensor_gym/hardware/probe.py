@@ -1,7 +1,7 @@
 """Measurement of the host: a small C program is compiled and run in separate processes, and its figures are kept on disk.
 
 Nothing is loaded into this process. The figures are measured once for a CPU model and number of cores and read from the
-cache afterwards, so that runs on a machine see the same hardware once it was measured in quiet. Figures taken while other
+cache afterwards, so that all runs on a machine see the same hardware after a quiet measurement. Figures taken while other
 programs used part of the cores are lower bounds: they are used for ten minutes, then measured again; larger figures are kept.
 """
 
@@ -38,7 +38,7 @@ reading each level, and for copying (each byte counts once), copying past the ca
 QUIET = 0.9
 """Share of the cores' time that the program must have had for its figures to be kept permanently."""
 TRIES = 3
-"""Largest number of successive measurements, which end with the first quiet measurement."""
+"""Maximum number of successive measurements; they end with the first quiet measurement."""
 RETRY = 600.0
 """Seconds for which figures of a busy machine may be used before a new measurement."""
 _WINDOW = 0.2  # seconds for each figure
@@ -98,7 +98,7 @@ def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading
 def doubt(info: CpuInfo) -> None:
     """Mark the kept figures as not settled, so that the next call of `measured` measures again and keeps the larger figures.
 
-    For a correct kernel that was faster than the kept figures allow.
+    It is called after a correct kernel ran faster than the kept figures allow.
     """
     path = cache_path(info)
     with _lock(path):

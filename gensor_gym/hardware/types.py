@@ -71,7 +71,7 @@ class Hardware:
     compilable: bool = True
     """False if the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
     source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
-    """Field name (or `memory.<level>.<field>`) -> where its figure comes from."""
+    """Field name (or `memory.<level>.<field>`) -> source of its figure."""
 
     @cached_property
     def digest(self) -> str:

@@ -76,7 +76,7 @@ class _Placed:
         self.end = max(self.end, end)
 
     def gaps(self, life: Life) -> np.ndarray:
-        """Offsets at which a value can be placed while it is live, int64 in order, among 0 and all starts and ends of values.
+        """Offsets that are free during a value's lifetime, int64 in order, among 0 and all starts and ends of placed values.
 
         A value does not overlap the inputs of the step that makes it.
         """
@@ -95,7 +95,7 @@ class _Placed:
 
 
 def _whole(lives: Sequence[Life]) -> Arena:
-    """An arena that is as small as possible: the smaller one of placements by size, and by size times lifetime."""
+    """A small arena: the smaller result of two placements, by size and by size times lifetime."""
     by_area = _placed(lives, lambda life: -life.bytes * (life.last - life.first + 1))
     return min(_by_size(lives), by_area, key=lambda made: made.bytes)
 
@@ -114,9 +114,9 @@ def _placed(lives: Sequence[Life], order: Callable[[Life], int]) -> Arena:
 
 
 def _hot(lives: Sequence[Life]) -> Arena:
-    """An arena that reuses memory that was read recently and may still be cached; values are placed in the order of creation.
+    """An arena that reuses memory read recently, which may still be cached; values are placed in the order of creation.
 
-    It uses such memory within the size of `_by_size`; a value that does not fit there gets the lowest free offset.
+    They stay within the size of `_by_size` if possible; a value that does not fit there gets the lowest free offset.
     """
     limit = _by_size(lives).bytes
     placed, read, waiting = _Placed(lives), dict[tuple[int, int], int](), list[tuple[int, int, int]]()
@@ -134,7 +134,7 @@ def _hot(lives: Sequence[Life]) -> Arena:
 
 
 def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) -> np.ndarray:
-    """Score of each start: how recently its bytes were read, as the step of the last read weighted by the shared bytes.
+    """Score of each start: the latest step that read any of its bytes, plus the fraction of the bytes that was read then.
 
     `read` maps the memory of a dead value (start, end) to the step of its last read, in the order of steps. Scores of starts that
     are not the best may be too low.
@@ -150,9 +150,9 @@ def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) ->
 
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}
-"""Name -> placement of values: without reuse, as small as possible, or in memory that was read most recently."""
+"""Name -> placement of values: without reuse, in a small arena, or in memory that was read most recently."""
 DEFAULTS = {"cpu": "hot", "gpu": "whole"}
-"""Kind of hardware -> default mode: the second-level cache of a GPU holds most arenas whole."""
+"""Kind of hardware -> default mode; most arenas fit into the second-level cache of a GPU."""
 
 
 def arena(lives: Sequence[Life], mode: str = "hot") -> Arena:

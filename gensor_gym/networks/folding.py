@@ -36,7 +36,7 @@ def _with_joins_in_place(network: Network) -> Network:
 
 
 def _with_constants_made(network: Network) -> Network:
-    """The network with every value that depends only on constants as a constant, except broadcasts, which would be larger."""
+    """The network after values that depend only on constants become constants, except broadcasts, which would be larger."""
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:
@@ -98,7 +98,7 @@ def _with_factors_in_weights(network: Network) -> Network:
 
 
 def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """Product float32, computed in float64 and rounded once, in chunks, so that NumPy makes no float64 copy of the array."""
+    """The float32 product, computed in float64 and rounded once; NumPy works in chunks, without a float64 copy of the array."""
     made = np.empty(np.broadcast_shapes(array.shape, factor.shape), np.float32)
     np.multiply(array, factor, out=made, dtype=np.float64, casting="same_kind")
     return made

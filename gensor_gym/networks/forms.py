@@ -108,9 +108,9 @@ def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
 
 
 _MOST = {"int32": 2.0**31, "int64": 2.0**63}
-"""Integer type -> bound of the numbers that are cast to it."""
+"""Integer type -> bound on the magnitude of numbers that are cast to it."""
 Types = Mapping[int, tuple[str, ...]]
-"""Number of an output -> data types that it is cast to, one after another."""
+"""Index of an output -> data types to which it is cast, in order."""
 
 
 def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:

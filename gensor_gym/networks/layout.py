@@ -95,7 +95,7 @@ def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
 
 
 def _returned(network: Network) -> dict[str, int]:
-    """Name of a value -> index of the output that it is the memory of; ValueError if two outputs would share memory."""
+    """Name of a value -> index of the output that uses its memory; ValueError if two outputs would share memory."""
     roots = [network.root_of(name) for name in network.graph.returns]
     if len(set(roots)) < len(roots):
         raise ValueError(f"{network.graph.name}: two outputs are views of one value, expected memory of its own for each")

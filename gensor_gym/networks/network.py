@@ -67,7 +67,7 @@ class Network:
     form: Form = None
     """Form of the user's result, whose leaves are numbers of outputs; None for one output, or a tuple of all outputs."""
     types: Types = field(default_factory=dict)
-    """Number of an output -> data types that it is cast to in turn, if users do not get float32, which kernels compute."""
+    """Index of an output -> data types to which it is cast, in order; outputs that users get as computed are missing."""
     arguments: Mapping[str, Form] | None = None
     """Name of a user's argument -> form, whose leaves are numbers of inputs; None if each input is an argument of its name."""
     limits: Mapping[str, int] = field(default_factory=dict)

@@ -49,7 +49,7 @@ class Piece:
     """Number of rows per task if it shares the loop of the previous piece (`networks.loops`), else 0."""
 
     def __str__(self) -> str:
-        """One line that `Piece.parse` reads: rows by which it follows, the anchor unless it is implied, names of the nodes."""
+        """One line that `Piece.parse` reads: `follows` if not 0, the anchor unless it is implied, and the names of the nodes."""
         follows = (f"+{self.follows}",) if self.follows else ()
         return " ".join((*follows, *((f"@{self.anchor}",) if self.anchor in _NAMED else ()), *self.nodes))
 

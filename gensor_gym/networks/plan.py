@@ -114,7 +114,7 @@ def cut_all(network: Network) -> Plan:
 
 
 def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[str]]) -> list[list[str]]:
-    """The pieces after row nests take the slices that only they read, so that they read these in place."""
+    """The pieces after each row nest takes the slices that only it reads, which it then reads in place."""
     kept = {id(piece): piece for piece in pieces}
     for rows in pieces[::-1]:
         if id(rows) not in kept or isinstance(network.nodes[rows[0]], Contract):

@@ -1,4 +1,4 @@
-"""Timing of the single kernels of a loaded network, within calls of the network and each alone."""
+"""Timing of each kernel of a loaded network, within calls of the network and in isolation."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class StampedNetwork:
     def seconds(self, order: Sequence[int]) -> np.ndarray:
         """Run the kernels with the indices in `order`; return the seconds of each call, float64 [len(order)].
 
-        Results are right only if each kernel's inputs were computed before and are not overwritten, as when kernels run in the
-        plan's order, or each several times before the next.
+        Outputs are right only if each kernel's inputs were computed before and not overwritten: if kernels run in the plan's
+        order, or each kernel runs several times before the next.
         """
         numbers = np.ascontiguousarray(order, dtype=np.int64)
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self._calls):
@@ -68,9 +68,9 @@ class StampedNetwork:
         return np.array([self.seconds(order) for _ in range(passes)]).reshape(passes, len(self._calls))
 
     def isolated(self, turn: float) -> list[np.ndarray]:
-        """Seconds of every kernel in repeated calls of it alone, for about `turn` seconds and at least three calls each.
+        """Seconds of repeated calls of every kernel in isolation, for about `turn` seconds and at least three calls each.
 
-        The same number of calls before are not counted, because they fill the caches.
+        An equal number of calls runs first to fill the caches, and is not counted.
         """
         found = []
         for number in range(len(self._calls)):

@@ -53,7 +53,7 @@ def by_rows(
     op = family_of(computation).scheduled(computation)
     if isinstance(op, Operator):
         assert isinstance(schedule, Schedule)
-        bases = (schedule, graph.initial())  # knobs of the first may conflict with such tiles, the defaults never do
+        bases = (schedule, graph.initial())  # knobs of `schedule` may conflict with such tiles, the defaults never do
         made = [one for base in bases for one in _products(graph, op, base, rows, hw)]
     else:
         assert isinstance(schedule, GirSchedule)
@@ -89,7 +89,7 @@ def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[
 
 
 def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardware) -> Iterator[Schedule]:
-    """Schedules of a product whose tasks have `rows` rows or a divisor of them; for a power of two there always are some.
+    """Schedules of a product whose tasks have `rows` rows or a divisor of them; at least one if `rows` is a power of two.
 
     A task has all columns, a thread's share of them, or those of `schedule`. Its reduction is whole, or that of `schedule`.
     """
@@ -119,7 +119,7 @@ def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int
 
 
 def _with_whole_sums(graph: Any, op: Operator, schedule: Schedule) -> Schedule:
-    """The schedule with tiles outside the registers that contain the whole reduction."""
+    """The schedule, in which the tiles outside the registers are enlarged to the whole reduction."""
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     for place, axis in enumerate(op.reduce):

@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Reduction:
-    """How two partial results are combined: by an operator of C, or by choosing the larger or smaller of both."""
+    """The combination of two partial results: by an operator of C, or by choosing the larger or smaller of both."""
 
     name: str
     """Name in generated text, such as `maximum_8(a, b)`; `fold_maximum_8` folds lanes.
@@ -30,7 +30,7 @@ class Reduction:
     infix: str = ""
     """The operator of C; empty for a choice, which is exact in any order."""
     order: str = ""
-    """For a choice: the comparison by which the first argument is chosen; `word` is an adjective for it."""
+    """For a choice: the comparison that chooses the first argument if true; `word` is an adjective for it."""
     word: str = ""
 
     def joined(self, a: str, b: str, width: int | str) -> str:

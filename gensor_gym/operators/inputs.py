@@ -20,9 +20,9 @@ _INFINITY = 0x7F80 << 1
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """One random array for each of `op.inputs`: standard normal cast to the dtype, or uniform integers in -128..127.
 
-    Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. Integers that are
-    computed with are small, or anywhere in the range of their type. bfloat16 and float8_e4m3fn, which NumPy lacks, are uint16 and
-    uint8 arrays of their bits.
+    Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. If an operator
+    computes in int64, its integers are small or anywhere in the range of their type. bfloat16 and float8_e4m3fn, which NumPy
+    lacks, are uint16 and uint8 arrays of their bits.
     """
     whole = bool(getattr(op, "whole", ()))
     return tuple(_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name), whole) for tensor in op.inputs)

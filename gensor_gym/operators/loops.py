@@ -40,7 +40,7 @@ Sums of products of 8-bit floats do not fit in 8-bit floats. Such layers write b
 FROZEN = "frozen "
 """Prefix of the text of an operator with constant weights."""
 PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
-"""Data types only for operators with products: tf32 and tf32x3 say how products round, float8_e4m3fn is a type of operands."""
+"""Data types only for operators with products: tf32 and tf32x3 define how products round, float8_e4m3fn is a type of operands."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Loops:
 
     @property
     def reduction(self) -> Reduction:
-        """How the points of the reduce axes are combined."""
+        """The reduction that combines the points of the reduce axes."""
         return BODIES[self.body].reduction
 
     @property
@@ -193,7 +193,7 @@ class Loops:
 
     @property
     def channel_dimension(self) -> int:
-        """Dimension of the written view that the channel axis moves; with groups a second axis moves it, too."""
+        """Dimension of the written view that the channel axis indexes; with groups, a second axis indexes it too."""
         return next(d for d, row in enumerate(self.write.coefficients) if row[self.channel_axis] > 0)
 
     @property
@@ -238,7 +238,7 @@ def _touched_along(access: Access, dimension: int, extents: tuple[int, ...]) -> 
     """Number of distinct indices inside the view along one dimension: a sum of strided ranges, enumerated range by range."""
     size = access.view[dimension]
     terms = [(c, n) for c, n in zip(access.coefficients[dimension], extents, strict=True) if c > 0 and n > 1]
-    if len(terms) == 1 and terms[0][0] == 1:  # the common case, kept exact without an array of a huge axis
+    if len(terms) == 1 and terms[0][0] == 1:  # the common case, for which an array of indices could be huge
         low, high = access.span(dimension, extents)
         return max(0, min(high, size - 1) - max(low, 0) + 1)
     index = np.array([access.offset[dimension]], dtype=np.int64)

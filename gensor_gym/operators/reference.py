@@ -1,4 +1,4 @@
-"""Outputs of operators in float64 NumPy: by a definition that does not use their accesses, or by the accesses.
+"""Outputs of operators in float64 NumPy, computed from a definition that does not use their accesses, or from the accesses.
 
 Tests compare both to find wrong accesses.
 """

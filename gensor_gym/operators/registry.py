@@ -11,7 +11,7 @@ from gensor_gym.registry import register
 
 Factory = TypeVar("Factory", bound=Callable[..., Operator])
 TorchCall = Callable[[Any, Operator], Callable[..., Any]]
-"""Function of (torch, operator) that returns the call of a torch user, a function of the operator's reads."""
+"""Function of (torch, operator) that returns the torch function that a user would call with the operator's reads."""
 
 FACTORIES: dict[str, Callable[..., Operator]] = {}
 """Name -> function that makes the operator."""

@@ -37,7 +37,7 @@ def parse(text: str) -> Operator:
     values, options = _literals(call, text)
     signature = inspect.signature(factory)
     rest = next((key for key, given in signature.parameters.items() if given.kind is given.VAR_POSITIONAL), None)
-    if rest in options:  # canonical text writes what a starred parameter takes, the shape of a map, as one tuple
+    if rest in options:  # canonical text writes a starred parameter, the shape of a map, as one tuple
         before, extents = list(signature.parameters)[: list(signature.parameters).index(rest)], options.pop(rest)
         if values[len(before) :] or not isinstance(extents, (tuple, list)):
             raise ValueError(f"{text!r}: expected {rest}=(rows, columns, ...) or extents by position, not both")

@@ -11,7 +11,7 @@ def is_product(op: Loops) -> bool:
 
 
 def has_window(op: Loops) -> bool:
-    """Whether a spatial axis and a reduce axis move some dimension of a read together, like in windows over images."""
+    """Whether a spatial axis and a reduce axis both move the same dimension of a read, as in windows over images."""
     return any(_moved_by(row, op.spatial) and _moved_by(row, op.reduce) for read in op.reads for row in read.coefficients)
 
 
@@ -35,7 +35,7 @@ def is_convolution(op: Loops) -> bool:
 def weights(op: Loops) -> Access | None:
     """The read that is a layer's weights, the same from call to call: gemm's B, a convolution's filters; else None.
 
-    A batch of products has no weights, since every product has separate operands; neither has a product with a vector.
+    A batch of products has no weights, since every product has separate operands. A product with a vector has none either.
     """
     if not is_product(op) or not _own(op, 0) or not _own(op, 1):
         return None

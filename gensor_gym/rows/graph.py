@@ -14,13 +14,13 @@ Node = TypeVar("Node", bound=RowSchedule)
 
 
 class RowGraph(ABC, Generic[Node]):
-    """Nodes are schedules of one class, in batches rows int32 [B, ROW]; edges are the actions; the first is `stop`."""
+    """Nodes are schedules of one class, batched as rows int32 [B, ROW]; edges are the actions, the first of them `stop`."""
 
     actions: tuple[object, ...]
     kind: type[Node]
     """Class of the schedules."""
     meter: Callable[[int], None] | None = None
-    """Function of a session that pays for evaluations of the model: it is called with their number before they are made."""
+    """Function that charges a session for evaluations of the model; it is called with their number before they are made."""
     evaluations = 0
     """Number of evaluations of the model so far."""
 
@@ -100,7 +100,7 @@ class RowGraph(ABC, Generic[Node]):
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
         """Count evaluations of the model.
 
-        `latency`, `latencies` and `terms` call it themselves; callers of compiled code that evaluates must call it, too.
+        `latency`, `latencies` and `terms` call it; callers of compiled code that evaluates the model must call it themselves.
         `improvements` float64 [N, 2] is for observers of a search (`agents.core.watched`): the numbers, counted from 1, of the
         evaluations that were the fastest so far, and their seconds.
         """

@@ -106,7 +106,7 @@ def _where(b: Builder, mask: str, x: Given, y: Given) -> str:
 
 
 def masked(b: Builder, scores: str, mask: str) -> str:
-    """Masked scores of attention: a float mask is added to them; where a bool mask is False they become -inf."""
+    """Masked scores of attention: a float mask is added to them; with a bool mask they are -inf where it is False."""
     return b.call("where", mask, scores, -np.inf) if b.reads.get(mask) == "bool" else b.call("add", scores, mask)
 
 

@@ -85,7 +85,10 @@ _MOST_FACTORS = 64
 
 @_covers("pow.Tensor_Scalar")
 def power(b: Builder, x: str, exponent: float) -> str:
-    """Power of x with a constant exponent: a product for a whole exponent, else by exp and log, which is NaN for x below 0."""
+    """Power of x with a constant exponent: a product for a small whole exponent, else by exp and log.
+
+    For x below 0 the power is NaN unless the exponent is whole.
+    """
     if exponent in (0.5, -0.5):
         return b.call("sqrt" if exponent > 0 else "rsqrt", x)
     kind = b.reads.get(x, "float32")
@@ -140,7 +143,7 @@ def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
 
 
 def _by_size(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """An odd function, given its expression for x >= 0 (log1p of it is accurate on that side only)."""
+    """An odd function, given its expression for x >= 0 (with log1p, it is accurate on that side only)."""
     return lambda x: of("where", of("less", x, 0.0), of("negative", function(of("absolute", x))), function(of("absolute", x)))
 
 
@@ -165,7 +168,7 @@ def _atanh(x: Any) -> Any:
 def _sinh(x: Any) -> Any:
     """Hyperbolic sine for x >= 0: (u + u / (u + 1)) / 2 with u = expm1(x).
 
-    For large x it is half of exp(x), as two factors so that nothing overflows before the result does.
+    For large x it is half of exp(x), computed as two factors that do not overflow before the result does.
     """
     grown, half = of("expm1", x), of("exp", of("multiply", 0.5, x))
     near = of("multiply", 0.5, of("add", grown, of("divide", grown, of("add", grown, 1.0))))
@@ -212,7 +215,7 @@ def _atan2(y: Any, x: Any) -> Any:
 
 @_covers("pow.Tensor_Tensor")
 def _powers(b: Builder, x: str | float, y: str | float) -> str:
-    """Power of x with exponent y, by log |x|. For x below 0 only whole exponents do not give NaN; odd powers are negative."""
+    """Power of x with exponent y, by log |x|. For x below 0 it is NaN unless y is whole, and negative if y is odd."""
     x, y = (one if isinstance(one, str) else b.constant("number", np.asarray(one)) for one in (x, y))
     if b.is_whole:
         return _whole_powers(b, x, y)
@@ -231,7 +234,7 @@ def _powers(b: Builder, x: str | float, y: str | float) -> str:
 
 
 def _whole_powers(b: Builder, x: str, y: str) -> str:
-    """Powers of integers by squaring, a factor for each bit of the exponent; by exponents below 0 only 1 and -1 are not 0."""
+    """Powers of integers by repeated squaring; for exponents below 0 only powers of 1 and -1 are not 0."""
     made, square = b.map(of("where", of("less", y, 0.0), 0.0, 1.0), "pow"), x
     for bit in range(63):
         made = b.map(of("where", of("bits_and", y, 1 << bit), of("multiply", made, square), made), "pow")

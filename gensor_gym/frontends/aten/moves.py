@@ -15,7 +15,7 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_PARTS = 16
-"""Most parts of equal extent that the values of a join are split into."""
+"""Most parts of equal extent into which the values of a join are split."""
 
 
 @_covers("view.default", "reshape.default", "_unsafe_view.default")
@@ -81,10 +81,10 @@ def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: in
 def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) -> str:
     """Every `step`-th element of an axis from `first` to `last`: one element of each group of `step` neighbours.
 
-    If the groups would reach beyond the axis, the last element is sliced on its own.
+    If the groups would reach beyond the axis, the last element is sliced separately.
     """
     shape, count = b.shapes[x], -(-(last - first) // step)
-    before = max(0, first + count * step - shape[axis])  # neighbours of the last element that are missing
+    before = max(0, first + count * step - shape[axis])  # number of missing neighbours of the last element
     if before > first:
         end = _slice(b, x, axis, first + (count - 1) * step, first + (count - 1) * step + 1)
         return joined_parts(b, [_stepped(b, x, axis, first, last - step, step), end], axis) if count > 1 else end
@@ -132,10 +132,10 @@ def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
 
 @_covers("cat.default")
 def joined_parts(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
-    """Join values along an axis. A join of contiguous values, along a leading axis, takes no kernel (`dataflow.joins`).
+    """Join values along an axis. A join along a leading axis, whose parts are contiguous, needs no kernel (`dataflow.joins`).
 
     Other values are split into parts of equal extent, because a kernel joins such parts in one loop. Values that cannot be split
-    are joined two at a time, which takes a loop over all pairs of positions.
+    are joined two at a time, in a loop over all pairs of positions.
     """
     parts = [one for one in parts if math.prod(b.shapes[one])] or list(parts[:1])
     axis %= len(b.shapes[parts[0]])

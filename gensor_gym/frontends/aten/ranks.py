@@ -60,7 +60,7 @@ def _before(one: Given, other: Given) -> Call:
 @_covers("sort.default")
 @of_one
 def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
-    """(sorted elements, their indices): an element goes to its rank, the number of elements before it; equal ones keep order."""
+    """(sorted elements, their indices), by each element's rank, the number of elements before it; equal elements keep order."""
     axis %= len(b.shapes[x])
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_SORTED:
@@ -80,7 +80,7 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
 
 
 def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, ...]:
-    """(median, its index) along an axis: the lower of two middle elements, or NaN if there is one and it is not ignored.
+    """(median, its index) along an axis: the lower of two middle elements, or NaN if NaN occurs and is not ignored.
 
     If NaN is ignored, float32 has no index, because torch's index for a row of NaN depends on its sorting algorithm.
     """
@@ -140,7 +140,7 @@ MOST_LIMITS = 4096
 
 @_covers("bucketize.Tensor")
 def _bucketize(b: Builder, x: str, limits: str, *, out_int32: bool = False, right: bool = False) -> str:
-    """Number of limits below each number, with `right` also of equal limits; NaN is above all limits."""
+    """Number of limits below each number; with `right`, equal limits count too. NaN is above all limits."""
     if (count := b.shapes[limits][0]) > MOST_LIMITS:
         raise ValueError(f"{count} limits of buckets: expected at most {MOST_LIMITS}")
     one = b.reshape(x, (*b.shapes[x], 1))
@@ -178,7 +178,7 @@ def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, desc
 @_covers("topk.default")
 @of_one
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
-    """(largest or smallest elements, their indices): one after another, each after masking the previous ones."""
+    """(largest or smallest elements, their indices), selected one by one; elements already selected are masked."""
     axis %= len(b.shapes[x])
     if not 0 < count <= MOST_PLACES:
         raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")

@@ -47,7 +47,7 @@ def _sum(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("prod.default", "prod.dim_int")
 def product(b: Builder, x: str, axes: list[int]) -> str:
-    """Products along axes: the two halves of an axis are multiplied, repeatedly; an odd last element is multiplied at the end."""
+    """Products along axes: the two halves of an axis are multiplied repeatedly; odd last elements are multiplied at the end."""
     for axis in (one % len(b.shapes[x]) for one in axes):
         single = list[str]()
         while (extent := b.shapes[x][axis]) > 1:
@@ -170,7 +170,7 @@ def _logcumsumexp(b: Builder, x: str, axis: int) -> str:
 
 
 def _log_of_both(one: str, other: str) -> Expression:
-    """log(exp(x) + exp(y)): the larger number plus a correction; for two equal infinities it is that infinity."""
+    """log(exp(x) + exp(y)): the larger number plus a correction; two equal infinities give that infinity."""
     least, most = of("minimum", one, other), of("maximum", one, other)
     apart = of("less", of("absolute", of("subtract", least, most)), math.inf)  # the difference of two equal infinities is NaN
     alike = of("where", apart, of("add", most, of("log1p", of("exp", of("subtract", least, most)))), most)
@@ -195,7 +195,7 @@ def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Ex
 
 
 def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a rule along an axis so that it also takes a tensor without axes, as one element along an axis."""
+    """Decorate a rule along an axis so that it also takes a tensor without axes, which becomes one element along an axis."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
         if b.shapes[x]:
@@ -241,6 +241,6 @@ def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
 
 
 def kept(b: Builder, made: str, axes: Sequence[int], keepdim: bool) -> str:
-    """The result without its reduced axes of extent 1, or as it is if `keepdim`."""
+    """The result without its reduced axes of extent 1, or unchanged if `keepdim`."""
     left = [extent for axis, extent in enumerate(b.shapes[made]) if axis not in axes]
     return made if keepdim else b.reshape(made, left)

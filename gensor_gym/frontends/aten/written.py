@@ -26,7 +26,7 @@ _IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": ma
 def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | float, accumulate: bool = False) -> str:
     """Write one number where a mask of the first axes is set, or values at indices along neighbouring axes.
 
-    For equal indices the last value stays, or all are added with `accumulate`.
+    If indices are equal, the last value is kept; with `accumulate`, all values are added.
     """
     first = places[0]
     if isinstance(first, str) and b.reads[first] == "bool":
@@ -78,14 +78,14 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
         return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
     short = next((other for other, extent in enumerate(shape) if other != axis and extents[other] < extent), None)
-    if short is not None:  # elements behind the indices stay
+    if short is not None:  # elements beyond those of the indices stay
         first, rest = (b.add(Slice(x, short, *ends), "part") for ends in ((0, extents[short]), (extents[short], shape[short])))
         return joined_parts(b, [_joined(b, first, axis, ids, source, how, include_self), rest], short)
     _check_count(math.prod(shape) * extents[axis])
     order = [*(other for other in range(len(shape)) if other != axis), axis]
 
     def line(name: str, along: int) -> str:
-        """The value with the axis as last but one (`along` 1) or last (0), next to an axis of extent 1."""
+        """The value with the axis as its second to last (`along` 1) or last axis (0), next to an axis of extent 1."""
         turned = b.transpose(name, order)
         *outer, last = b.shapes[turned]
         return b.reshape(turned, (*outer, last, 1) if along else (*outer, 1, last))

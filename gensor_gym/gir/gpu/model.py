@@ -1,7 +1,7 @@
 """The analytic model of row nests on a GPU: seconds of many schedules at once.
 
-The time of a kernel is the longest of three times, a share of the two shorter times, and a launch. The three times are the issue
-slots of its instructions, the transfer of its bytes, and the waits of the slowest multiprocessor's blocks, one after another, for
+The time of a kernel is the longest of three times, plus a share of the two shorter times, plus a launch. The three times are the
+issue slots of its instructions, the transfer of its bytes, and the successive waits of the slowest multiprocessor's blocks for
 loads, shuffles and barriers. Bytes are counted from the slices that its instructions move. The transfer rate is limited by the
 bytes in flight (Little's law). The form is our reconstruction and was not checked by measurements. Latencies and rates are the
 machine's (hardware/nvidia.py, sources there); the other constants are our estimates.
@@ -37,7 +37,7 @@ _SECTOR = 8
 _HIDDEN = 0.2
 """Fraction of the two shorter times that is not hidden behind the longest time."""
 _ALIKE = 0.9
-"""Fraction of a memory's peak rate that kernels reach: copies reach 0.9 of DRAM's peak on Hopper (a rule of thumb)."""
+"""Fraction of a memory's peak rate that kernels reach: copies reach 0.9 of the DRAM peak on Hopper (a rule of thumb)."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class GpuModel(GirModel):
         per_lane = sum(self._of_lane(one, header) for one in kernel.passes) * steps
         once = float(np.dot(kernel.numbers, list(_INSTRUCTIONS.values()))) + kernel.pointers * _POINTER + _ROW
         folds = kernel.folds * _JOIN * np.log2(np.maximum(teams.lanes, 2))
-        # Each of a unit's partitions issues for one warp at a time. With few blocks some units have none.
+        # Each partition of a unit issues for one warp at a time. With few blocks, some units have no block.
         warps = np.minimum(resident, np.ceil(busy / hw.units)) * teams.threads / WARP
         cycles = np.maximum(np.maximum(warps / PARTITIONS, 1.0) * PARTITIONS * WARP / hw.lanes, _DEPENDENT / own)
         issue = waves * turns * cycles / hw.clock
@@ -124,7 +124,7 @@ class GpuModel(GirModel):
     def _of_lane(self, one: PassProfile, header: Header) -> np.ndarray:
         """Number of instructions of a lane in one step of a pass."""
         own = header["tile"] * header["vector"]
-        online = one.online * (1.0 + 1.0 / own) * (_INSTRUCTIONS["exp"] + 2)  # one an element, and one a step for the sum so far
+        online = one.online * (1.0 + 1.0 / own) * (_INSTRUCTIONS["exp"] + 2)  # one per element, one per step for the sum so far
         work = float(np.dot(one.counts, list(_INSTRUCTIONS.values()))) + one.reductions + online
         moves = one.inputs + one.again + one.outputs + one.spills + one.scratch
         wide = header["vector"] if self.nest.columns % WIDEST == 0 else 1

@@ -1,4 +1,4 @@
-"""Meaning of a schedule's header on a GPU: a team of lanes works on each row, and a block has several teams.
+"""The meaning of a schedule's header on a GPU: a team of lanes works on each row, and a block has several teams.
 
 A lane loads `vector` elements at once and has `tile` vectors in parallel, like on a CPU. A row's team has enough lanes for all
 columns in one step, up to the limit of a block. `rows` are IntelliGen's units of a group: the warps of a block, or its teams of
@@ -69,7 +69,7 @@ class BlockShape:
     parts: int
     """Number of blocks that share a row."""
     turns: int
-    """Number of steps of rows that a block does one after another."""
+    """Number of steps of rows that a block runs in order."""
     blocks: int
     vector: int
     tile: int

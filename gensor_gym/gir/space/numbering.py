@@ -1,4 +1,4 @@
-"""Numbers of schedules: a row's indices are the digits of its number, so that arrays indexed by it describe a whole space."""
+"""Numbers of schedules: a row's indices are the digits of its number, so arrays indexed by numbers describe a whole space."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Numbering:
         return int(np.prod(self.counts, axis=-1))
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """Index int64 [B] of each schedule, given as rows int32 [B, ROW], among all of the space."""
+        """Number int64 [B] of each schedule, given as rows int32 [B, ROW]."""
         found: np.ndarray = (rows * self.strides).sum(axis=-1)
         return found
 
@@ -73,7 +73,7 @@ class Numbering:
         return found.astype(np.int32)
 
     def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Numbers int64 [B] after one action each, int64 [B]; an action that would leave the range changes nothing."""
+        """Numbers int64 [B] after one of `actions` int64 [B] each; an action that would leave the range changes nothing."""
         digit, by, to = _DIGIT[actions], _BY[actions], _TO[actions]
         lines = [np.arange(len(self.counts))] if self.counts.ndim > 1 else []
         counts, strides = self.counts[(*lines, digit)], self.strides[(*lines, digit)]

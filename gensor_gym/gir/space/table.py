@@ -24,7 +24,7 @@ _BATCH = 1 << 16
 
 
 class Spanned(Protocol):
-    """Protocol of the graphs of schedules that tables are made of; `gir.graph.GirGraph` implements it."""
+    """Protocol of a graph of schedules from which a table is made; `gir.graph.GirGraph` implements it."""
 
     operator: Dataflow
     nest: RowNest
@@ -90,7 +90,7 @@ class GirTable:
         return self.numbering.rows(numbers)
 
     def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Numbers int64 [B] after one action each, int64 [B]; an action that would leave the range changes nothing."""
+        """Numbers int64 [B] after one of `actions` int64 [B] each; an action that would leave the range changes nothing."""
         return self.numbering.after(numbers, actions)
 
     def successors(self, numbers: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ def block_of(network: Network, second: str) -> Piece | None:
 
 
 def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
-    """The nodes without those that other nodes also read, such as a mask of all layers, which are computed once before."""
+    """The nodes without those that nodes outside also read, such as a mask for all layers, which other pieces compute once."""
     kept = set(inside)
     while others := {name for name in kept - {last} if any(reader not in kept for reader in readers_of(network, name))}:
         kept -= others

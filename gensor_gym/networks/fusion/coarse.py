@@ -26,7 +26,7 @@ HIDDEN, SMALL = 1 / 4, 1 / 16
 """Fractions of a task's compute time.
 
 Reading a task's constants may take up to HIDDEN, because lines are prefetched (`codegen/c/micro/ahead.py`). SMALL bounds the loss
-of threads without tasks, and the reading when a task gets fewer rows than a thread's share.
+to threads without tasks, and the reading if a task gets fewer rows than a thread's share.
 """
 HELD = 1 / 2
 """Largest fraction of a cache for data that should stay in it."""
@@ -49,8 +49,8 @@ def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> li
     """The pieces in one loop, in which each piece after the first has the rows of a task; empty if no loop pays off.
 
     A task has a thread's share of the rows. Reading the pieces' constants, from the innermost cache that fits the constants of
-    the network, must take at most `HIDDEN` of its arithmetic. A task has fewer rows if reading stays below `SMALL`, until threads
-    get `PARTS` tasks each and values between pieces stay in the second-level cache.
+    the network, must take at most `HIDDEN` of the time of its arithmetic. The rows of a task are reduced while reading takes less
+    than `SMALL`, until threads get `PARTS` tasks each and values between pieces stay in the second-level cache.
     """
     try:
         steps = [piece.step(network) for piece in pieces]

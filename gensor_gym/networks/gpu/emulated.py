@@ -14,7 +14,7 @@ from gensor_gym.networks.gpu.memory import Memory, Tasks
 from gensor_gym.networks.plan import Plan
 
 POISON = 0xFF
-"""Byte of NaN, with which memory is filled that a kernel writes."""
+"""Byte that fills memory before a kernel writes to it; floats made of it are NaN."""
 
 
 class EmulatedNetwork:
@@ -29,7 +29,7 @@ class EmulatedNetwork:
         self._numbers = {digest: number for number, digest in enumerate(distinct)}
         self._kernels = EmulatedKernels(tuple(distinct.values()), sanitize) if distinct else None
         self.constants: dict[str, np.ndarray] = {}
-        """Constants that this object holds in place of the network: none."""
+        """Constants that this object keeps instead of the network's arrays: none."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """The outputs, an array of the first input's library or a tuple of several; or `out`, filled in.
@@ -44,7 +44,7 @@ class EmulatedNetwork:
         for task in self.tasks.listed:
             assert self._kernels is not None, "compiled, since there is a task"
             read, written, workspace = task.arrays(memory)
-            _poison(written, workspace[task.kernel.cleared_bytes :])  # they may overlap nothing that is still to be read
+            _poison(written, workspace[task.kernel.cleared_bytes :])  # it may not overlap data that will be read later
             made = self._kernels.run(self._numbers[task.kernel.digest], read)
             for array, result in zip(written, made if len(written) > 1 else [made], strict=True):
                 array[...] = result

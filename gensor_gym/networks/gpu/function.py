@@ -31,14 +31,14 @@ class GpuNetwork:
         self.tasks = Tasks(plan, kernels, mode)
         self.layout = self.tasks.layout
         self.constants: dict[str, np.ndarray] = {}
-        """Constants that this object holds in place of the network: none."""
+        """Constants that this object keeps instead of the network's arrays: none."""
         self._held: LoadedNetwork | None = None
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Enqueue the network; return the outputs, or `out`, filled in. Streams, arrays and errors are like `CudaKernel`'s.
 
-        ValueError also for ids outside their table: a network with ids waits for them.
+        ValueError also for ids outside their table; the check waits until the ids are computed.
         """
         called = self.tasks.called
         if called.id_limits or called.limits:
@@ -102,7 +102,7 @@ class LoadedNetwork:
             call()
 
     def _bound(self, task: Task) -> Callable[[], None]:
-        """A function that enqueues a kernel. Arrays that begin at no multiple of 16 bytes are copied before or after it."""
+        """A function that enqueues a kernel. Arrays at addresses not divisible by 16 bytes are copied before or after it."""
         inputs, outputs, workspace = task.arrays(self.memory)
         before, after = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
         for arrays, copies in ((inputs, before), (outputs, after)):

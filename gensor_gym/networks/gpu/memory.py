@@ -1,4 +1,4 @@
-"""Memory of a network on a GPU: views of a call's arrays and of two blocks of bytes, where the layout of the plan puts them."""
+"""Memory of a network on a GPU: views of a call's arrays and of two blocks of bytes, at the positions of the plan's layout."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Tasks:
     """The kernels of a plan in order, with the layout of their arrays and the constants that they read."""
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str) -> None:
-        """`mode` is one of `networks.arena.MODES`. ValueError for a piece in the loop of another one."""
+        """`mode` is one of `networks.arena.MODES`. ValueError if several pieces share a loop."""
         if any(piece.follows for piece in plan.pieces):
             raise ValueError(f"{plan.network}: a plan with several pieces in one loop, expected a loop for each on a GPU")
         self.called = plan.network.called

@@ -16,7 +16,7 @@ Pair = int | tuple[int, int]
 
 
 def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Reference of conv2d: sum over the positions of the window of a matrix product over channels in each group."""
+    """Reference of conv2d: for each window position and group a matrix product over channels, summed over the positions."""
     groups = options(op, groups=1)["groups"]
     n, k, p, q = op.output.shape
     w = w.reshape(groups, k // groups, -1, *w.shape[2:])

@@ -26,7 +26,7 @@ TABLES_OF = {"v1": TABLES[: TABLES.index("networks")], "v2": TABLES}
 NETWORKS = "networks/"
 """Prefix of the ids that are preferred when the held-out class is cut."""
 LARGEST_SHARE = 4
-"""In v2 the held-out class, which has most test operators of v1, is cut to less than one in LARGEST_SHARE of the test part."""
+"""In v2 the held-out class, which has most test operators of v1, is cut to less than 1 / LARGEST_SHARE of the test part."""
 
 SALT = 8
 """Number in the hash of a group. Counting from 0, 8 is the first number with at least two shapes of every class but HELD_OUT in
@@ -94,7 +94,7 @@ def build(version: str = "v1") -> dict[str, list[str]]:
 
 
 def _different(version: str) -> Iterator[tuple[str, Operator]]:
-    """(full id, operator) for the tables of a version; of several operators with the same loops only the first."""
+    """(full id, operator) for the tables of a version, only the first of several operators with the same loops."""
     seen: set[Operator] = set()
     for name, text in named_shapes().items():
         op = parse(text)
@@ -104,7 +104,7 @@ def _different(version: str) -> Iterator[tuple[str, Operator]]:
 
 
 def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
-    """The test part with fewer operators of the held-out class: operators of networks are kept first, then by a hash of ids."""
+    """The test part with fewer operators of the held-out class; operators of networks are kept first, others by a hash of ids."""
     held = [name for name in test if shapes[name].name == HELD_OUT]
     room = (len(test) - len(held)) // (LARGEST_SHARE - 1) - 1  # a quarter would be one more
 

@@ -19,7 +19,7 @@ _FAR = (
 
 
 def _bessel(order: int, scaled: bool) -> Rule:
-    """Rule for the function of an order, multiplied by exp(-|x|) if it is `scaled`."""
+    """Rule for the function of order 0 or 1, multiplied by exp(-|x|) if `scaled`."""
 
     def rule(b: Builder, x: str) -> str:
         size = b.call("absolute", x)

@@ -57,7 +57,7 @@ def _shift(side: str) -> tuple[str, ...]:
 
 @_covers(*_shift("right"))
 def _right_shift(b: Builder, x: Given, by: Any) -> str:
-    """Floor of x / 2^by; 0 or -1 for a shift that is long or below 0, like torch's."""
+    """Floor of x / 2^by; 0 or -1 if `by` is negative or too large, like torch's."""
     _is_truth(b, x, by)
     sign = of("negative", of("less", x, 0.0))
     if not isinstance(by, str):
@@ -68,7 +68,7 @@ def _right_shift(b: Builder, x: Given, by: Any) -> str:
 
 @_covers(*_shift("left"))
 def _left_shift(b: Builder, x: Given, by: Any) -> str:
-    """The product of x and 2^by with wrap-around; 0 for a shift that is long or below 0, like torch's."""
+    """The product of x and 2^by with wrap-around; 0 if `by` is negative or too large, like torch's."""
     _is_truth(b, x, by)
     if not isinstance(by, str):
         return b.call("multiply", x, 1 << by if 0 <= by < _BITS else 0.0)
@@ -77,7 +77,7 @@ def _left_shift(b: Builder, x: Given, by: Any) -> str:
 
 
 def _power(b: Builder, by: str, most: int) -> tuple[str, Expression]:
-    """(2^by in int64 where `by` is 0 to `most`, whether it is not)."""
+    """(2^by in int64 for `by` in 0 to `most`, expression that is 1 for other `by`, else 0)."""
     powers = b.constant("powers", np.left_shift(1, np.arange(most + 1)))
     far = of("maximum", of("less", by, 0.0), of("less", float(most), by))
     return b.add(Gather(powers, b.map(of("where", far, 0.0, by), "places")), "power"), far

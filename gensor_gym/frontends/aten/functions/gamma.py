@@ -1,7 +1,7 @@
-"""The logarithm of the gamma function and its derivatives: a sum of terms, up to where an asymptotic series is accurate.
+"""The logarithm of the gamma function and its derivatives: a sum of terms, then an asymptotic series, which is accurate there.
 
-Formulas: NIST Digital Library of Mathematical Functions, 5.5, 5.11 and 5.15, and 25.11 for Hurwitz's zeta function. Where torch
-computes in float32, its formula is used.
+Formulas: NIST Digital Library of Mathematical Functions, 5.5, 5.11 and 5.15, and 25.11 for Hurwitz's zeta function. If torch
+computes a function in float32, torch's formula is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
 _STEPS = 10
 """Number of terms that are summed before the asymptotic series."""
 MOST_ORDER = 6
-"""Highest order of a derivative of digamma: for higher orders the few terms of the series are not accurate."""
+"""Highest order of a derivative of digamma; for higher orders the few terms of the series are not accurate."""
 
 
 @_covers("lgamma.default", "special_gammaln.default")
@@ -29,7 +29,7 @@ def _lgamma(b: Builder, x: str) -> str:
 
 
 def _whole_below(b: Builder, x: str) -> str:
-    """1 if x is a pole, that is 0 or a negative integer, else 0."""
+    """1 if x is a pole (0 or a negative integer), else 0."""
     there = of("multiply", of("at_most", x, cut(x)), of("at_most", cut(x), x))
     return b.map(of("multiply", there, of("at_most", x, 0.0)), "pole")
 
@@ -89,7 +89,7 @@ def _trigamma(b: Builder, x: str) -> str:
 def _polygamma(b: Builder, order: int, x: str) -> str:
     """Derivative n of digamma: (-1)^(n + 1) n! zeta(n + 1, x).
 
-    For x below 0 it is reflected: from the value at 1 - x and the derivative of pi / tan(pi x).
+    For x below 0 it follows from the value at 1 - x and the derivative of pi / tan(pi x) (the reflection formula).
     """
     if order < 2:
         return _trigamma(b, x) if order else digamma(b, x)
@@ -113,7 +113,7 @@ def _cotangent_derivative(order: int) -> list[float]:
 
 
 def _zeta(b: Builder, s: int, x: str) -> str:
-    """Hurwitz's zeta function for x >= 0, the sum over k of 1 / (x + k)^s; by Euler and Maclaurin from k = `_STEPS` on."""
+    """Hurwitz's zeta function for x >= 0, the sum over k of 1 / (x + k)^s; by Euler-Maclaurin summation from k = `_STEPS` on."""
     sums: str | None = None
     for step in range(_STEPS):
         term = _inverse_power(b, b.call("add", x, float(step)) if step else x, s)

@@ -34,7 +34,7 @@ def largest(b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, d
 
 
 def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> str:
-    """Max pooling with dilated windows, along the columns first and the rows second."""
+    """Max pooling with dilated windows, first along the columns, then along the rows."""
     for axis, r, step, edge, apart in zip((3, 2), size[::-1], stride[::-1], padding[::-1], dilation[::-1], strict=True):
         shape, reach = b.shapes[x], apart * (r - 1) + 1
         room = shape[axis] + 2 * edge - reach
@@ -92,10 +92,10 @@ def spaced(count: int, size: int, stride: int, padding: int, dilation: int) -> n
 
 
 def places_of(b: Builder, x: str, top: str, windows: Sequence[np.ndarray]) -> str:
-    """Flat index in the last axes of x of each window's maximum: of the first if several are equal, or of the last NaN.
+    """Flat index of each window's maximum in the last axes of x: the first of equal maxima, or the last NaN.
 
-    `top` are the maxima. `windows` has for each of the last axes the indices of the windows' elements, int [count, size]; indices
-    outside the axis are missing elements.
+    `top` are the maxima. `windows` has, for each of the last axes, the indices of the windows' elements, int [count, size];
+    indices outside the axis are missing elements.
     """
     *outer, shape = *b.shapes[x][: -len(windows)], b.shapes[x][-len(windows) :]
     count, size = math.prod(one.shape[0] for one in windows), math.prod(shape)

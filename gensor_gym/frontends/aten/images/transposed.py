@@ -59,8 +59,8 @@ class Axis:
 class Phase:
     """A convolution with stride 1 that computes the outputs of one phase along an axis.
 
-    It has the taps in the order of the convolution (none if it reads nothing of x), its dilation, and the numbers of zeros before
-    and after x. A negative number removes elements of x.
+    `taps` are in the order of the convolution (none if it reads nothing of x). `before` and `after` are the numbers of zeros
+    around x; a negative number removes elements of x.
     """
 
     taps: tuple[int, ...]
@@ -101,7 +101,7 @@ def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Se
 
 
 def _interleaved(b: Builder, made: Sequence[str], axes: Sequence[Axis]) -> str:
-    """Interleave the outputs of all phases, in whose order the last axis varies fastest; return the value [n, k, ..]."""
+    """Interleave the outputs of all phases, which are ordered with the last axis fastest; return the value [n, k, ..]."""
     counts = [len(axis.phases) for axis in axes]
     if math.prod(counts) == 1:
         whole = made[0]

@@ -75,7 +75,7 @@ def _convolution(
 def _transposed(
     b: Builder, x: str, w: str, bias: str | None, stride: Pair, padding: Pair, dilation: Pair, more: Pair, groups: int
 ) -> str:
-    """Transposed convolution with weights [c, k/groups, r, s]: a product if windows just touch, else a convolution per phase."""
+    """Transposed convolution with weights [c, k/groups, r, s]: a product if windows tile the output, else one per phase."""
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
@@ -111,7 +111,7 @@ class Windows:
         return max((self.count - 1) * self.stride + self.size - self.extent - 2 * self.padding, 0)
 
     def elements(self, with_padding: bool) -> np.ndarray:
-        """Number of elements of each window that lie inside the axis, or inside axis and padding; int [count]."""
+        """Number of elements of each window inside the axis, or inside the axis and its padding; int [count]."""
         start = np.arange(self.count) * self.stride - self.padding
         low, high = (-self.padding, self.extent + self.padding) if with_padding else (0, self.extent)
         return np.minimum(start + self.size, high) - np.maximum(start, low)
@@ -124,14 +124,14 @@ def windows_along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: 
 
 
 def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> str:
-    """The images with their padding and the elements read beyond it; both have this value."""
+    """The images, extended by their padding and by the elements read beyond it, which both have this value."""
     for axis, one in zip((2, 3), windows, strict=True):
         x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
     return x
 
 
 def as_image(rule: Callable[..., str]) -> Callable[..., str]:
-    """Decorate a rule of (builder, x, ..) so that x may be one image without a batch; the result then has no batch either."""
+    """Decorate a rule of (builder, x, ..) so that x may lack the batch axis; the result then lacks it too."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> str:
         if len(b.shapes[x]) == 4:
