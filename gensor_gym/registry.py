@@ -30,7 +30,7 @@ def registered(kind: str) -> list[str]:
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """Ending of a message about an unknown name, or several: it suggests the similarly spelled names of `names`.
+    """End of a message about one or several unknown names: it suggests similarly spelled names from `names`.
 
     Empty if no name is similar.
     """

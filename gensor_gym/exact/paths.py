@@ -1,9 +1,9 @@
 """A shortest sequence of actions from the unscheduled program to a given program.
 
-Best-first search (A*) over the graph's own moves. The bound on the remaining steps adds up the axes: without the hardware's
-limits every axis moves independently, level by level. The bound is exact if no limit intervenes, and then the search makes no
-detour. On tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a shorter path may
-exist. This search is ours; none of the papers needs one.
+It comes from a best-first search (A*) over the graph's own moves. The bound on the remaining steps adds up the axes: without the
+hardware's limits every axis moves independently, level by level. The bound is exact if no limit intervenes, and then the search
+makes no detour. On tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a shorter
+path may exist. This search is ours; none of the papers needs one.
 """
 
 from __future__ import annotations

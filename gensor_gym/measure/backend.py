@@ -139,8 +139,8 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
     `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. The name `cuda` accepts any CUDA
     device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware; see
-    `records.backend.open_recorded` for other tables and for noise. It is new at each call, with its own count of requests for
-    each program.
+    `records.backend.open_recorded` for other tables and for noise. `recorded` is made again at each call, with its own count of
+    requests for each program.
 
     Raises:
         ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` or `cuda` without the device.

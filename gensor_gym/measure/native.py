@@ -98,7 +98,7 @@ class NativeBackend:
         return self._judged(timed(self.local.workers[0], self._trial(built.kernel, hw), built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
-        """The measurement, with status OK if it is IMPLAUSIBLE only by outdated figures of this machine."""
+        """The measurement, with status OK if it is IMPLAUSIBLE only because this machine's figures are outdated."""
         if result.status is Status.IMPLAUSIBLE and result.samples and self.pool is self.local:
             if is_excused(op, hw, float(np.median(result.samples))):
                 return dataclasses.replace(result, status=Status.OK, error="")

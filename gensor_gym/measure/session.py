@@ -82,7 +82,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One trial. `elapsed_s` and `evaluations` are those of the session at its end; `seconds` is inf unless the status is OK."""
+    """One trial. `elapsed_s` and `evaluations` are the session's at the trial's end; `seconds` is inf unless the status is OK."""
 
     trial: int
     elapsed_s: float

@@ -10,7 +10,7 @@ from gensor_gym.spaces.space import TuningSpace
 
 STOP, JUMP, FIRST_MOVE = 0, 1, 2
 SPARE_STEPS = 16
-"""Steps of the horizon beyond a path there and back; the horizon of constructions has the same constant."""
+"""Steps that the horizon adds to a path there and back; the horizon of constructions has the same constant."""
 
 
 class Moves:

@@ -35,7 +35,7 @@ def tied_with_best(
     for i in np.flatnonzero(np.isfinite(seconds) & ~tied).tolist():
         own, gap = samples[i], np.log(seconds[i] / seconds[best])
         if len(own) < FEWEST or gap > math.sqrt(2.0) * np.log(statistic(own) / own.min()) + lowest:
-            continue  # no resample is below the smallest sample, and blocks of at most half widen by the root of 2
+            continue  # cannot tie: no resample is below the smallest sample, and `_deviations` corrects by at most sqrt(2)
         low = gap + np.quantile(_deviations(own, statistic, seed + 1) - around_best, 0.5 - confidence / 2)
         tied[i] = low <= 0.0
     return tied
@@ -62,7 +62,7 @@ def block_length(samples: np.ndarray) -> int:
     """Length of blocks: the cube root of the count, or if neighbours are alike 2 (2 r / (1 - r^2))^(2/3) times as long.
 
     r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein 1986).
-    It is doubled because r comes out too small from few samples. The length is at most half of the count.
+    The factor 2 is there because few samples underestimate r. The length is at most half of the count.
     """
     count = len(samples)
     root = count ** (1 / 3)

@@ -15,7 +15,7 @@ PER_SECOND = {
     "us": 1e6, "microsecond": 1e6, "microseconds": 1e6,
     "ns": 1e9, "nanosecond": 1e9, "nanoseconds": 1e9,
 }  # fmt: skip
-"""Name of a unit -> its number in a second. Published T4 files say "miliseconds"."""
+"""Name of a unit -> number of these units in a second. Published T4 files say "miliseconds"."""
 
 
 def per_second(unit: object, where: str) -> float:
@@ -26,7 +26,7 @@ def per_second(unit: object, where: str) -> float:
 
 
 def number(value: object, where: str) -> float:
-    """The value, a number or the text of one, as a finite float; ValueError otherwise."""
+    """A number, or the text of a number, as a finite float; ValueError otherwise."""
     try:
         found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

@@ -1,9 +1,9 @@
 """Bytes that generated C loads into each cache, from a walk over its loop nest from the register tile outwards. Compiled.
 
-A loop whose data fit a cache loads every line once. Otherwise, a loop that moves a tensor loads all of it again, and so does a
-loop that does not move it if a loop inside, above the level where data still fitted, moves the tensor. Data that fit entirely
-stay from one call to the next (timing is warm). Between clearly fitting and clearly not, both are interpolated, since real caches
-have no sharp edge.
+A loop whose data fit a cache loads every line once. If they do not fit, a loop that moves a tensor loads all of it again. A loop
+that does not move the tensor does so too, if it contains a loop whose data do not fit and that moves the tensor. Data that fit
+entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
+interpolated, since real caches have no sharp edge.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Number of times that a line of an unpacked read is loaded into L1 while the rows of a register tile advance in parallel.
 
-    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, with as many entries as ways.
+    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, whose entries are its ways.
     """
     inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
     if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:

@@ -73,7 +73,7 @@ def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> 
 
 
 MOST_ELEMENTS, MOST_STEPS = 3 << 25, 5 << 27
-"""Limits on the elements of a value, and on the evaluations of scalar functions in total, of a fused operator that is verified.
+"""Limits of a fused operator that can be verified: elements of one value, and evaluations of scalar functions in total.
 
 An element takes up to 145 bytes and a function 90 ns (an Intel Xeon). More would exceed a worker's five minutes for references,
 or the memory of most machines.
