@@ -76,7 +76,7 @@ def batch_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_anything_staged(ints):  # noqa: ANN001, ANN201
-    """Whether some read goes through shared memory, so that barriers end every step."""
+    """Whether some read is staged in shared memory, so that barriers end every step."""
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 1:
             return True

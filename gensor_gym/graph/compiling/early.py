@@ -19,7 +19,7 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether calls run interpreted until a function is compiled: True or False for all functions; None leaves it to `Hurried.early`."""
+"""Whether calls run interpreted until a function is compiled, for all functions; None leaves it to `Hurried.early`."""
 
 
 @contextmanager
