@@ -11,7 +11,7 @@ operator, a faster implementation or the machine that computes it. It covers:
 
 Integers count exactly, seconds to six digits (a part in 2^20), because processors, compilers and orders of summation differ in
 the last bits. Descents ignore gains that small, because a tie broken the other way would lead to another program. A fingerprint
-is no proof: a change that affects none of these programs does not show.
+is not a proof: it does not show a change that affects none of these programs.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _FAR = 10_000
 
 
 def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:
-    """Fewest actions, without `stop`, that build the program of a schedule from the unscheduled program.
+    """The shortest list of actions, without `stop`, that builds the program of a schedule from the unscheduled program.
 
     Levels whose tiles equal those of the level below are not opened (reached by the construction), because the program is the
     same. ValueError for a schedule that is not legal, or if no path was found among `most` states.

@@ -68,7 +68,7 @@ class Together(Protocol):
 def together(backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> list[Measurement]:
     """One measurement for each (operator, schedule), in order.
 
-    The backend measures all of them at once if it can, otherwise the schedules of one operator after the other.
+    The backend measures all of them at once if it can, otherwise the operators one after another.
     """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw))

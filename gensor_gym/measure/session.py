@@ -328,7 +328,7 @@ class Session(SearchSession[Schedule]):
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
-    """Function that calls a bound method, or does nothing once its object is gone.
+    """Function that calls a bound method, or does nothing once its object is deleted.
 
     It does not keep the object alive; otherwise session and graph would keep each other alive.
     """

@@ -95,7 +95,7 @@ class TuningBackend:
         return str(schedule.index)
 
     def stream(self, op: object, schedules: Sequence[Configuration], hw: object) -> Iterator[Measurement]:
-        """Yield the recorded result of each configuration; `samples` has one time, that of the chosen timing."""
+        """Yield the recorded result of each configuration; `samples` has one time, by the chosen timing."""
         for schedule in schedules:
             i = schedule.index
             samples = (float(self._seconds[i]),) if self.space.ok[i] else ()

@@ -15,7 +15,7 @@ from gensor_gym.spaces.values import duration, per_second, runtime, runtimes
 
 NAME = "t4"
 UNIT = "ms"
-"""Default unit, if neither the file nor a measurement names one: that of the most common writer."""
+"""Default unit, if neither the file nor a measurement names a unit: the most common writer uses it."""
 STATUSES = {
     "correct": Status.OK,
     "timeout": Status.TIMEOUT,

@@ -1,4 +1,4 @@
-"""The numbers that a row nest computes, and their C: float32, or int64 where all nodes of its graph are integers."""
+"""The numbers that a row nest computes, and their C: float32, or int64 if all nodes of its graph are integers."""
 
 from __future__ import annotations
 

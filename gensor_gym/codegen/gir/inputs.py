@@ -13,7 +13,7 @@ NO_ROW = "no_row"
 
 
 def c_type(nest: RowNest, access: Access) -> str:
-    """C type of the elements that an access reads or writes; that of the nest's numbers for buffers."""
+    """C type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
     value = nest.graph.values.get(access.tensor)
     return C_TYPES[item_of(nest) if value is None else value.dtype]
 

@@ -41,12 +41,12 @@ PAGE = 4096
 ROOMY, FULL = 0.6, 1.3
 """Data of at most the first share of a cache stay in it; data beyond the second share do not."""
 CROWDED = 0.5
-"""Share of the ways of L1 from which on neighbouring rows evict each other."""
+"""Neighbouring rows begin to evict each other when they take more than this share of the ways of L1."""
 WRITTEN = 2.0
 """A written line is fetched and written back."""
 
 CACHES = 3
-SIZE = 0  # [A] tile of every axis so far; the walk's array holds this and what follows
+SIZE = 0  # [A] tile of every axis so far; the walk's array has this entry and all below
 LENGTH = SIZE + MAX_AXES  # [T, D] box of every tensor
 LINES = LENGTH + MAX_TENSORS * MAX_DIMS  # [T] rows of the box
 ROOM = LINES + MAX_TENSORS  # [CACHES] bytes of a thread

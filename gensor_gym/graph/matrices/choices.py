@@ -62,7 +62,7 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 def row_step(op: Operator) -> int:
     """Divisor of the rows of a wgmma tile: 64, or 16 if m is shorter, or all rows if m is shorter than 16.
 
-    The instruction still computes 64 rows: it multiplies the shared memory behind such a tile and stores none of the result.
+    The instruction still computes 64 rows: it also multiplies the shared memory after such a tile, but those results are not stored.
     """
     roles = matrix_axes(op)
     most = longest(op.axes[roles.m].extent) if roles is not None else 0

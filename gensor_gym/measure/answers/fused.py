@@ -84,7 +84,7 @@ _THREADED = 1 << 22
 """Number of elements of all values from which the draws are computed in parallel, with three times the memory in a third of the
 time."""
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
-"""Factors of the hard draw's rows, in turn: 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
+"""Factors of the hard draw's rows, cyclically: 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
 
 
 def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
@@ -135,6 +135,6 @@ def _longest_sum(graph: Dataflow) -> int:
 
 
 def _hard(array: np.ndarray) -> np.ndarray:
-    """The array with its rows (along the last axis) multiplied by `_SCALES` in turn."""
+    """The array with its rows (along the last axis) multiplied by `_SCALES` cyclically."""
     rows = array.reshape(-1, *(array.shape[-1:] or (1,)))
     return (rows * _SCALES[np.arange(len(rows)) % len(_SCALES), None]).reshape(array.shape)

@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[int, int]] = {
     # memory, queues and keys that all processes of a user share
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "semget": (64, 190),
     "mq_open": (240, 180), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    # what Landlock does not watch: sizes (before its version 3), modes, owners, attributes, times
+    # changes that Landlock does not prevent: sizes (before its version 3), modes, owners, attributes, times
     "truncate": (76, 45), "chmod": (90, _ABSENT), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, _ABSENT), "fchown": (93, 55), "lchown": (94, _ABSENT), "fchownat": (260, 54), "setxattr": (188, 5),
     "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15),

@@ -90,7 +90,7 @@ def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, 
 
 
 def plane_call(operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
-    """C statement that copies one plane; `steps` is its (image, channel) in the box, `starts` that of the box's first."""
+    """C statement that copies one plane; `steps` are its (image, channel) in the box, `starts` those of the box's first plane."""
     packing, access = operand.packing, operand.access
     assert packing is not None
     height, width = access.tensor.shape[-2:]

@@ -21,9 +21,9 @@ THREADS = 256
 WORD = 4
 """Bytes that a thread reads or writes together: 1, 2 or 4 elements."""
 ROW_BYTES = 128
-"""Most bytes of a tile's columns: a warp's read in words."""
+"""Largest number of bytes of a tile's columns: a warp's read in words."""
 TILE_BYTES = 8192
-"""Most bytes of a tile: eight words for each thread."""
+"""Largest number of bytes of a tile: eight words for each thread."""
 KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
 """C types by size in bytes."""
 
