@@ -25,7 +25,7 @@ def register(kind: str, table: dict[str, Any], name: str, value: object, owner: 
 
 
 def registered(kind: str) -> list[str]:
-    """Names of the entries of a kind that went through `register`, such as entries of plugins."""
+    """Names of the entries of a kind that were added by `register`, such as entries of plugins."""
     return [name for of, name in _OWNERS if of == kind]
 
 

@@ -1,8 +1,7 @@
 """Facts about an operator that legality, model and code generation share.
 
-Each rule depends on the operator and is written once: the number of tiling levels of a kind of hardware, the reads that are
-staged in shared memory, the axis of the CPU's vectors, the width of a global load, the matrices' m, n and k, and the tensor-core
-instructions for the data type.
+Each rule depends on the operator and is written once: the number of tiling levels, the reads that are staged in shared memory,
+the axis of a CPU's vectors, the width of a global load, the axes m, n, k of a matrix product, and its tensor-core instructions.
 """
 
 from __future__ import annotations

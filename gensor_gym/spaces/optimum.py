@@ -22,8 +22,8 @@ def tied_with_best(
 
     A configuration is tied when the lower end of the interval of log(its time / the best time) is at most 0. The interval comes
     from a moving block bootstrap of each configuration separately (of its mean for timing `reported`, else of its median), with
-    blocks as long as its samples are correlated. If either has fewer than six samples, only equal times tie. The best configuration was chosen
-    by the same samples, which makes the set a little too small.
+    blocks as long as its samples are correlated. If either has fewer than six samples, only equal times tie. The best
+    configuration was chosen by the same samples, which makes the set a little too small.
     """
     best = int(np.argmin(seconds))
     tied = seconds == seconds[best]
@@ -44,7 +44,7 @@ def tied_with_best(
 def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray:
     """log(statistic of a resample / statistic of the samples), float64 [RESAMPLES].
 
-    Resamples of n samples in blocks of b vary too little, by a factor of about the root of (n - b) / n, which is corrected.
+    Resamples of n samples in blocks of b vary too little, by a factor of about sqrt((n - b) / n), which is corrected here.
     """
     block = block_length(samples)
     index = _resamples(len(samples), block, seed)

@@ -149,7 +149,7 @@ def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
 
 @lean
 def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
-    """Number of blocks launched on a device that runs `places` blocks at once: all, or at most `places` if the kernel is persistent."""
+    """Number of blocks launched if the device runs `places` blocks at once: all, or at most `places` by a persistent kernel."""
     return min(blocks, places) if row[PERSISTENT] > 0 else blocks
 
 

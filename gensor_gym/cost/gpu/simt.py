@@ -62,8 +62,8 @@ has arrived, but half of the loads hit L1. Chosen on the recorded poolings and c
 GATHER = 4.0
 """Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
-"""Issue slots that a scheduler loses, in units of a warp's slots: 8 warps, 2 per scheduler, kept 84 percent of the slots of an
-RTX 4070 Ti S busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
+"""Issue slots that a scheduler loses, in units of a warp's slots. On an RTX 4070 Ti S, 2 warps per scheduler kept 84 percent of
+the slots busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
 
 
 @lean
