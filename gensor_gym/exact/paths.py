@@ -135,7 +135,7 @@ class _Left:
         return {size: abs(place - there) for place, size in enumerate(sizes)}
 
     def _register_steps(self, axis: int) -> dict[tuple[int, int], int]:
-        """(register tile, virtual threads) -> steps to the goal's; it is searched backwards, as every move has an inverse."""
+        """(register tile, virtual threads) -> steps to the goal's, by a search from the goal, since every move has an inverse."""
         frontier = [(self.tiles[0][axis], int(self.goal[VTHREAD + axis]))]
         steps = {frontier[0]: 0}
         while frontier:

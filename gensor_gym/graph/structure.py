@@ -60,9 +60,9 @@ def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
     With convolution=1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it is
-    the innermost spatial axis, unless a read strides along it or its extent is 1. Then it is a reduce axis that is contiguous in
-    every read and moves no dimension together with another axis, if there is one (dot products: gemv, row sums; not the columns
-    of a strided window, which are few).
+    the innermost spatial axis, unless a read strides along it or its extent is 1. In these two cases it is a reduce axis that is
+    contiguous in every read and moves no dimension together with another axis, if such an axis exists (dot products: gemv, row
+    sums; not the columns of a strided window, which are few).
     """
     inner = op.spatial[-1]
     if convolution == 1:
@@ -111,8 +111,9 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 def load_width(op: Operator, read: Access) -> int:
     """Number of elements (1, 2 or 4 of 4 bytes) of the widest aligned global load by which a read can be copied.
 
-    Width w needs rows of a multiple of w elements. In addition, either the innermost offset is 0 and the innermost dimension
-    moves by one with exactly one axis longer than 1, or the read is a window: copies of its rows begin up to one load earlier.
+    Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly one
+    axis longer than 1 moves the innermost dimension, in steps of one. Or the read is a window, and copies of its rows begin up to
+    one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 

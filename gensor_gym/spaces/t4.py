@@ -76,7 +76,7 @@ def _entry(position: int, result: object, source: str, scale: float) -> Entry:
 
 
 def _reported(result: Mapping[str, Any], where: str, scale: float) -> float | None:
-    """Seconds of the measurement named `time`, in its own unit if it has one; None if there is none."""
+    """Seconds of the measurement named `time`, converted from its own unit if it has one; None if the measurement is missing."""
     measurements = result.get("measurements")
     for i, measured in enumerate(measurements if isinstance(measurements, list) else []):
         if isinstance(measured, dict) and measured.get("name") == "time":

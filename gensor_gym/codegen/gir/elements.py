@@ -74,5 +74,5 @@ FLOAT, WHOLE = Float(), Whole()
 
 
 def element_of(nest: RowNest) -> Element:
-    """The numbers that a nest computes."""
+    """Type of the numbers that a nest computes."""
     return WHOLE if nest.graph.whole else FLOAT

@@ -64,7 +64,7 @@ A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 
 
 @lean
 def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
-    """Whether a program lacks registers. Only for frozen operators: constants of other operators were fitted without this effect."""
+    """Whether a program lacks registers; only for frozen operators, since constants of others were fitted without this effect."""
     return ints[FROZEN_READ + 1] == 1 and ints[WINDOW] == 1 and row[CONVOLUTION] == 1 and accumulators > CROWD
 
 

@@ -108,7 +108,7 @@ def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether every lane reads the address of lane ^ 1, or every lane reads the address of lane ^ 2.
+    """Whether every lane reads the same address as lane ^ 1, or every lane reads the same address as lane ^ 2.
 
     Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product, and
     along rows of threads for operands that only move along columns.

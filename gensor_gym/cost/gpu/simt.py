@@ -87,7 +87,7 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     """(instructions per thread, wavefronts per block, successive waits for memory) to copy a staged tile into shared memory.
 
     Rows that are transposed relative to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's
-    rows then meet in one bank, unless rows are padded or swizzled.
+    rows then store to one bank, unless rows are padded or swizzled.
     """
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]

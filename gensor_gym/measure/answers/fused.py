@@ -107,7 +107,7 @@ def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
 
 
 def check_size(graph: Operator | Dataflow) -> None:
-    """Check that a fused operator can be verified; ValueError if its outputs take too long, or too much memory, in float64.
+    """Check that a fused operator can be verified; ValueError if float64 outputs would take too much time or memory.
 
     Any `Operator` passes, since a large one is verified at samples.
     """

@@ -75,7 +75,7 @@ def restrict() -> bool:
 
 
 def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
-    """Instructions of the filter for the process `pid`, which may start and signal threads of its own but no processes."""
+    """Instructions of the filter for the process `pid`, which may start and signal its own threads, but no processes."""
     refuse = _step(_RETURN, _ERROR | errno.EPERM)
     yield _step(_LOAD, _ARCHITECTURE)
     yield _step(_EQUAL, architecture, 1, 0)

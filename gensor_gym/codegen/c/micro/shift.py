@@ -52,7 +52,7 @@ def copy_row(plan: LoopPlan, item: str) -> str:
 
 
 def plane_function(plan: LoopPlan, operand: Operand) -> str:
-    """C function `pack_NAME`, which copies the rows that a task needs of one image and channel, with padding."""
+    """C function `pack_NAME`, which copies a task's rows of one image and channel, with padding."""
     lines, shift = Lines(), plan.shift
     assert shift is not None
     item, (height, width) = operand.c_type, operand.access.tensor.shape[-2:]

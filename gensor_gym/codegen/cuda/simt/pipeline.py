@@ -155,7 +155,7 @@ def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
 
 
 def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
-    """Write the points of a step. Double-buffered fragments omit the last point and put the line `between` into each point."""
+    """Write the points of a step. With double-buffered fragments, omit the last point and write `between` in each point."""
     if plan.buffered and plan.step_points == 1:
         return
     write_step_origin(out, plan, "step", _moved(plan, staged=False))

@@ -31,7 +31,7 @@ WHOLE = CudaWhole()
 
 
 def element_of(nest: RowNest) -> Element:
-    """The numbers that a nest computes."""
+    """Type of the numbers that a nest computes."""
     return WHOLE if nest.graph.whole else FLOAT
 
 
