@@ -175,7 +175,7 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """Index of the reduce axis that shifts rows along `inner` by elements below 4 bytes, if aligned loads can be combined.
+    """Index of the reduce axis that shifts rows along `inner` by elements of less than 4 bytes, if loads can be combined.
 
     -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16
     bytes element by element.

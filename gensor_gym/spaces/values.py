@@ -37,7 +37,7 @@ def number(value: object, where: str) -> float:
 
 
 def duration(value: object, where: str) -> float:
-    """The value as a number of 0 or more, None as 0; ValueError otherwise."""
+    """Convert a value to a number of 0 or more; None becomes 0. ValueError otherwise."""
     found = 0.0 if value is None else number(value, where)
     if found < 0.0:
         raise ValueError(f"{where} is {found!r}; a duration is 0 or more")
@@ -45,7 +45,7 @@ def duration(value: object, where: str) -> float:
 
 
 def runtime(value: object, where: str) -> float:
-    """The value as a number above 0; ValueError otherwise."""
+    """Convert a value to a number above 0; ValueError otherwise."""
     found = number(value, where)
     if found <= 0.0:
         raise ValueError(f"{where} is {found!r}; a run time is above 0")
@@ -53,7 +53,7 @@ def runtime(value: object, where: str) -> float:
 
 
 def runtimes(values: object, where: str) -> tuple[float, ...]:
-    """The list as numbers above 0, None as an empty list; ValueError otherwise."""
+    """Convert a list to numbers above 0; None becomes an empty tuple. ValueError otherwise."""
     if values is None:
         return ()
     if not isinstance(values, list):

@@ -45,7 +45,7 @@ class SuiteSession(Session):
 
 
 class CandidateSession(SuiteSession):
-    """A session that measures only the programs in `candidates`, the recorded ones of its task."""
+    """A session that measures only its `candidates`, the recorded programs of its task."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """Build the graph like `Session`; ValueError for an operator without recorded programs."""

@@ -128,7 +128,7 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Number of times that a line of an unpacked read is loaded into L1 while the rows of a register tile advance in parallel.
 
-    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, whose entries are its ways.
+    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per way.
     """
     inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
     if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:

@@ -56,7 +56,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""With more accumulators a window over channels lacks registers for reads shared by taps; a step takes SPILLED times as long.
+"""Beyond CROWD accumulators a window over channels lacks registers for reads shared by taps: a step takes SPILLED times as long.
 
 A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 ms with 28.
 """

@@ -72,7 +72,7 @@ def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
 
     Every warp loads its fragments of A and B again for each k of an instruction (ldmatrix: 512 bytes each; without padding
     or swizzle, rows of a power of two share few banks). Single bytes of B are combined one by one. 8-bit floats that are
-    widened take two conversions per register, and CUDA cores add four sums per product (SASS of sm_90).
+    widened take two conversions per register, and four sums per product are added outside tensor cores (SASS of sm_90).
     """
     warps = workers_of(row, ints)
     widened = 1.0 if ints[PRODUCTS] == 2 else 0.0
