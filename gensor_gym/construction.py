@@ -83,7 +83,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return self._is_well_formed(schedule) and bool(rules.fits(plain(schedule.row), self.tables.ints))
 
     def is_legal_once(self, schedule: Schedule) -> bool:
-        """Like `is_legal`, for a process that asks once: some milliseconds of plain Python, without loading compiled code."""
+        """Like `is_legal`, for a process that calls it once: plain Python takes milliseconds and loads no compiled code."""
         ints, sizes = self.tables.ints, self.tables.sizes
         well_formed, fits = interpreted(rules.is_well_formed), interpreted(rules.fits)
         return bool(well_formed(schedule.row, ints, sizes)) and bool(fits(schedule.row, ints))

@@ -1,4 +1,4 @@
-"""Control of Python's garbage collector: it is off while many long-lived objects are made, because a collection visits all."""
+"""Control of Python's garbage collector. It is off while many long-lived objects are made: each collection visits all of them."""
 
 from __future__ import annotations
 

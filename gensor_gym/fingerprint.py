@@ -6,12 +6,12 @@ operator, a faster implementation or the machine that computes it. It covers:
 - the tile sizes, the knobs' values, the initial program, the horizon and the roofline floor;
 - the legal actions along fixed walks from the unscheduled program and from one program of every other kind, and the legality of
   thousands of programs drawn near the limits;
-- the latency, with every term of the model, of the drawn programs and of further programs: all programs of a small space, or in a
-  larger space the programs that coordinate descents try from the fastest drawn programs.
+- the latency and every term of the model for the drawn programs and for further programs: in a small space all programs, in a
+  larger space the programs that coordinate descents evaluate, starting at the fastest drawn programs.
 
 Integers count exactly, seconds to six digits (a part in 2^20), because processors, compilers and orders of summation differ in
 the last bits. Descents ignore gains that small, because a tie broken the other way would lead to another program. A fingerprint
-is no proof: a change that affects none of these programs does not show.
+is not a proof: it does not show a change that affects none of these programs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HOST = "host"
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 LISTED = 4096
-"""Largest number of candidates of a small space, whose programs are all evaluated."""
+"""A space with at most this number of candidates is small: all its programs are evaluated."""
 WALKS, STEPS = 12, 64
 """Number of walks from each start, and number of steps of a walk."""
 DRAWN = 4096

@@ -25,12 +25,12 @@ def register(kind: str, table: dict[str, Any], name: str, value: object, owner: 
 
 
 def registered(kind: str) -> list[str]:
-    """Names of the entries of a kind that went through `register`, such as entries of plugins."""
+    """Names of the entries of a kind that were added by `register`, such as entries of plugins."""
     return [name for of, name in _OWNERS if of == kind]
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """Ending of a message about an unknown name, or several: it suggests the similarly spelled names of `names`.
+    """End of a message about one or several unknown names: it suggests similarly spelled names from `names`.
 
     Empty if no name is similar.
     """

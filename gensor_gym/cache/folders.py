@@ -1,4 +1,4 @@
-"""Folders for files that are kept between runs: the user's cache, or a folder of the process if others could write to it."""
+"""Folders for files that are kept between runs: the user's cache or, if others can write to it, a folder of the process."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Family(Protocol):
         """Class of the family's schedules."""
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation belongs to the family; asked only if no earlier family of `FAMILIES` accepts it."""
+        """Whether the computation belongs to the family; called only if no earlier family of `FAMILIES` accepts it."""
 
     def scheduled(self, computation: Any) -> Operator | Dataflow:
         """The part of a computation to which its schedules apply: the whole of it, or its product."""

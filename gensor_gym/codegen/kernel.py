@@ -88,7 +88,7 @@ class Kernel:
         return WHOLE if self.prepares else self.launches[0].entry
 
     def tasks_of(self, rows: int) -> int:
-        """Number of consecutive tasks that compute `rows` rows from a multiple of `rows` on; 0 if these are not whole blocks."""
+        """Number of consecutive tasks that compute `rows` rows from a multiple of `rows`; 0 if they are not whole blocks."""
         blocks, rest = divmod(rows, self.task_rows) if self.task_rows else (0, 0)
         return 0 if rest else blocks * self.tasks_of_block
 

@@ -30,7 +30,7 @@ FOLDER = "texts"
 LATELY = 256
 """Number of kernels that a process keeps in memory, the most recently used. A network has some dozens."""
 _KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows", "tasks_of_block")
-"""Fields of a kernel that its cache file contains besides the launches."""
+"""Fields of a kernel that its cache file contains in addition to the launches."""
 
 
 def remembered(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> BuiltKernel:

@@ -60,7 +60,7 @@ def descend(
 
 @compiled
 def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, trace):  # noqa: ANN001, ANN202
-    """Set one column after another to its best value until nothing gains, in place."""
+    """Set one column after another to its best value, in place, until no column gains."""
     terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves the terms as they are
     tiles = np.empty(ROW, dtype=np.int32)
     best = latency(row, ints, floats, terms, tiles, space) if fits(row, ints) else np.inf

@@ -68,7 +68,7 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 
 PAST_LINE = CONSTANT + len(CPU_CONSTANTS)
-"""Index of a value that is not fitted: bytes past a cache line at which inputs begin.
+"""Index of a value that is not fitted: offset in bytes of the inputs from the start of a cache line.
 
 It is ARRAY_OFFSET on the present machine, where kernels are timed and called, and 0 on described machines (and in the timings of
 the fit).

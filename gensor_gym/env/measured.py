@@ -18,7 +18,7 @@ from gensor_gym.measure.measurement import Measurement, Status
 
 Graph = ConstructionGraph | GirGraph
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
-"""Entries of `info` for an illegal program, which the model gives no latency and no backend measures."""
+"""Entries of `info` for an illegal program: it has no latency by the model, and no backend measures it."""
 
 
 def optimum_of(graph: Graph) -> float | None:

@@ -50,7 +50,7 @@ def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: 
 
 @lean
 def observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Do what `look` does, and write the mask of the state."""
+    """Call `look`, and write the mask of the state."""
     look(task, row, scalars, ints, floats, scratch, room, terms, obs)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)

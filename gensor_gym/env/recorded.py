@@ -24,8 +24,8 @@ class RecordedEnv(TextSpec, gymnasium.Env):
     """Move through a tuning space that was measured completely, to find its best configuration.
 
     ## Description
-    A state is a configuration, the fastest configuration met so far (the incumbent), and the rest of the horizon and the budget.
-    Every configuration moved to is measured, that is looked up; its time stays the same within the episode.
+    A state is a configuration, the fastest configuration visited so far (the incumbent), and the steps and seconds left. To
+    measure a visited configuration is to look up its recorded time, which stays the same within the episode.
 
     ## Action Space
     `Discrete(2 + 2M)`: stop; jump, which is legal if moves do not connect the space; up and down for each of the M parameters

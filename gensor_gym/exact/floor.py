@@ -114,10 +114,10 @@ def launches(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
-    """Least number of elements of a read over all steps of the reduction, for any block tile.
+    """Smallest number of elements of a read over all steps of the reduction, for any block tile.
 
     A reduce axis of extent E and tile t that moves a dimension of reach L by c loads (L + c (t - 1)) ceil(E / t) elements along
-    it, which is least at t = 1 or at t = E. If `matrix`, the read is a matrix, and the reduction's tiles multiply.
+    it. That is smallest at t = 1 or at t = E. If `matrix`, the read is a matrix, and the reduction's tiles multiply.
     """
     if matrix:
         size = matrix_elements(row, tensor, 1, ints) * 1.0
@@ -191,7 +191,7 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """For a read: (least bytes of a block's step, least bytes of all blocks from L2, most bytes of a block in flight)."""
+    """Bounds of a read's bytes: (lower of a block's step, lower of all blocks from L2, upper of a block's loads in flight)."""
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:

@@ -96,7 +96,7 @@ def branch_and_bound(
     most_nodes: int = MOST_NODES,
     knobs: Sequence[str] | None = None,
 ) -> Result:
-    """Find the optimum by depth-first search with `exact.floor`, for one setting of the knobs after the other.
+    """Find the optimum by depth-first search with `exact.floor`, for one setting of the knobs after another.
 
     It runs in one thread and gives the same result every time. Arguments and ValueError are those of `certify`.
     """
@@ -145,7 +145,7 @@ def count_candidates(graph: ConstructionGraph, moving: Sequence[int]) -> int:
 
 
 def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[np.ndarray]:
-    """Yield the knobs int32 [K] of every setting of those in `moving` that is valid on CUDA cores."""
+    """Yield the values int32 [K] of all knobs, for every setting of the knobs in `moving` that is valid on CUDA cores."""
     tensor = [index for index, knob in enumerate(KNOBS) if 0 not in knob.cores]  # these are for tensor cores alone
     for values in itertools.product(*(usable_values(graph.tables.ints, k) for k in moving)):
         knobs = graph.initial().row[KNOB:].copy()
@@ -155,7 +155,7 @@ def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[n
 
 
 def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
-    """Check that the task has a bound; ValueError for a CPU, tensor cores, or an axis that moves two dimensions of a tensor."""
+    """Check that `exact.floor` applies; ValueError for a CPU, tensor cores, or an axis that moves two dimensions of a tensor."""
     ints = graph.tables.ints
     if ints[IS_CPU]:
         raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")

@@ -1,9 +1,9 @@
 """A shortest sequence of actions from the unscheduled program to a given program.
 
-Best-first search (A*) over the graph's own moves. The bound on the remaining steps adds up the axes: without the hardware's
-limits every axis moves independently, level by level. The bound is exact if no limit intervenes, and then the search makes no
-detour. On tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a shorter path may
-exist. This search is ours; none of the papers needs one.
+It comes from a best-first search (A*) over the graph's own moves. The bound on the remaining steps adds up the axes: without the
+hardware's limits every axis moves independently, level by level. The bound is exact if no limit intervenes, and then the search
+makes no detour. On tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a shorter
+path may exist. This search is ours; none of the papers needs one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAR = 10_000
 
 
 def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:
-    """Fewest actions, without `stop`, that build the program of a schedule from the unscheduled program.
+    """The shortest list of actions, without `stop`, that builds the program of a schedule from the unscheduled program.
 
     Levels whose tiles equal those of the level below are not opened (reached by the construction), because the program is the
     same. ValueError for a schedule that is not legal, or if no path was found among `most` states.
@@ -135,7 +135,7 @@ class _Left:
         return {size: abs(place - there) for place, size in enumerate(sizes)}
 
     def _register_steps(self, axis: int) -> dict[tuple[int, int], int]:
-        """(register tile, virtual threads) -> steps to the goal's; it is searched backwards, as every move has an inverse."""
+        """(register tile, virtual threads) -> steps to the goal's, by a search from the goal, since every move has an inverse."""
         frontier = [(self.tiles[0][axis], int(self.goal[VTHREAD + axis]))]
         steps = {frontier[0]: 0}
         while frontier:

@@ -1,4 +1,4 @@
-"""Counts the schedules that are exactly as fast as the optimum, from one program of every class that has some. Compiled."""
+"""Counts the schedules that are exactly as fast as the optimum, from one program of every class that contains any. Compiled."""
 
 from __future__ import annotations
 

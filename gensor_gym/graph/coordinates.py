@@ -119,7 +119,7 @@ class Coordinates:
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The columns for compiled code: (places int64 [K, CHAIN], offsets int64 [K + 1], values int32 [sum of choices, CHAIN]).
 
-        `places` are indices in a row. The values of a column lie between its offset and the next. A knob repeats its single
+        `places` are indices in a row. The values of column k are values[offsets[k]:offsets[k + 1]]. A knob repeats its single
         index CHAIN times.
         """
         places = [np.full(CHAIN, c.first) if c.is_knob else np.arange(CHAIN) * MAX_AXES + c.first for c in self.columns]

@@ -6,9 +6,9 @@ On a GPU: the widest aligned load, padded rows in shared memory, and a reduction
 copies in vectors and unrolls; it never splits the reduction.)
 
 On a CPU the reduction is unrolled by 4. An operand of a product is packed if other output tiles read it again (some spatial axis
-longer than 1 is missing from it) and it is larger than 16 KiB or strides along the vector axis. A conv2d is a shifted matrix
+longer than 1 does not index it) and it is larger than 16 KiB or strides along the vector axis. A conv2d is a shifted matrix
 product; its image is copied if necessary, and its weights are not (the fastest program of every train operator in
-`results/host/model_timings.jsonl.gz` does this). Constant weights are always packed, because that costs a call nothing; vectors
+`results/host/model_timings.jsonl.gz` does this). Constant weights are always packed, because a call then takes no longer; vectors
 of a convolution then contain channels.
 """
 

@@ -1,8 +1,7 @@
 """Facts about an operator that legality, model and code generation share.
 
-Each rule depends on the operator and is written once: the number of tiling levels of a kind of hardware, the reads that are
-staged in shared memory, the axis of the CPU's vectors, the width of a global load, the matrices' m, n and k, and the tensor-core
-instructions for the data type.
+Each rule depends on the operator and is written once: the number of tiling levels, the reads that are staged in shared memory,
+the axis of a CPU's vectors, the width of a global load, the axes m, n, k of a matrix product, and its tensor-core instructions.
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
     With convolution=1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it is
-    the innermost spatial axis, unless a read strides along it or its extent is 1. Then it is a reduce axis that is contiguous in
-    every read and moves no dimension together with another axis, if there is one (dot products: gemv, row sums; not the columns
-    of a strided window, which are few).
+    the innermost spatial axis, unless a read strides along it or its extent is 1. In these two cases it is a reduce axis that is
+    contiguous in every read and moves no dimension together with another axis, if such an axis exists (dot products: gemv, row
+    sums; not the columns of a strided window, which are few).
     """
     inner = op.spatial[-1]
     if convolution == 1:
@@ -112,8 +111,9 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 def load_width(op: Operator, read: Access) -> int:
     """Number of elements (1, 2 or 4 of 4 bytes) of the widest aligned global load by which a read can be copied.
 
-    Width w needs rows of a multiple of w elements. In addition, either the innermost offset is 0 and the innermost dimension
-    moves by one with exactly one axis longer than 1, or the read is a window: copies of its rows begin up to one load earlier.
+    Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly one
+    axis longer than 1 moves the innermost dimension, in steps of one. Or the read is a window, and copies of its rows begin up to
+    one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
@@ -175,7 +175,7 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """Index of the reduce axis that shifts rows along `inner` by elements below 4 bytes, if aligned loads can be combined.
+    """Index of the reduce axis that shifts rows along `inner` by elements of less than 4 bytes, if loads can be combined.
 
     -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16
     bytes element by element.

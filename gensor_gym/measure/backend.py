@@ -68,7 +68,7 @@ class Together(Protocol):
 def together(backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> list[Measurement]:
     """One measurement for each (operator, schedule), in order.
 
-    The backend measures all of them at once if it can, otherwise the schedules of one operator after the other.
+    The backend measures all of them at once if it can, otherwise the operators one after another.
     """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw))
@@ -139,8 +139,8 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
     `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. The name `cuda` accepts any CUDA
     device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware; see
-    `records.backend.open_recorded` for other tables and for noise. It is new at each call, with its own count of requests for
-    each program.
+    `records.backend.open_recorded` for other tables and for noise. `recorded` is made again at each call, with its own count of
+    requests for each program.
 
     Raises:
         ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` or `cuda` without the device.

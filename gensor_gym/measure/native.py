@@ -98,7 +98,7 @@ class NativeBackend:
         return self._judged(timed(self.local.workers[0], self._trial(built.kernel, hw), built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
-        """The measurement, with status OK if it is IMPLAUSIBLE only by outdated figures of this machine."""
+        """The measurement, with status OK if it is IMPLAUSIBLE only because this machine's figures are outdated."""
         if result.status is Status.IMPLAUSIBLE and result.samples and self.pool is self.local:
             if is_excused(op, hw, float(np.median(result.samples))):
                 return dataclasses.replace(result, status=Status.OK, error="")
@@ -122,7 +122,7 @@ class NativeBackend:
 
         `torch=True` adds torch's own kernel on the same device under the name `torch`. A CPU runs it with `torch_threads`, by
         default as many as our kernels use. For a frozen operator `torch.prepacked` is timed instead, oneDNN's kernel with packed
-        weights. A GPU also times torch in the layout that its library likes best: `torch.nhwc` for convolutions,
+        weights. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
         `torch.b_transposed` for products of 8-bit matrices. `torch_compile=True` adds torch.compile's kernel as `torch.compile`
         (GPUs only).
 

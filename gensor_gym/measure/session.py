@@ -82,7 +82,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One trial. `elapsed_s` and `evaluations` are those of the session at its end; `seconds` is inf unless the status is OK."""
+    """One trial. `elapsed_s` and `evaluations` are the session's at the trial's end; `seconds` is inf unless the status is OK."""
 
     trial: int
     elapsed_s: float
@@ -328,7 +328,7 @@ class Session(SearchSession[Schedule]):
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
-    """Function that calls a bound method, or does nothing once its object is gone.
+    """Function that calls a bound method, or does nothing once its object is deleted.
 
     It does not keep the object alive; otherwise session and graph would keep each other alive.
     """

@@ -9,14 +9,14 @@ from gensor_gym.spaces.convert import FAILURE
 from gensor_gym.spaces.space import TuningSpace
 
 DIGITS = 5
-"""Significant digits of a time: far more than two timings of one kernel have in common."""
+"""Significant digits of a time: two timings of one kernel agree in far fewer."""
 
 
 def compacted(space: TuningSpace) -> TuningSpace:
     """The space without raw samples, costs and other content of its file: `save_space` writes a few bytes for each entry.
 
-    Its reported time is the median. Statuses other than OK become those of a cache file. Without samples only equal times are
-    ties, and a trial costs one run. ValueError if two configurations have the same key.
+    Its reported time is the median. Failures keep only the kinds that a cache file distinguishes. Without samples only equal
+    times are ties, and a trial costs one run. ValueError if two configurations have the same key.
     """
     names = [p.name for p in space.parameters]
     seconds = space.seconds("median")

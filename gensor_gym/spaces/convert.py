@@ -132,7 +132,7 @@ def _record_of(result: Mapping[str, Any], factor: float = 1.0) -> Json:
 
 
 def _scaled(value: Any, factor: float) -> Any:
-    """A number or a list of them, times the factor."""
+    """A number, or every number of a list, times the factor."""
     if factor == 1.0:
         return value
     return [v * factor for v in value] if isinstance(value, list) else value * factor

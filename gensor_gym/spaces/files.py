@@ -28,7 +28,7 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
         path: The file; also a table that `gensor record` wrote (`.parquet`), which becomes a T4 document. A cache that
             lacks its closing brackets, as a running or killed tuner leaves it, is read as well; an entry that is cut off is
             skipped with a warning.
-        format: `kernel_tuner`, `t4`, or `auto` to tell by the keys.
+        format: `kernel_tuner`, `t4`, or `auto` to detect it from the keys.
         unit: Unit of times (`ms`, `s`, ...), if it is not the file's own (milliseconds if the file has none).
 
     Raises:

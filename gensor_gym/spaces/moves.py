@@ -10,15 +10,15 @@ from gensor_gym.spaces.space import TuningSpace
 
 STOP, JUMP, FIRST_MOVE = 0, 1, 2
 SPARE_STEPS = 16
-"""Steps of the horizon beyond a path there and back; the horizon of constructions has the same constant."""
+"""Steps that the horizon adds to a path there and back; the horizon of constructions has the same constant."""
 
 
 class Moves:
     """A = 2 + 2M actions: `stop`, `jump`, and up and down for each of the M parameters that take more than one value.
 
-    Up (down) goes to the next larger (smaller) value of the parameter for which a configuration is recorded with all other values
-    unchanged. If such moves do not connect the space, `jump` goes to the nearest configuration (by the sum of index differences)
-    of the next connected part; after the last part comes the first. So every configuration is reachable from every other.
+    Up (down) leads to the next larger (smaller) value of the parameter for which a configuration is recorded with all other
+    values unchanged. If such moves do not connect the space, `jump` leads to the nearest configuration (by the sum of index
+    differences) of the next connected part; the first part follows the last. So every configuration is reachable from any other.
     """
 
     def __init__(self, space: TuningSpace) -> None:

@@ -20,10 +20,10 @@ def tied_with_best(
 ) -> np.ndarray:
     """Which configurations are tied with the best, bool [N].
 
-    A configuration is tied when the interval of log(its time / the best time) reaches down to 0. The interval comes from a moving
-    block bootstrap of each configuration separately (of its mean for timing `reported`, else of its median), with blocks as long
-    as its samples are correlated. If either has fewer than six samples, only equal times tie. The best configuration was chosen
-    by the same samples, which makes the set a little too small.
+    A configuration is tied when the lower end of the interval of log(its time / the best time) is at most 0. The interval comes
+    from a moving block bootstrap of each configuration separately (of its mean for timing `reported`, else of its median), with
+    blocks as long as its samples are correlated. If either has fewer than six samples, only equal times tie. The best
+    configuration was chosen by the same samples, which makes the set a little too small.
     """
     best = int(np.argmin(seconds))
     tied = seconds == seconds[best]
@@ -35,7 +35,7 @@ def tied_with_best(
     for i in np.flatnonzero(np.isfinite(seconds) & ~tied).tolist():
         own, gap = samples[i], np.log(seconds[i] / seconds[best])
         if len(own) < FEWEST or gap > math.sqrt(2.0) * np.log(statistic(own) / own.min()) + lowest:
-            continue  # no resample is below the smallest sample, and blocks of at most half widen by the root of 2
+            continue  # cannot tie: no resample is below the smallest sample, and `_deviations` corrects by at most sqrt(2)
         low = gap + np.quantile(_deviations(own, statistic, seed + 1) - around_best, 0.5 - confidence / 2)
         tied[i] = low <= 0.0
     return tied
@@ -44,7 +44,7 @@ def tied_with_best(
 def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray:
     """log(statistic of a resample / statistic of the samples), float64 [RESAMPLES].
 
-    Resamples of n samples in blocks of b vary too little, by a factor of about the root of (n - b) / n, which is corrected.
+    Resamples of n samples in blocks of b vary too little, by a factor of about sqrt((n - b) / n), which is corrected here.
     """
     block = block_length(samples)
     index = _resamples(len(samples), block, seed)
@@ -62,7 +62,7 @@ def block_length(samples: np.ndarray) -> int:
     """Length of blocks: the cube root of the count, or if neighbours are alike 2 (2 r / (1 - r^2))^(2/3) times as long.
 
     r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein 1986).
-    It is doubled because r comes out too small from few samples. The length is at most half of the count.
+    The factor 2 is there because few samples underestimate r. The length is at most half of the count.
     """
     count = len(samples)
     root = count ** (1 / 3)

@@ -29,7 +29,7 @@ class TuningGraph:
     """A `SearchGraph` of configurations; rows are indices of values, int32 [B, P]."""
 
     def __init__(self, space: TuningSpace) -> None:
-        """Make the moves of a space, or share them."""
+        """Get the moves of a space, which all its graphs share."""
         self.space = space
         self.moves = moves_of(space)
 
@@ -77,7 +77,7 @@ class TuningGraph:
 
 
 class TuningBackend:
-    """Answers from the recording. The conditions have the recorded cost of a trial as `trial_seconds`."""
+    """A backend that answers from the recording. The conditions have the recorded cost of a trial as `trial_seconds`."""
 
     stored = False
 
@@ -95,7 +95,7 @@ class TuningBackend:
         return str(schedule.index)
 
     def stream(self, op: object, schedules: Sequence[Configuration], hw: object) -> Iterator[Measurement]:
-        """Yield the recorded result of each configuration; `samples` has one time, that of the chosen timing."""
+        """Yield the recorded result of each configuration; `samples` has one time, by the chosen timing."""
         for schedule in schedules:
             i = schedule.index
             samples = (float(self._seconds[i]),) if self.space.ok[i] else ()
@@ -114,7 +114,7 @@ class TuningTask:
 class TuningSession(SearchSession[Configuration]):
     """A session over a recorded space, for strategies without a model.
 
-    Its clock is the recording's: a trial takes its recorded seconds, and nothing else takes any.
+    Its clock counts only recorded time: a trial takes its recorded seconds, and everything else takes none.
     """
 
     graph: TuningGraph

@@ -15,7 +15,7 @@ from gensor_gym.spaces.values import duration, per_second, runtime, runtimes
 
 NAME = "t4"
 UNIT = "ms"
-"""Default unit, if neither the file nor a measurement names one: that of the most common writer."""
+"""Default unit, if neither the file nor a measurement names a unit: the most common writer uses it."""
 STATUSES = {
     "correct": Status.OK,
     "timeout": Status.TIMEOUT,
@@ -76,7 +76,7 @@ def _entry(position: int, result: object, source: str, scale: float) -> Entry:
 
 
 def _reported(result: Mapping[str, Any], where: str, scale: float) -> float | None:
-    """Seconds of the measurement named `time`, in its own unit if it has one; None if there is none."""
+    """Seconds of the measurement named `time`, converted from its own unit if it has one; None if the measurement is missing."""
     measurements = result.get("measurements")
     for i, measured in enumerate(measurements if isinstance(measurements, list) else []):
         if isinstance(measured, dict) and measured.get("name") == "time":

@@ -15,7 +15,7 @@ PER_SECOND = {
     "us": 1e6, "microsecond": 1e6, "microseconds": 1e6,
     "ns": 1e9, "nanosecond": 1e9, "nanoseconds": 1e9,
 }  # fmt: skip
-"""Name of a unit -> its number in a second. Published T4 files say "miliseconds"."""
+"""Name of a unit -> number of these units in a second. Published T4 files say "miliseconds"."""
 
 
 def per_second(unit: object, where: str) -> float:
@@ -26,7 +26,7 @@ def per_second(unit: object, where: str) -> float:
 
 
 def number(value: object, where: str) -> float:
-    """The value, a number or the text of one, as a finite float; ValueError otherwise."""
+    """A number, or the text of a number, as a finite float; ValueError otherwise."""
     try:
         found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -37,7 +37,7 @@ def number(value: object, where: str) -> float:
 
 
 def duration(value: object, where: str) -> float:
-    """The value as a number of 0 or more, None as 0; ValueError otherwise."""
+    """Convert a value to a number of 0 or more; None becomes 0. ValueError otherwise."""
     found = 0.0 if value is None else number(value, where)
     if found < 0.0:
         raise ValueError(f"{where} is {found!r}; a duration is 0 or more")
@@ -45,7 +45,7 @@ def duration(value: object, where: str) -> float:
 
 
 def runtime(value: object, where: str) -> float:
-    """The value as a number above 0; ValueError otherwise."""
+    """Convert a value to a number above 0; ValueError otherwise."""
     found = number(value, where)
     if found <= 0.0:
         raise ValueError(f"{where} is {found!r}; a run time is above 0")
@@ -53,7 +53,7 @@ def runtime(value: object, where: str) -> float:
 
 
 def runtimes(values: object, where: str) -> tuple[float, ...]:
-    """The list as numbers above 0, None as an empty list; ValueError otherwise."""
+    """Convert a list to numbers above 0; None becomes an empty tuple. ValueError otherwise."""
     if values is None:
         return ()
     if not isinstance(values, list):

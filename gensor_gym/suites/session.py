@@ -1,4 +1,4 @@
-"""Sessions of a suite: one that ends every search, one of recorded candidates, one without a model, one that counts steps."""
+"""Sessions of a suite: they end a search without new programs, restrict it to candidates, refuse the model, or count steps."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class SuiteSession(Session):
 
 
 class CandidateSession(SuiteSession):
-    """A session that measures only the programs in `candidates`, the recorded ones of its task."""
+    """A session that measures only its `candidates`, the recorded programs of its task."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """Build the graph like `Session`; ValueError for an operator without recorded programs."""
         super().__init__(task, budget, on_trial)
         self.candidates = candidates(self.graph.hardware.name, str(task.operator))
-        """In the order of their texts, which says nothing of their times."""
+        """Sorted by text, so that the order does not reveal their times."""
         self._known = frozenset(self.candidates)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:

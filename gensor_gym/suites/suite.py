@@ -171,7 +171,7 @@ class Track:
 
 
 class Clock:
-    """Notes this process's seconds of processor time at the end of each trial; other work on the machine does not add to them."""
+    """Records this process's processor seconds at the end of each trial; other work on the machine does not add to them."""
 
     def __init__(self) -> None:
         """Start now; a later start can be set as `begin`."""
@@ -183,7 +183,7 @@ class Clock:
         return round(time.process_time() - self.begin, 5)
 
     def __call__(self, row: TraceRow) -> None:
-        """Note the time at the end of a trial."""
+        """Record the time at the end of a trial."""
         self.seconds.append(self.now())
 
 
@@ -230,7 +230,7 @@ def _track(version: str, name: str, plain: dict[str, Any]) -> Track:
 
 @cache
 def _mark(operator: str, hardware: str, space: str) -> str:
-    """Present fingerprint of a task."""
+    """Current fingerprint of a task."""
     return fingerprint(ConstructionGraph(operator, hardware, space))
 
 

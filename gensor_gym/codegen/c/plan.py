@@ -158,7 +158,7 @@ class LoopPlan:
         """Whether a task's last register tile starts earlier to stay inside the axis, and computes some elements twice.
 
         This is impossible if partial sums are stored in the output, or along lanes that are read from panels or from a
-        shifted product's copy, where tiles start at multiples of the width. A narrower tile is used at the end of these.
+        shifted product's copy, where tiles start at multiples of the width. Such lanes end with a narrower tile.
         """
         size, extent, task = self.tiles[0][axis], self.op.extents[axis], self.tiles[2][axis]
         if axis in self.op.reduce or self.is_carried or extent % size == 0 or (extent % task or size) < size:
@@ -246,8 +246,8 @@ def _effective_tiles(
 ) -> tuple[tuple[tuple[int, ...], ...], int]:
     """(tiles clipped to the extents, number of chunks of the reduction).
 
-    Reduce blocks are merged so that accumulators stay in registers: within a block if an L1 tile is one register tile, and
-    over the whole reduction if a task tile is and nothing is packed block by block (`blockwise`).
+    Reduce blocks are merged so that accumulators stay in registers: within a block if an L1 tile is one register tile, and over
+    the whole reduction if a task tile is one register tile and nothing is packed block by block (`blockwise`).
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]

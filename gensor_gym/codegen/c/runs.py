@@ -48,7 +48,7 @@ def low_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
 
 
 def rows_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
-    """C text of the box's length along a dimension, with register tiles that extend past the end in full."""
+    """C text of the box's length along a dimension, including the parts of register tiles past the end."""
     constant, terms = 1, []
     for a, c in enumerate(operand.access.coefficients[dimension]):
         if c == 0:

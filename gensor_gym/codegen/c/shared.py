@@ -27,7 +27,7 @@ def shared_start(plan: LoopPlan, operand: Operand) -> str:
 
 
 def shared_functions(plan: LoopPlan) -> list[str]:
-    """C functions that pack a piece of each shared operand, and `share`, which packs piece `index` counted over all."""
+    """C functions that pack a piece of each shared operand, and `share`, which packs piece `index` of all operands."""
     reads = shared_reads(plan)
     if not reads:
         return []

@@ -58,7 +58,7 @@ class ChainProgram:
 
     @property
     def blocks(self) -> set[int]:
-        """The set of the blocks' row counts: that of whole blocks and, if the last block is smaller, that of the last block."""
+        """The set of the blocks' row counts: of whole blocks, and of the last block if it is smaller."""
         rest = self.chain.rows % self.block
         return {self.block, rest} if rest else {self.block}
 

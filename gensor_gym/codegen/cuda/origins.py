@@ -41,8 +41,8 @@ def write_step_origin(out: Writer, plan: BlockPlan, step: str, axes: tuple[int, 
 def write_block_tile(out: Writer, plan: BlockPlan, work: str = "blockIdx.x") -> None:
     """Declare `block_<axis>`, the first index of the block tile, along every axis that has several tiles.
 
-    `work` is C text of a number that counts the tiles of each slice in turn. Blocks of a cluster have the same number and
-    neighbouring tiles; `rank` selects a block's own tile.
+    `work` is C text of a number that counts the tiles of the first slice, then those of the next slice, and so on. Blocks of a
+    cluster have the same number and neighbouring tiles; `rank` selects a block's own tile.
     """
     live = [a for a in plan.op.spatial if plan.grid[a] > 1]
     for a in plan.op.spatial:

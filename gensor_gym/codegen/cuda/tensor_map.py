@@ -20,7 +20,7 @@ from gensor_gym.operators.types import ITEM_BYTES
 MAP_BYTES = 128
 """Bytes of an encoded map."""
 MAX_BOX = 256
-"""Most elements of the array that a box spans along a dimension."""
+"""Largest number of elements of the array that a box spans along a dimension."""
 UNIT = 16
 """Row pitches, offsets and rows of a box are multiples of this number of bytes."""
 

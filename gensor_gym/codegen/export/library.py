@@ -81,7 +81,7 @@ def _build(lines: Sequence[list[str]], units: Sequence[Unit], folder: Path, comp
 
 
 def _lines(units: Sequence[Unit], library: str, compiler: Compiler, assembly: Sequence[str]) -> list[list[str]]:
-    """Command lines that build the library: units for their processors, the rest for any, to report missing features."""
+    """Command lines that build the library: units for their processors, other files for any, to report missing features."""
     hidden, lines = ["-fPIC", "-fvisibility=hidden", "-c"], []
     for unit in units:
         flags = compiler.flags(unit.arch, lanes_of(unit.text), shared=False)

@@ -41,7 +41,7 @@ class GirProgram:
 
     @property
     def element(self) -> Element:
-        """The numbers that it computes."""
+        """Type of the numbers that the row nest computes."""
         return element_of(self.nest)
 
     @property

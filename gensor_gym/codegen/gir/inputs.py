@@ -9,11 +9,11 @@ from gensor_gym.gir.nest import Access, RowNest
 C_TYPES = {"float32": "float", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
 """Data type of a graph's input -> C type of an element."""
 NO_ROW = "no_row"
-"""C name of a row of NaN, for integers of 0, which is read for an id out of range, so that nothing outside the table is read."""
+"""C name of a row of NaN (0 for integers). It is read for an id out of range, so that nothing outside the table is read."""
 
 
 def c_type(nest: RowNest, access: Access) -> str:
-    """C type of the elements that an access reads or writes; that of the nest's numbers for buffers."""
+    """C type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
     value = nest.graph.values.get(access.tensor)
     return C_TYPES[item_of(nest) if value is None else value.dtype]
 

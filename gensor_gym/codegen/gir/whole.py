@@ -40,7 +40,7 @@ static inline int64_t from_float_1(float x) {
 }
 """,
 }
-"""Function -> C of one number; each may call those before it."""
+"""Function -> C text for single numbers; each function may call those before it."""
 _OF_TWO = "static inline vec{w} NAME_{w}(vec{w} a, vec{w} b) { return TEXT; }\n"
 _VECTOR = {
     **{name: _OF_TWO.replace("TEXT", f"(vec{{w}})((bits{{w}})a {sign} (bits{{w}})b)") for name, sign in _SIGNS.items()},
@@ -109,7 +109,7 @@ static inline vec{w} keep_{w}(vec{w} x, long count, int64_t other) {
         for name in ("add", "maximum")
     },
 }  # fmt: skip
-"""Function -> C of vectors with {w} lanes; each may call those before it, and those of one number."""
+"""Function -> C text for vectors with {w} lanes; each may call those before it, and those for single numbers."""
 _CALLS = {"negative": ("subtract",), "maximum": ("where",), "minimum": ("where",), "absolute": ("where", "negative", "subtract")}
 """Function of vectors -> functions of vectors that it calls."""
 REDUCED = {"sum": "add", "max": "maximum"}

@@ -190,7 +190,7 @@ def in_library_of(first: Any, output: Any) -> Any:
         return output
     if isinstance(output, tuple):
         return tuple(in_library_of(first, one) for one in output)
-    # CuPy and JAX name their namespace, as the array API standard asks; torch does not.
+    # CuPy and JAX name their namespace, as the array API standard requires; torch does not.
     named = getattr(first, "__array_namespace__", None)
     library = named() if named else sys.modules[type(first).__module__.partition(".")[0]]
     of_host = getattr(library, "from_numpy", None) if isinstance(output, np.ndarray) else None

@@ -49,7 +49,7 @@ def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
 
 
 class NativeFunction:
-    """Compiled code that takes a kernel's arguments. Threads may call it at once: calls have separate workspaces and outputs.
+    """Compiled code that takes a kernel's arguments. Threads may call it concurrently: each call has its workspace and outputs.
 
     A second thread that calls while the thread pool is busy computes without the pool.
     """

@@ -53,7 +53,7 @@ def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeo
 
 @functools.lru_cache(maxsize=1024)
 def _line(source: str, arch: str, compiler: Compiler) -> tuple[list[str], str]:
-    """(command line, name of the library's file), with which a source is compiled for `arch`."""
+    """(command line, name of the library's file) to compile a source for `arch`."""
     libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
     line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes_of(source), libraries=libraries)
     # `native` differs between machines that share the cache folder.

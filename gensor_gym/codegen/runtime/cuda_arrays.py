@@ -36,7 +36,7 @@ class DeviceArrays:
         self._op, self._cupy, self._device = op, cupy, cupy.cuda.Device().id
 
     def stream_of(self, values: Sequence[Any]) -> AbstractContextManager[Any]:
-        """A context that makes torch's stream CuPy's current one, if the first device array is torch's; else a null context."""
+        """A context in which CuPy uses torch's stream, if the first device array is torch's; else a null context."""
         first = next((value for value in values if lies_on_device(value)), None)
         if first is None or _library(first) != "torch":
             return nullcontext()

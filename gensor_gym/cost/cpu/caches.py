@@ -1,9 +1,9 @@
 """Bytes that generated C loads into each cache, from a walk over its loop nest from the register tile outwards. Compiled.
 
-A loop whose data fit a cache loads every line once. Otherwise, a loop that moves a tensor loads all of it again, and so does a
-loop that does not move it if a loop inside, above the level where data still fitted, moves the tensor. Data that fit entirely
-stay from one call to the next (timing is warm). Between clearly fitting and clearly not, both are interpolated, since real caches
-have no sharp edge.
+A loop whose data fit a cache loads every line once. If they do not fit, a loop that moves a tensor loads all of it again. A loop
+that does not move the tensor does so too, if it contains a loop whose data do not fit and that moves the tensor. Data that fit
+entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
+interpolated, since real caches have no sharp edge.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ PAGE = 4096
 ROOMY, FULL = 0.6, 1.3
 """Data of at most the first share of a cache stay in it; data beyond the second share do not."""
 CROWDED = 0.5
-"""Share of the ways of L1 from which on neighbouring rows evict each other."""
+"""Neighbouring rows begin to evict each other when they take more than this share of the ways of L1."""
 WRITTEN = 2.0
 """A written line is fetched and written back."""
 
 CACHES = 3
-SIZE = 0  # [A] tile of every axis so far; the walk's array holds this and what follows
+SIZE = 0  # [A] tile of every axis so far; the walk's array has this entry and all below
 LENGTH = SIZE + MAX_AXES  # [T, D] box of every tensor
 LINES = LENGTH + MAX_TENSORS * MAX_DIMS  # [T] rows of the box
 ROOM = LINES + MAX_TENSORS  # [CACHES] bytes of a thread
@@ -128,7 +128,7 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Number of times that a line of an unpacked read is loaded into L1 while the rows of a register tile advance in parallel.
 
-    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, with as many entries as ways.
+    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per way.
     """
     inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
     if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:

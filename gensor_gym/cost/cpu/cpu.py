@@ -56,7 +56,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Number of accumulators beyond which a window over channels lacks registers for reads shared by taps, and a step's slowdown.
+"""Beyond CROWD accumulators a window over channels lacks registers for reads shared by taps: a step takes SPILLED times as long.
 
 A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 ms with 28.
 """
@@ -64,7 +64,7 @@ A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 
 
 @lean
 def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
-    """Whether registers are short. Only for frozen operators: constants of other operators were fitted without this effect."""
+    """Whether a program lacks registers; only for frozen operators, since constants of others were fitted without this effect."""
     return ints[FROZEN_READ + 1] == 1 and ints[WINDOW] == 1 and row[CONVOLUTION] == 1 and accumulators > CROWD
 
 

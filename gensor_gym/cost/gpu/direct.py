@@ -1,4 +1,4 @@
-"""Reads that go straight from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
+"""Reads directly from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
 
 A thread that walks along its own row touches its own line with every load. The sector of one load serves the next loads while L1
 keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of
@@ -32,7 +32,7 @@ HIT = 0.13
 
 @lean
 def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
-    """Bytes of L1 for each resident block, besides its shared memory."""
+    """Bytes of L1 for each resident block, in addition to its shared memory."""
     return max(0.0, (ints[SHARED_UNIT] + LEAST_L1) / resident - shared)
 
 
@@ -76,7 +76,7 @@ def batch_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_anything_staged(ints):  # noqa: ANN001, ANN201
-    """Whether some read goes through shared memory, so that barriers end every step."""
+    """Whether some read is staged in shared memory, so that barriers end every step."""
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 1:
             return True

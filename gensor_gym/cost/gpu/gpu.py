@@ -72,7 +72,7 @@ from gensor_gym.hardware import occupancy
 blocks_per_unit = lean(occupancy.blocks_per_unit)
 
 OVERLAP = 0.25
-"""Share of the smaller of arithmetic and memory time that adds to the larger with one stage; every further stage halves it."""
+"""With one stage, the longer of arithmetic and memory time grows by this share of the shorter; every further stage halves it."""
 DISPATCH = 1.2
 """Cycles of the device to begin a block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp (train)."""
 BARRIER = 30.0
@@ -118,7 +118,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     burst = min(blocks, units * resident) / floats[L2_BW] * clock
     alone, fill, drain = _block(row, max(chain, busy), latency, waits, arriving * burst, ints, floats)
     drain += tile_bytes_out(row, ints) * burst
-    ramp = ends * drain if row[PERSISTENT] > 0 else fill + drain  # the next tile's loads run through the end of the last
+    ramp = ends * drain if row[PERSISTENT] > 0 else fill + drain  # the next tile's loads overlap the last tile's end
     cycles, ideal, uneven = _waves(blocks, units, resident, steps, busy, alone, ramp)
     cycles += fill + drain
     flying = min(blocks, units * resident) * in_flight
@@ -149,7 +149,7 @@ def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
 
 @lean
 def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
-    """Number of blocks launched on a device that runs `places` blocks at once; a persistent kernel launches no more than that."""
+    """Number of blocks launched if the device runs `places` blocks at once: all, or at most `places` by a persistent kernel."""
     return min(blocks, places) if row[PERSISTENT] > 0 else blocks
 
 

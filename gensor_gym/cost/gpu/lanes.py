@@ -26,7 +26,7 @@ from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS
 
 @lean
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
-    """Number of threads of a warp along a spatial axis: given by its patch (warp_tile), or else innermost axes fill first."""
+    """Number of threads of a warp along a spatial axis: set by its patch (warp_tile); without one, innermost axes fill first."""
     left = lanes_to_place(row)
     for at in range(SPATIAL_SLOTS - 1, axis, -1):
         left //= threads_along(row, at)
@@ -108,7 +108,7 @@ def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether every lane reads the address of lane ^ 1, or every lane reads the address of lane ^ 2.
+    """Whether every lane reads the same address as lane ^ 1, or every lane reads the same address as lane ^ 2.
 
     Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product, and
     along rows of threads for operands that only move along columns.

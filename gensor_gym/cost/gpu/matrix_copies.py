@@ -1,6 +1,6 @@
 """Copies of operands' tiles to shared memory in kernels with mma.sync: 16 bytes at a time, or element by element. Compiled.
 
-The hardware copies aligned units of 4 bytes by itself. Other elements go through registers. A few elements stay in registers
+The hardware copies aligned units of 4 bytes by itself. Other elements pass through registers. A few elements stay in registers
 while the block multiplies; more elements are loaded and stored one by one before it multiplies, with a wait for each.
 """
 

@@ -1,6 +1,6 @@
 """Blocks that take equal shares of all steps (`persistent=2`), and the partial sums that they exchange. Compiled.
 
-Compared with whole tiles, there is no uneven last wave. The cost: partial tiles go to the workspace and back.
+Compared with whole tiles, there is no uneven last wave. The cost: partial tiles are written to the workspace and read again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One step of the reduction of a block on CUDA cores. Compiled.
 
-Instructions are counted as in the machine code of SGEMM kernels (NVRTC 13.0, sm_90): on multiprocessors of 128 lanes one
-FFMA takes a whole issue slot, so their share of the loop bounds the rate; 64x64x16 tiles of 4x4 have 79 percent, 128x128x8
-of 8x8 88 (80 unrolled by 4), 256x128x8 of 16x8 91.5.
+Instructions are counted as in the machine code of SGEMM kernels (NVRTC 13.0, sm_90). On multiprocessors of 128 lanes one FFMA
+takes a whole issue slot, so the share of FFMAs in the loop bounds the rate. Their share is 79 percent with 64x64x16 tiles of 4x4,
+88 with 128x128x8 of 8x8 (80 if unrolled by 4), 91.5 with 256x128x8 of 16x8.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ has arrived, but half of the loads hit L1. Chosen on the recorded poolings and c
 GATHER = 4.0
 """Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
-"""Issue slots that a scheduler loses, in units of a warp's slots: 8 warps, 2 per scheduler, kept 84 percent of the slots of an
-RTX 4070 Ti S busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
+"""Issue slots that a scheduler loses, in units of a warp's slots. On an RTX 4070 Ti S, 2 warps per scheduler kept 84 percent of
+the slots busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
 
 
 @lean
 def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
     """All issue slots divided by the used issue slots, with `warps` warps on a multiprocessor.
 
-    Half as much more is lost without prefetched fragments (our assumption; published ladders gain 4 to 6 points by that).
+    Without prefetched fragments the loss is 1.5 times as large (our assumption; published kernels gain 4 to 6 points by them).
     """
     each = max(1.0, warps / SCHEDULERS)
     return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each
@@ -87,7 +87,7 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     """(instructions per thread, wavefronts per block, successive waits for memory) to copy a staged tile into shared memory.
 
     Rows that are transposed relative to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's
-    rows then meet in one bank, unless rows are padded or swizzled.
+    rows then store to one bank, unless rows are padded or swizzled.
     """
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]
@@ -120,7 +120,7 @@ def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
-    """Waits for memory of a thread that copies a tile through registers: GUARDED_WAIT per guarded load, else one for eight."""
+    """Waits for memory of a thread that copies a tile through registers: GUARDED_WAIT per guarded load, else 1/8 per load."""
     if row[STAGES] > 0:
         return 0.0
     return trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else 0.125)

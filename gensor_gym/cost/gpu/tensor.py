@@ -71,8 +71,8 @@ def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
     """(cycles of issue slots, wavefronts, cycles of a block alone, waits for memory) of a step by mma.sync.
 
     Every warp loads its fragments of A and B again for each k of an instruction (ldmatrix: 512 bytes each; without padding
-    or swizzle rows of a power of two meet in few banks). Single bytes of B are combined one by one. Floats of 8 bits that
-    are widened take two conversions a register, and four sums are added outside for each product (SASS of sm_90).
+    or swizzle, rows of a power of two share few banks). Single bytes of B are combined one by one. 8-bit floats that are
+    widened take two conversions per register, and four sums per product are added outside tensor cores (SASS of sm_90).
     """
     warps = workers_of(row, ints)
     widened = 1.0 if ints[PRODUCTS] == 2 else 0.0

@@ -127,8 +127,8 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
 def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Distinct bytes of a tensor that the blocks of one wave touch over the whole reduction.
 
-    Blocks follow each other along the innermost axis first. With raster R they go R rows deep before the next column,
-    with clusters of C blocks C rows deep.
+    Blocks follow each other along the innermost axis first. With raster R, a column of R blocks comes before the next column;
+    with clusters of C blocks, a column of C blocks.
     """
     left = max(1, resident)
     size = ints[ITEM + tensor] * 1.0

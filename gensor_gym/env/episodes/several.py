@@ -27,7 +27,7 @@ ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
 """Names of the attributes that make up the state of the running episodes."""
 FEWEST_PER_THREAD = 128
-"""Fewest environments per thread: with fewer, another thread costs more time than it saves."""
+"""Smallest number of environments per thread: with fewer, another thread costs more time than it saves."""
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):

@@ -22,9 +22,9 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.gir.space.table import GirTable
 
 CELL = 4
-"""Number of features of a crossing cell, which several passes read: 1, whether it is an input, log operations, reading passes.
+"""Number of features of a crossing cell, which several passes read: 1, whether it is an input, log operations, number of passes.
 
-All are 0 behind the last crossing cell.
+All are 0 after the last crossing cell.
 """
 NEST = 12
 GROUPS = {

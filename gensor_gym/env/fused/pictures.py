@@ -21,7 +21,7 @@ __all__ = ["as_image", "as_text"]
 _COLUMNS = {Level.DRAM: 0.0, Level.SRAM: 1.0, Level.REG: 2.0}
 _COLORS = dict(zip(_COLUMNS, ("#cbd5de", *reversed(LEVEL_COLORS["cpu"][1:])), strict=True))
 _LONGEST = 36
-"""Most characters of an expression that are shown."""
+"""Largest number of characters of an expression that are shown."""
 
 
 def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The decision process of fused operators: it steps many episodes at once by look-ups in tables and pays as `env.reward`."""
+"""The decision process of fused operators: it steps many episodes at once by table look-ups; rewards are as in `env.reward`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from gensor_gym.gir.space.table import GirTable, legal_actions
 
 
 class Spaces:
-    """Spaces of K tasks. A schedule is a number that counts from 0 in its own space; `task` int64 [B] selects the space."""
+    """Spaces of K tasks. A schedule is its index in its own space, counted from 0; `task` int64 [B] selects the space."""
 
     def __init__(self, tables: Sequence[GirTable]) -> None:
         """Concatenate the tables of all tasks, which must have the same named space."""

@@ -72,7 +72,7 @@ def _title(figure: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw nested bars for every axis: its extent behind, then its tiles from the outermost in, on a scale of powers of two."""
+    """Draw nested bars for every axis, on a scale of powers of two: its extent, then its tiles from the outermost in."""
     program, kind = lower(graph.operator, schedule, graph.hardware), graph.hardware.kind
     longest = max(*graph.operator.extents, *program.tiles[-1])
     rows = range(len(graph.operator.axes))

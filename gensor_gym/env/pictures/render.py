@@ -45,7 +45,7 @@ class _Page:
         self.lines.append(Line(self.depth, text, note))
 
     def loop(self, name: str, count: int, note: str) -> None:
-        """Add the header of a loop and indent what follows; a loop that runs once is omitted."""
+        """Add the header of a loop and indent the lines after it; a loop that runs once is omitted."""
         if count > 1:
             self.write(f"for {name} in {count}:", note)
             self.depth += 1

@@ -19,7 +19,7 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS
 
 CHOICES = ("sizes", "columns")
 MOST_SIZES = 256
-"""Number of actions with `choices="sizes"`, which is the most sizes of tiles that an axis may have."""
+"""Number of actions with `choices="sizes"`: the largest number of tile sizes that an axis may have."""
 
 WHOLE, SIZE, NUMBER = range(3)
 """Kinds of decision: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
@@ -60,7 +60,7 @@ class Decision:
 
 
 def written_columns(graph: ConstructionGraph) -> list[Column]:
-    """Columns that have a choice, in the order of writing: the unit (`tensor_core`), the other knobs, the axes.
+    """Columns with several options, in the order of writing: the unit (`tensor_core`), the other knobs, the axes.
 
     Most knobs belong to one unit, and a unit needs certain tiles: if it were decided after the tiles, tensor cores would almost
     never be possible.
@@ -87,7 +87,7 @@ def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
 
 
 def _sizes(column: Column, levels: int) -> list[Decision]:
-    """Decisions that set a chain number by number: the tile of each level, then the virtual threads if they have a choice."""
+    """Decisions that set a chain number by number: the tile of each level, then virtual threads if they have several options."""
     ladder = _alone(np.unique(column.values[:, :MAX_LEVELS]))
     found = [Decision(SIZE, column.first, level, ladder) for level in range(levels)]
     threads = np.unique(column.values[:, MAX_LEVELS])

@@ -48,12 +48,12 @@ from gensor_gym.graph.tables.tables import (
 )  # fmt: skip
 
 GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
-"""Limits that the smallest completion keeps if any completion does: their resources grow with tiles, or their steps decrease."""
+"""Limits that the smallest completion keeps if any completion does, because larger tiles need more resources or fewer steps."""
 
 
 @lean
 def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether a row may become a legal program; it is written up to and including a decision, and else at the minimum."""
+    """Whether a row may become a legal program. Numbers after the decision `fact` are not written yet and at their minimum."""
     if not within(row, ints, GROWING):
         return False
     if ints[IS_CPU] == 1:

@@ -19,7 +19,7 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether calls run interpreted until a function is compiled: True or False for all functions, None by `Hurried.early`."""
+"""Whether calls run interpreted until a function is compiled, for all functions; None leaves it to `Hurried.early`."""
 
 
 @contextmanager
@@ -61,7 +61,7 @@ class Hurried(Kept):
         """Result of the interpreted function, or of the compiled function if Python raises, as for a division by zero."""
         try:
             return self._plain(*args)
-        except Exception:  # no array is changed yet, and the compiled function decides what these arguments give
+        except Exception:  # no array is changed yet, and the compiled function decides on these arguments
             return super()._compile_for_args(*args)(*args)
 
     @cached_property

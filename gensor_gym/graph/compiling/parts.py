@@ -1,7 +1,7 @@
 """Parts: functions that compiled functions call. They are typed separately and optimised only inside their callers.
 
-Numba optimises and emits every function with all its callees, so a leaf goes through LLVM once for each function above it. That
-took two thirds of the compile time of a first episode. A part stops before that step. Its text is inserted into the function that
+Numba optimises and emits every function with all its callees, so LLVM compiles a leaf once for each function above it. That took
+two thirds of the compile time of a first episode. A part stops before that step. Its text is inserted into the function that
 Python calls, which LLVM optimises as a whole. A part that is called from Python becomes such a function.
 
 This relies on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on internals of its code libraries and
@@ -44,7 +44,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         """LLVM module with the text of this part and of all its callees, each once."""
         if self._with_called is None:
             module = self._own().clone()
-            for library in reversed(list(self._called({self}))):  # LLVM leaves out what nothing there calls yet
+            for library in reversed(list(self._called({self}))):  # LLVM omits functions that are not called yet
                 module.link_in(library._own() if isinstance(library, _Text) else library._get_module_for_linking(), preserve=True)
             self._with_called = module
         return self._with_called

@@ -1,8 +1,8 @@
 """Functions that are compiled once and called by name, never copied into their callers.
 
 Numba copies all callees into each function that Python calls, and LLVM optimises every copy. A unit stays out of these copies:
-callers refer to its symbol, which the linker finds in the process. So the analytic model, which thirty functions call, goes
-through LLVM once for each kind of machine. A process that loads it from disk does not even type its parts.
+callers refer to its symbol, which the linker finds in the process. So LLVM compiles the analytic model, which thirty functions
+call, once for each kind of machine. A process that loads it from disk does not even type its parts.
 
 Code from disk needs the symbols of its units when it is loaded, or the linker ends the process. Two measures ensure that. The
 symbol's name is the same in every process, while Numba's own name would count earlier compilations. And `_reload_init` of a
@@ -31,7 +31,7 @@ class _Load(NamedTuple):
     types: tuple[Any, ...]
 
     def __call__(self) -> None:
-        """Load or compile the unit, unless it is there already."""
+        """Load or compile the unit, unless it is loaded already."""
         import_module(self.module)
         _UNITS[self.module, self.name].compile(self.types)
 

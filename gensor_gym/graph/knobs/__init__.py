@@ -6,7 +6,7 @@ condition on a program (`graph/limits.py` lists the conditions) and its share of
 through Python.
 
 To add a knob, write its module and append it to the rows' layout (`graph/tables/layout.py`). Actions, tables, masks, texts and
-observations follow from the table. Then let a generator read its value, and renew the line of `docs/design.md` and the golden
+observations follow from the table. Then let a generator read its value, and update the line of `docs/design.md` and the golden
 files. If it limits a program, uses a resource or changes the model, call its functions from `graph/limits.py`,
 `graph/resources.py` and the model (`cost/`). A new knob lengthens rows, actions and observations: raise `LAYOUT_VERSION`, which
 makes older policies and files invalid, and train the shipped policies again. Add the usable values to the tests' oracle, too

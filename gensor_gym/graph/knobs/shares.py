@@ -41,7 +41,7 @@ KNOBS = (
 
 @lean
 def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether the reduction has a step for every block of split_k, which does not go with equal shares (persistent=2)."""
+    """Whether split_k is 1, or the reduction has a step for each of its blocks and they take no equal shares (persistent=2)."""
     return row[SPLIT_K] == 0 or (row[PERSISTENT] < EQUAL_SHARES and power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints))
 
 
@@ -55,7 +55,7 @@ def threads_have_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tasks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether the reduction has a task tile for every part of thread_split, which does not go with a shifted product."""
+    """Whether thread_split is 1, or the reduction has a task tile for each of its parts and the product is not shifted."""
     if row[THREAD_SPLIT] == 0:
         return True
     return row[CONVOLUTION] != 2 and power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)

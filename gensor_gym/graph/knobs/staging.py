@@ -15,7 +15,7 @@ def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
 
 
 def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
-    """Whether that many buffers can be used: without cp.async a second is filled through registers, a third is unavailable."""
+    """Whether that many buffers can be used: without cp.async a second is filled through registers; a third needs cp.async."""
     return _is_repeated(op, hardware, buffers) and (buffers <= 2 or has_async_copies(hardware))
 
 

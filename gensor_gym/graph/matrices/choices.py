@@ -29,7 +29,7 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Usable values of knob `tensor_core`: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
     Float32 cannot use tensor cores, because precision is part of the task. Axes must be long enough for some tile to fill an
-    instruction. There are two exceptions: the rows of wgmma (`row_step`), and k, which zeros fill up (`least_tile`) to an
+    instruction. There are two exceptions. The rows of wgmma may be fewer (`row_step`). Zeros fill up k (`least_tile`) to an
     instruction of mma.sync or, for some convolutions (`is_filled_up`), to a step of wgmma. A tensor map needs rows of a multiple
     of 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`), unless its layout is that of a product. B of
     a type that wgmma cannot read in its layout is transposed (`is_transposed`).
@@ -62,7 +62,7 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 def row_step(op: Operator) -> int:
     """Divisor of the rows of a wgmma tile: 64, or 16 if m is shorter, or all rows if m is shorter than 16.
 
-    The instruction still computes 64 rows: it multiplies the shared memory behind such a tile and stores none of the result.
+    The instruction still computes 64 rows: it also multiplies the memory after such a tile, and does not store those results.
     """
     roles = matrix_axes(op)
     most = longest(op.axes[roles.m].extent) if roles is not None else 0

@@ -112,7 +112,7 @@ def images_axis(op: Operator) -> int:
 def wgmma_columns(op: Operator) -> tuple[int, ...]:
     """Axes of a wgmma's columns, in the operator's order; ValueError if the operator is not a product of matrices.
 
-    They are all spatial axes but m if operands are laid out, else the innermost axes with contiguous elements.
+    They are all spatial axes except m if operands are laid out, else the innermost axes with contiguous elements.
     """
     roles = matrix_axes(op)
     if roles is None:

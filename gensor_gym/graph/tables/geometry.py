@@ -170,7 +170,7 @@ def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def columns_of(row, ints):  # noqa: ANN001, ANN201
-    """Number of columns of a wgmma: the register tile over all spatial axes but m."""
+    """Number of columns of a wgmma: the register tile over all spatial axes except m."""
     return spatial_product(row, 0, ints) // row[TILE + ints[MATRIX_M]]
 
 

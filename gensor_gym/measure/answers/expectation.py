@@ -17,7 +17,7 @@ of (a b)^2, the operator evaluated on the squares of its inputs. 4 u_in q is abo
 billion exceeds it, but 40 elements in a hundred do if inputs were rounded to bfloat16. The bound of tf32x3 is float32's: its
 three products omit less than 3 * 2^-22 |a||b| = 12 u |a||b| in the worst case, less than a tenth of that on average.
 
-Tensor cores of Ada and Hopper add products of floats of 8 bits with 13 bits of mantissa and cut off the rest (accumulators of 22
+Tensor cores of Ada and Hopper add products of 8-bit floats with 13 bits of mantissa and cut off the rest (accumulators of 22
 bits: arXiv 2411.10958, 2412.19437), so u is 2^-14 there. In units of 2 u m, sums of random signs then have an error of 0.08 (a
 depth of 64) to 0.22 (32768) on average and of 2.9 at most among 65,536 (emulated; the bound is 8). A lost step of 32 products
 shows in most elements, a single product of thousands in none. If all products have one sign, so have the errors: 7 percent at a

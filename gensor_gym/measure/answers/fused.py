@@ -73,7 +73,7 @@ def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> 
 
 
 MOST_ELEMENTS, MOST_STEPS = 3 << 25, 5 << 27
-"""Limits on the elements of a value, and on the evaluations of scalar functions in total, of a fused operator that is verified.
+"""Limits of a fused operator that can be verified: elements of one value, and evaluations of scalar functions in total.
 
 An element takes up to 145 bytes and a function 90 ns (an Intel Xeon). More would exceed a worker's five minutes for references,
 or the memory of most machines.
@@ -84,7 +84,7 @@ _THREADED = 1 << 22
 """Number of elements of all values from which the draws are computed in parallel, with three times the memory in a third of the
 time."""
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
-"""Factors of the hard draw's rows, in turn: 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
+"""Factors of the hard draw's rows, cyclically: 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
 
 
 def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
@@ -107,7 +107,7 @@ def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
 
 
 def check_size(graph: Operator | Dataflow) -> None:
-    """Check that a fused operator can be verified; ValueError if its outputs take too long, or too much memory, in float64.
+    """Check that a fused operator can be verified; ValueError if float64 outputs would take too much time or memory.
 
     Any `Operator` passes, since a large one is verified at samples.
     """
@@ -135,6 +135,6 @@ def _longest_sum(graph: Dataflow) -> int:
 
 
 def _hard(array: np.ndarray) -> np.ndarray:
-    """The array with its rows (along the last axis) multiplied by `_SCALES` in turn."""
+    """The array with its rows (along the last axis) multiplied by `_SCALES` cyclically."""
     rows = array.reshape(-1, *(array.shape[-1:] or (1,)))
     return (rows * _SCALES[np.arange(len(rows)) % len(_SCALES), None]).reshape(array.shape)

@@ -36,7 +36,7 @@ def same(values: np.ndarray) -> np.ndarray:
 
 
 def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform = same) -> np.ndarray:
-    """Output elements at `points` [S, A], float64 [S]; `inputs` are in the operator's order; values read are transformed."""
+    """Output elements at `points` [S, A], float64 [S]; `inputs` are in the operator's order; `transform` maps the values read."""
     reads = len(op.reads)
     out = _body(op, inputs[:reads], points, transform)
     operands = iter(inputs[reads:])

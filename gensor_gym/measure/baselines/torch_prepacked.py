@@ -1,7 +1,7 @@
 """oneDNN with weights in its own layout, as torch's compiler calls it for a frozen model: the baseline of prepacked kernels.
 
 The weights are reordered once, before anything is timed. A convolution's result is left in the layout that oneDNN chose
-(channels last), which spares it a copy.
+(channels last), which saves a copy.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Layout of one buffer, addresses growing to the right:
 Data begin at a cache line, as outputs and workspaces of called kernels do, or at a given offset from a cache line, as arrays of
 NumPy do.
 
-A write to the guard words is found by `intact`. A write further out (more than 63 bytes behind the end, or about a page before
+`intact` detects a write to the guard words. A write further out (more than 63 bytes after the end, or about a page before
 the start) is a segmentation fault of the worker, and so is a read there.
 """
 

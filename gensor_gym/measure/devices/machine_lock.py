@@ -39,7 +39,7 @@ def lock_path(device: str = "") -> Path:
     """Path of the file whose lock is the timing lock of a device, by default the processor. Other programs may use it too.
 
     The file exists afterwards. If another user's file, a link or a folder with this name cannot be used, the path is that of this
-    user's own file, and a LockWarning says that other users are not waited for. ValueError if that cannot be made either.
+    user's own file, and a LockWarning says that timings do not wait for other users. ValueError if that cannot be made either.
     """
     shared = FOLDER / f"gensor_gym-timing{device}.lock"
     try:

@@ -108,7 +108,7 @@ def points_of(op: Operator | Dataflow) -> int:
 
 
 def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware) -> float:
-    """Least seconds that the emulator takes to run a kernel once."""
+    """Lower bound on the seconds that the emulator takes to run a kernel once."""
     op = kernel.operator
     if isinstance(schedule, GirSchedule):
         assert isinstance(op, Dataflow)

@@ -22,7 +22,7 @@ ISOLATED_BY = "GENSOR_GYM_ISOLATED_BY"
 WHOLE = "landlock+seccomp"
 WORKER = "gensor_gym.measure.workers.worker"
 _LARGEST_FILE = 1 << 30
-"""Most bytes that a kernel may write to standard error or into its folder."""
+"""Largest number of bytes that a kernel may write to standard error or into its folder."""
 
 
 def shut_in(readable: list[str], writable: list[str]) -> str:

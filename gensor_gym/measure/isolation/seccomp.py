@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[int, int]] = {
     # memory, queues and keys that all processes of a user share
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "semget": (64, 190),
     "mq_open": (240, 180), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    # what Landlock does not watch: sizes (before its version 3), modes, owners, attributes, times
+    # changes that Landlock does not prevent: sizes (before its version 3), modes, owners, attributes, times
     "truncate": (76, 45), "chmod": (90, _ABSENT), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, _ABSENT), "fchown": (93, 55), "lchown": (94, _ABSENT), "fchownat": (260, 54), "setxattr": (188, 5),
     "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15),
@@ -75,7 +75,7 @@ def restrict() -> bool:
 
 
 def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
-    """Instructions of the filter for the process `pid`, which may start and signal threads of its own but no processes."""
+    """Instructions of the filter for the process `pid`, which may start and signal its own threads, but no processes."""
     refuse = _step(_RETURN, _ERROR | errno.EPERM)
     yield _step(_LOAD, _ARCHITECTURE)
     yield _step(_EQUAL, architecture, 1, 0)

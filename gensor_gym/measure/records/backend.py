@@ -34,7 +34,7 @@ FEW = 1 << 16
 """Number of programs of a space that plain Python lists in less time than compiling takes, some 40 us each."""
 
 _WITHIN = {"medium": ("compact",)}
-"""Space -> other spaces all of whose programs it contains."""
+"""Space -> the spaces that it contains as a whole."""
 
 Source = str | Path | Store | Iterable[Record]
 

@@ -60,7 +60,7 @@ def machine_of(machine: str | Path) -> Hardware:
 
 
 def here(machine: str | Path) -> Hardware:
-    """The hardware of `machine_of`; that of a CPU has the name `host`, for which C kernels of this processor are made."""
+    """The hardware of `machine_of`; a CPU gets the name `host`, for which C kernels of this processor are made."""
     described = machine_of(machine)
     return dataclasses.replace(described, name="host") if described.kind == "cpu" else described
 

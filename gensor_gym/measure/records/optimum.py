@@ -1,7 +1,7 @@
 """The best programs of a complete table (a set, since timings are noisy), and the regret of every other program.
 
 A program is tied with the program of least median unless the two differ significantly: the 95 percent bootstrap interval of the
-ratio of their medians lies above one. Samples of one pass over the table are correlated (a machine drifts), so passes are drawn
+ratio of their medians is above one. Samples of one pass over the table are correlated (a machine drifts), so passes are drawn
 first, the same for both programs, and then short blocks of neighbouring samples within each pass. A table of one pass does not
 show the drift between passes, which must come from other tables.
 """

@@ -118,7 +118,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create; an older schema is migrated. ValueError for a newer schema, or a file that is no store."""
+        """Open or create; an older schema is migrated. ValueError for a newer schema, or a file that is not a store."""
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()

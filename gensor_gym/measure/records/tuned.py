@@ -44,9 +44,9 @@ def programs(
     They were measured here, or elsewhere if `imported`. Results of searches come first: near-ties were timed again in alternation
     with them.
 
-    Timings of another compiler, protocol or machine are skipped, and timings of this machine if its kernel would be another now,
-    because an earlier version of this package generated it. So are impossible times, programs that are no longer legal or whose
-    kernel is wrong, and kernels that read packed weights unless the computation's weights are constant.
+    Timings of another compiler, protocol or machine are skipped, and timings of a kernel that this version of the package would
+    generate differently. So are impossible times, programs that are no longer legal or whose kernel is wrong, and kernels that
+    read packed weights unless the computation's weights are constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
@@ -70,7 +70,7 @@ def programs(
 
 
 def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
-    """Number of trials made here with the present compiler, or of trials that a finished search was given, if that is larger."""
+    """Number of trials made here with the present compiler, or the budget of a finished search in trials if that is larger."""
     kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
     found = [record.measurement.conditions for record in kept.records(Selection(str(op), backend.device(hw), PROTOCOL))]
     own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]

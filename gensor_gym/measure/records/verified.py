@@ -35,8 +35,8 @@ _NAN_BYTE = 0xFF
 def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, digest: str = "") -> bool:
     """Whether the kernel of a legal program gives the reference's answer: noted earlier, or built and called now.
 
-    If not, or if it cannot be built, a RuntimeWarning says so. A kernel with another digest than `digest`, unless that is empty,
-    is none that was timed.
+    If not, or if it cannot be built, a RuntimeWarning says so. False without a warning if `digest` is not empty and differs from
+    the kernel's digest, because another kernel was timed.
     """
     try:
         kernel = remembered(op, schedule, hw)

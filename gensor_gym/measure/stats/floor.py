@@ -19,7 +19,7 @@ units, so the arithmetic bound stays."""
 
 @lru_cache(maxsize=256)
 def warm_floor(op: Computation, hw: Hardware, share: float = 1.0) -> float:
-    """Least plausible seconds of a kernel: arithmetic at peak rate, or a share of the memory time if that is longer.
+    """Shortest plausible time of a kernel in seconds: arithmetic at peak rate, or a share of the memory time if that is longer.
 
     The peak is that of the fastest unit that the operator may use: tensor cores if it is a product of their types. The memory
     time is that of the slowest level: a kernel timed in a loop may find data in caches, so of b bytes only b minus the capacity
@@ -36,7 +36,7 @@ def warm_floor(op: Computation, hw: Hardware, share: float = 1.0) -> float:
 
 
 def is_excused(op: Computation, hw: Hardware, seconds: float) -> bool:
-    """Whether a correct kernel's time below the floor is plausible all the same, by new figures of this machine.
+    """Whether a time below the floor is still plausible for a correct kernel, by new figures of this machine.
 
     Such a time puts the host's figures in doubt, so they are measured again, once a process.
     """

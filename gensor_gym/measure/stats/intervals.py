@@ -39,7 +39,7 @@ def _outer_rank(count: int, confidence: float) -> int:
 
 
 def _binomial(count: int, k: int) -> float:
-    """P(Binomial(count, 1/2) = k), through log-gamma so that large counts do not underflow on the way."""
+    """P(Binomial(count, 1/2) = k), through log-gamma so that intermediate results of large counts do not underflow."""
     log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2.0)
     return math.exp(log)
 

@@ -55,7 +55,7 @@ class TimingRules:
 
 
 def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
-    """Call the kernel until it is warm; return the least seconds per call seen, since the first calls page memory in.
+    """Call the kernel until it is warm; return the shortest time per call in seconds, since the first calls page memory in.
 
     `called` is the number of earlier calls of the kernel on these buffers, which have paged memory in.
     """

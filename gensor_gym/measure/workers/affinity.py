@@ -2,7 +2,7 @@
 
 A scheduler moves threads between timings, and a virtual machine was seen to run both threads of a team on one CPU. While timing,
 the calling thread therefore stays on the first usable CPU; the workers of our pool avoid it (`codegen/runtime/runtime.c`), and
-`OMP_ENVIRONMENT` binds those of OpenMP, which torch uses, one to a CPU.
+`OMP_ENVIRONMENT` binds the threads of OpenMP, which torch uses, one to each CPU.
 """
 
 from __future__ import annotations

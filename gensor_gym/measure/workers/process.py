@@ -66,7 +66,7 @@ class WorkerProcess:
         return self._live.process.pid if self._live is not None else None
 
     def ask(self, request: object) -> Any:
-        """Send a request and return the worker's answer. WorkerLost if it dies or hangs; RuntimeError for an exception in it."""
+        """Send a request and return the worker's answer. WorkerLost if it dies or hangs; RuntimeError if it raises."""
         with self._lock:
             live = self._running()
             live.requests += 1

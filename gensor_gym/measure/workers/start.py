@@ -52,9 +52,9 @@ class Start:
 
 
 def start_of(device: str, shut_in: bool | None = None) -> Start:
-    """The start of a worker for a device, isolated if it runs machine code of kernels, by default as $GENSOR_GYM_ISOLATION says.
+    """The start of a worker for a device. It is isolated if it runs kernels' machine code and `shut_in` says so.
 
-    ValueError for an unknown device, or another value of $GENSOR_GYM_ISOLATION.
+    If `shut_in` is None, $GENSOR_GYM_ISOLATION decides. ValueError for an unknown device, or an invalid value of that variable.
     """
     opened = None if device == COMPILER else opened_by(device)
     if opened is None or not opened.shut_in or not (_wanted() if shut_in is None else shut_in):

@@ -19,7 +19,7 @@ LARGEST_REPLY = 64 << 20
 
 
 class PipeClosed(Exception):
-    """The process at the other end of the pipe is gone."""
+    """The process at the other end of the pipe has ended."""
 
 
 class DeadlinePassed(Exception):

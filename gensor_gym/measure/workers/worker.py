@@ -1,7 +1,7 @@
 """The worker process: runs kernels on a device, so that a crash does not reach the harness.
 
 Started by `isolation/launch.py` with arguments DEVICE READ_FD WRITE_FD PARENT_PID LIBRARIES. It ends when its pipe closes, or
-when its parent is gone, even while a kernel hangs: a thread watches for that. Nothing is written to standard output.
+when its parent has ended, even while a kernel hangs: a thread watches for that. Nothing is written to standard output.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def serve(device: Device | None, read_fd: int, write_fd: int) -> None:
 
 
 def answer_to(request: object, device: Device | None, cache: ExpectationCache, announce: Announce) -> object:
-    """The answer to a request; TypeError for one that is not supported here."""
+    """The answer to a request; TypeError for an unsupported request."""
     if isinstance(request, CompileRequest):
         from gensor_gym.measure.workers.builders import build_cubin
 

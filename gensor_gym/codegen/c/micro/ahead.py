@@ -1,9 +1,10 @@
 """Prefetches of the cache lines that the next lanes read, while all rows of the current lanes are computed.
 
 If the loop over lanes is the outer loop, all tiles of rows read the same lines of an operand, before the next lanes read new
-lines: of packed weights, which are in no cache when a network is called, or of an image that a 1x1 convolution reads in place, a
-few lines of every channel's plane, which hardware prefetchers do not predict. Without prefetches the memory is idle while rows
-are computed, then the rows wait for it. So every tile prefetches its share of the next lanes' lines, evenly over its steps.
+lines. The operand is either packed weights, which are in no cache when a network is called, or an image that a 1x1 convolution
+reads in place: a few lines of every channel's plane, which hardware prefetchers do not predict. Without prefetches the memory is
+idle while rows are computed, then the rows wait for it. So every tile prefetches its share of the next lanes' lines, evenly over
+its steps.
 
 Measured on one thread of an Intel Xeon (2 MB of L2 cache), alternating with the same program without prefetches: a convolution of
 56x56 from 256 to 64 channels takes 7 to 10 % less time, one from 144 to 24 channels takes 22 % less, and one of 112x112 from 32

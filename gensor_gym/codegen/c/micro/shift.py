@@ -52,7 +52,7 @@ def copy_row(plan: LoopPlan, item: str) -> str:
 
 
 def plane_function(plan: LoopPlan, operand: Operand) -> str:
-    """C function `pack_NAME`, which copies the rows that a task needs of one image and channel, with padding."""
+    """C function `pack_NAME`, which copies a task's rows of one image and channel, with padding."""
     lines, shift = Lines(), plan.shift
     assert shift is not None
     item, (height, width) = operand.c_type, operand.access.tensor.shape[-2:]
@@ -90,7 +90,7 @@ def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, 
 
 
 def plane_call(operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
-    """C statement that copies one plane; `steps` is its (image, channel) in the box, `starts` that of the box's first."""
+    """C statement that copies one plane; `steps` are its (image, channel) in the box, `starts` those of the box's first plane."""
     packing, access = operand.packing, operand.access
     assert packing is not None
     height, width = access.tensor.shape[-2:]

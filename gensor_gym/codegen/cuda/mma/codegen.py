@@ -133,7 +133,7 @@ def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], N
         at = len(out.lines)
         write()
         words = set(re.findall(r"\w+", "\n".join(out.lines[at:])))
-        used = tuple(a for a in plan.op.reduce if origin and f"block_{plan.names[a]}" in words)  # pointers that move on use none
+        used = tuple(a for a in plan.op.reduce if origin and f"block_{plan.names[a]}" in words)  # advancing pointers use none
         before = Writer(depth=out.depth)
         if used and plan.steps > 1:
             before.line(f"const int next_step = step + {ahead};")

@@ -17,7 +17,7 @@ from gensor_gym.codegen.cuda.simt.copies import MASK_BITS, digits, distance, few
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 
 UNROLLED = 8
-"""Most copies of a thread in one unrolled loop body. More would only take registers."""
+"""Largest number of copies of a thread in one unrolled loop body. More would only take registers."""
 _WORDS = {1: "int", 2: "int2", 4: "int4"}
 
 

@@ -28,15 +28,15 @@ BANK_UNITS = 8
 INSTRUCTION_ROWS, INSTRUCTION_COLUMNS = 16, 8
 """Extents of an instruction along m and n. If the hardware's instruction has 8 rows, two count as one."""
 HELD_REGISTERS = 32
-"""Most registers of a thread that keep an operand's loaded elements until the products of a step are done."""
+"""Largest number of registers of a thread that keep an operand's loaded elements until the products of a step are done."""
 CODE_LIMIT = 512
-"""Most instructions of one unrolled loop body. Larger bodies overflow the instruction cache."""
+"""Largest number of instructions of one unrolled loop body. Larger bodies overflow the instruction cache."""
 HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
 """Register limits of operands that are copied byte by byte or widened.
 
 For 8-bit floats, HELD_FLOAT8 replaces HELD_REGISTERS, and launch bounds leave SPARE_FLOAT8 registers in addition to the counted
-registers. For widened operands, WIDENED_POINTS is the most points of an unrolled body; more points would be widened ahead. With
-32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions spilled (NVRTC 13.0).
+registers. For widened operands, WIDENED_POINTS is the limit on points of an unrolled body, because more would be widened ahead.
+With 32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions spilled (NVRTC 13.0).
 """
 HELD_BESIDE = 16
 """Number of registers for single bytes of int8 that fit in addition to the counted registers.
@@ -159,7 +159,7 @@ class MatrixPlan(ProductPlan):
 
     @property
     def held_registers(self) -> int:
-        """Most registers of a thread that keep an operand's loaded elements until the products of a step are done.
+        """Largest number of registers of a thread that keep an operand's loaded elements until the products of a step are done.
 
         For int8, whose windows are copied byte by byte, they and the counted registers must also fit with one block per
         multiprocessor.
@@ -194,7 +194,7 @@ class MatrixPlan(ProductPlan):
 
     @property
     def most_points(self) -> int:
-        """Most reduction points in one unrolled body; 0 if one point has too many instructions."""
+        """Largest number of reduction points in one unrolled body; 0 if one point has too many instructions."""
         most = CODE_LIMIT // self.products
         return min(most, WIDENED_POINTS) if self.widened else most
 

@@ -16,7 +16,7 @@ from gensor_gym.operators.types import Access
 MOST_ROUNDS = 64
 """Maximum number of rounds along a dimension that are tried beyond the fewest possible."""
 MASK_BITS = 32
-"""Most copies of a thread whose conditions are stored in one register, one bit for each."""
+"""Largest number of copies of a thread whose conditions are stored in one register, one bit for each."""
 
 
 @dataclass(frozen=True)

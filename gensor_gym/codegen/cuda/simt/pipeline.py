@@ -119,7 +119,7 @@ def _write_ahead(out: Writer, plan: BlockPlan, last: str, by_itself: bool, sprea
 
 
 def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
-    """When each read's copies begin, if they are spread over the points of a step; else an empty list."""
+    """The `Share` of each read's copies, if they are spread over the points of a step; else an empty list."""
     points, trips = unrolled_points(plan), [each.trips for each in copies]
     whole = [each for each in copies if each.tile.asynchronous and (each.whole_box is None or not each.guarded)]
     if not (plan.buffered and is_product(plan.op) and points > 1 and len(whole) == len(copies)):
@@ -155,7 +155,7 @@ def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
 
 
 def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
-    """Write the points of a step. Double-buffered fragments omit the last point and put the line `between` into each point."""
+    """Write the points of a step. With double-buffered fragments, omit the last point and write `between` in each point."""
     if plan.buffered and plan.step_points == 1:
         return
     write_step_origin(out, plan, "step", _moved(plan, staged=False))

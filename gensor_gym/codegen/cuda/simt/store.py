@@ -20,7 +20,7 @@ FINISH_THREADS = 256
 def write_combine(out: Writer, plan: BlockPlan) -> None:
     """Write code that combines the partial results of threads that share an output in the first of them.
 
-    Threads of a warp shuffle; warps go through shared memory.
+    Threads of a warp combine by shuffles, warps through shared memory.
     """
     if plan.reduce_threads == 1:
         return

@@ -14,9 +14,9 @@ from gensor_gym.operators.types import ITEM_BYTES, Access
 UNIT = 16
 """Bytes that a swizzle moves as a whole: the widest load."""
 PERMUTED_UNITS = 8
-"""Most units that a swizzle permutes: 128 bytes, one word in every bank."""
+"""Largest number of units that a swizzle permutes: 128 bytes, one word in every bank."""
 SMALLEST_COPY = 4
-"""Fewest bytes of an asynchronous copy."""
+"""Smallest number of bytes of an asynchronous copy."""
 
 
 @dataclass(frozen=True)

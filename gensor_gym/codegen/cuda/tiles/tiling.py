@@ -81,7 +81,7 @@ class Tiling:
 
     @cached_property
     def staged(self) -> tuple[bool, ...]:
-        """Whether each read goes through shared memory."""
+        """Whether each read is staged in shared memory."""
         return tuple(is_staged(self.op, read) for read in self.op.reads)
 
     @cached_property

@@ -5,7 +5,7 @@ consumer issues the wgmma instructions of a stage as soon as it is full, and rel
 has two barriers for that, `full` and `empty`. The ring continues from one tile to the next, so in a persistent kernel the
 operands of the next tile are copied while the current tile is stored.
 
-Blocks of a cluster go through the same steps for neighbouring tiles. Each block copies its share of B's tile to all blocks of the
+Blocks of a cluster execute the same steps for neighbouring tiles. Each block copies its share of B's tile to all blocks of the
 cluster. So a stage is released to every block of the cluster, and no block ends before all blocks are done.
 """
 

@@ -48,8 +48,8 @@ def with_folded_rows(program: Program) -> Program:
 class Part:
     """One operand in the workspace, with a row for every index of `shape`; `elements` of a row's `pitch` elements are used.
 
-    `offset` is in bytes. `names` are the C names of the indices. `first` is C text of the position in the tensor `name` of a
-    row's first element, without its column, and `steps` are the distances to the next channel and the next of `places` positions.
+    `offset` is in bytes. `names` are the C names of the indices. `first` is C text of a row's first position
+    in the tensor `name`, without its column. `steps` are the distances to the next channel and to the next of `places` positions.
     For the image, `column` is C text of an element's column in its row of `width` elements. For weights, which are never outside,
     `width` is 0.
     """

@@ -21,9 +21,9 @@ THREADS = 256
 WORD = 4
 """Bytes that a thread reads or writes together: 1, 2 or 4 elements."""
 ROW_BYTES = 128
-"""Most bytes of a tile's columns: a warp's read in words."""
+"""Largest number of bytes of a tile's columns: a warp's read in words."""
 TILE_BYTES = 8192
-"""Most bytes of a tile: eight words for each thread."""
+"""Largest number of bytes of a tile: eight words for each thread."""
 KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
 """C types by size in bytes."""
 
@@ -32,9 +32,9 @@ KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
 class Transposition:
     """Transposition of `batches` matrices [channels, columns] of the tensor `name` into the workspace, with channels contiguous.
 
-    An element has `item` bytes. In the workspace, in elements, `offset` is before the first matrix, `batch` from one matrix to
-    the next, and `pitch` from one column to the next. In the tensor, columns are in rows of `row` columns; `steps` are the
-    elements from one channel, row and column to the next.
+    An element has `item` bytes. Distances in the workspace, in elements: `offset` to the first matrix, `batch` from one matrix
+    to the next, `pitch` from one column to the next. In the tensor, columns are in rows of `row` columns; `steps` are the
+    distances in elements from one channel, row and column to the next.
     """
 
     name: str

@@ -20,7 +20,7 @@ ATOM_BYTES = 1024
 PRODUCER_REGISTERS = 40
 """Registers of a thread of the copying warpgroup, like in CUTLASS's kernels with two consumers."""
 CONSUMER_REGISTERS = 232
-"""Most registers of a consumer's thread. Two consumers and a producer with 40 registers per thread fill the register file."""
+"""Limit on the registers of a consumer's thread: two consumers and a producer with 40 per thread fill the register file."""
 
 
 @dataclass(frozen=True)

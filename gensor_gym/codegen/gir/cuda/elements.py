@@ -1,4 +1,4 @@
-"""The numbers that a row nest computes on a GPU: float32, or int64 where all nodes of its graph are integers."""
+"""The numbers that a row nest computes on a GPU: float32, or int64 if all nodes of its graph are integers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WHOLE = CudaWhole()
 
 
 def element_of(nest: RowNest) -> Element:
-    """The numbers that a nest computes."""
+    """Type of the numbers that a nest computes."""
     return WHOLE if nest.graph.whole else FLOAT
 
 

@@ -12,7 +12,7 @@ _LOST = "__int_as_float(0x7fffffff)"
 
 
 def type_of(nest: RowNest, access: Access) -> str:
-    """Type of the elements that an access reads or writes; that of the nest's numbers for buffers."""
+    """Type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
     value = nest.graph.values.get(access.tensor)
     return element_of(nest).c if value is None else TYPES[value.dtype]
 
