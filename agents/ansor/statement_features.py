@@ -3,7 +3,7 @@
 The groups are Ansor's: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic
 intensity, allocations, outer loops. The features come from a schedule, not from lowered code, and thus differ: index arithmetic
 is not counted, buffers are in the operator's order and not sorted by size, and the values of our knobs are appended because most
-knobs are not loops. The intensity is log2(operations / bytes); the authors' quotient of logarithms is a known slip.
+knobs are not loops. The intensity is log2(operations / bytes); the authors' quotient of logarithms is a known error.
 """
 
 from __future__ import annotations

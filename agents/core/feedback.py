@@ -78,7 +78,7 @@ def measure_with_feedback(
     explored: float = 0.0,
     predict: Predict | None = None,
 ) -> None:
-    """Construct and measure by `Trials`, again and again, until the budget is spent or nothing new comes."""
+    """Construct and measure by `Trials`, again and again, until the budget is spent or nothing new is constructed."""
     trials = Trials(session, rng, per_register_tile, near, explored, predict)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 

@@ -38,7 +38,7 @@ class Comparison:
     """Label -> why it could not be timed again."""
     model: bool = False
     busy: float = 0.0
-    """Share of the processors that other programs used just before. If it is far from 0, times and ratios mislead."""
+    """Share of the processors that other programs used just before the timing. If it is far from 0, times and ratios mislead."""
     processes: list[int] = field(default_factory=list)
     """Number of consecutive samples from each process that timed; empty if there was one process."""
 
@@ -112,7 +112,7 @@ class Retimer:
         return (self._whole(good, torch and TORCH not in faults) if good else {}), faults
 
     def _whole(self, kernels: dict[str, Kernel], torch: bool) -> dict[str, list[float]]:
-        """Samples of all rounds, from processes started one after the other, because each start places code and data anew."""
+        """Samples of all rounds, from processes started in order, because each start places code and data at new addresses."""
         found: dict[str, list[float]] = {}
         for share in self.shares:
             if found:

@@ -16,7 +16,7 @@ from gensor_gym.hardware.described import FILE, to_json
 from gensor_gym.measure.records.measured import FOLDER
 
 FIRST_ARM = "markov_ext"
-"""The arm that a program counts as from if several proposed it."""
+"""Arm to which a program is attributed if several arms proposed it."""
 
 
 def rows_of(folder: Path) -> Iterator[Row]:

@@ -17,7 +17,7 @@ def _convolution(c: int, k: int, size: int, stride: int = 1, groups: int = 1) ->
 
 
 class Residual(nn.Module):
-    """relu(body(x) + x), where x goes through a 1x1 convolution if the shape changes."""
+    """relu(body(x) + x), where a 1x1 convolution is applied to x if the shape changes."""
 
     def __init__(self, c: int, k: int, stride: int, body: Sequence[nn.Module]) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ def bands(
 ) -> tuple[Figure, Axes]:
     """Draw the interquartile means of regrets [tasks, seeds, points] in per cent, with intervals unless `alpha` is 0.
 
-    `lines` styles the names, its entries `color` and so on. Return (figure, axes).
+    `lines` has the style of each name (`color` and so on). Return (figure, axes).
     """
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     for name, values in curves.items():

@@ -43,7 +43,7 @@ class Task:
 
 
 def latency(strategy: str, values: Values, graph: ConstructionGraph, seed: int, kept: Journal) -> float:
-    """Seconds, by the model, of the best program that the traverser constructs; `kept` has those that are known."""
+    """Seconds, by the model, of the best program that the traverser constructs; `kept` stores known results."""
     key = short_hash([strategy, values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)])
     if key not in kept.rows:
         found = get_strategy(strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]

@@ -101,10 +101,10 @@ def learned_from(correction: str) -> frozenset[str]:
 
 
 class KernelsByModel(AnalyticBackend):
-    """Backend of the model's seconds that identifies programs by their kernels, so that a search makes the trials of a device."""
+    """Backend of the model's seconds that identifies programs by their kernels, so that a search makes a device's trials."""
 
     def __init__(self, predict: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> None:
-        """Begin without kernels. `predict` is the own model of a strategy that has one: from (graph, rows) to seconds."""
+        """Begin without kernels. `predict` is the strategy's own model, if it has one: (graph, rows) -> seconds."""
         self._predict = predict
         self.made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
         """Digest -> requested program and its kernel, in the order of requests."""

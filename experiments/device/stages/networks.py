@@ -40,7 +40,7 @@ Opened = tuple[Any, Inputs, GpuNetwork]
 def run(context: Context) -> dict[str, object]:
     """Time each network, then each again with torch.compile; return the digest.
 
-    After an error the device is tried: if it is lost, this process ends, and the next one goes on.
+    After an error the device is tested: if it is lost, this process ends, and the next process resumes.
     """
     archive, held = networks.read(CARRY), dict[str, Opened]()
     parts = ((f"{name}{of}", does) for of, does in (("", timed), (" compiled", compiled)) for name in networks.NAMES)
@@ -93,14 +93,14 @@ def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: 
 
 
 def compile_together(kernels: list[Kernel]) -> None:
-    """Compile different kernels on many cores, those that NVRTC's cache lacks. What a search would prune is compiled too."""
+    """Compile the distinct kernels that NVRTC's cache lacks on many cores, also kernels that a search would prune."""
     with closing(Compilers()) as compilers:
         for waiting in [compilers.submit(kernel) for kernel in {kernel.digest: kernel for kernel in kernels}.values()]:
-            waiting.result()  # one that spills, or is refused, fails here without an error, and again when it is loaded
+            waiting.result()  # a kernel that spills, or is refused, fails here without an error, and again when it is loaded
 
 
 def distance(found: Any, reference: Any) -> float:
-    """Largest error over the largest magnitude of a network's outputs, an array or a tuple of several; NaN if one is wrong so.
+    """Largest error over the largest magnitude of a network's outputs (an array or a tuple); NaN if an error is NaN.
 
     ValueError for an output of another shape.
     """
@@ -131,7 +131,7 @@ def replayed(function: GpuNetwork) -> Timer:
 
 
 def _in(module: Any, given: Inputs, tf32: bool) -> Callable[[], Any]:
-    """A call of the module, whose convolutions may use tf32 or may not; products may not, as is torch's default."""
+    """A call of the module; `tf32` says whether convolutions may use tf32. Matrix products may not, which is torch's default."""
 
     def call() -> Any:
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = tf32, True

@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def programs(self) -> Programs:
-        """Candidates; empty while they are computed, and after an error, whose text `failed` then has."""
+        """Candidates; empty while they are computed and after an error, whose text is then in `failed`."""
         if not self.job.done() or self.failed:
             return []
         try:

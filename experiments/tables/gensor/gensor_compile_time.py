@@ -32,7 +32,7 @@ LIVE_TRIALS = 16
 LARGEST = 2**11
 """Largest extent at which kernels are timed on a CPU. Twice the extent takes eight times as long to verify and to time."""
 FLAT = 0.1
-"""A strategy is called flat if the interval of its slope of log time over log size lies below this in absolute value.
+"""A strategy is called flat if the interval of its slope of log time over log size is below this in absolute value.
 
 A slope of 0.1 means less than 1.15 times the time for four times the extent. The value was written down before the run.
 """
