@@ -49,7 +49,7 @@ class Corrected(Constructing):
     near: float = 1.3
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, correct and measure, again and again, until the budget is spent or nothing new comes."""
+        """Construct, correct and measure, again and again, until the budget is spent or nothing new is found."""
         predict = partial(self.predict, session.graph) if self.folder(session.graph) else None
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=predict)
 

@@ -44,7 +44,7 @@ class InTurn(Adapted):
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the first programs in turn, then like `Corrected`, until the budget is spent or nothing new comes."""
+        """Measure the first programs in turn, then like `Corrected`, until the budget is spent or nothing new is found."""
         begun = self._both(session.graph, rng)
         for schedule in islice(_in_turn(begun), self.turns):
             session.measure([schedule])

@@ -61,7 +61,7 @@ class Times:
     """Kernel times of a task's programs."""
 
     def __init__(self, choices: Choices, known: Recorded, corrections: Sequence[Correction]) -> None:
-        """Fit each correction's factor of this operator to the recorded programs, if there are any: ranks need none."""
+        """Fit each correction's factor of this operator to the recorded programs, if there are any; ranks need no factor."""
         self.choices, self.corrections = choices, corrections
         self.known = {row.tobytes(): float(value) for row, value in zip(known.rows, known.seconds, strict=True)}
         self._factors = np.zeros(len(corrections))
@@ -77,8 +77,8 @@ class Times:
     def seconds(self, chosen: np.ndarray) -> np.ndarray:
         """Seconds float64 [N] of programs with choices int64 [N, K], infinite if illegal.
 
-        Where corrections differ, one standard deviation is added to the mean of their logarithms: a policy finds the programs of
-        which they know least.
+        Where corrections differ, one standard deviation is added to the mean of their logarithms: a policy finds the programs
+        that they know least about.
         """
         rows = self.choices.rows(chosen)
         found, legal = np.full(len(rows), np.inf), self.choices.graph.fits(rows)

@@ -83,7 +83,7 @@ class Observer:
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Observations float32 [B, O] from flat observations [B, F]. Programs are remembered except of episodes `over` [B]."""
+        """Observations float32 [B, O] from flat observations [B, F]. Programs of episodes not `over` [B] are remembered."""
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
         self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, tasks.room(), self.rows, self.seconds))

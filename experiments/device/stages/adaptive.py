@@ -46,7 +46,7 @@ RESERVED = 0.2
 
 
 def run(context: Context) -> dict[str, object]:
-    """Write rows of kinds trial, search and together, two seeds per operator at a time, so an early end leaves whole operators."""
+    """Write rows of kinds trial, search and together, two seeds per operator at a time, so a stop leaves whole operators."""
     contest, hw = read_experiment(EXPERIMENT), hardware.get(context.hardware)
     trials, final = device_backends(SEARCH, FINAL)
     wanted = [(op, name, seed) for op, seed in in_order(contest) for name in contest.strategies]
