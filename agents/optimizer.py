@@ -161,7 +161,7 @@ class Asked:
         return cls(task, search, kept_in, reuse, on_trial)
 
     def known(self, trials: int, least: int = 0) -> Result | None:
-        """Stored result of an earlier search; None without `reuse` or if there is none. `trials` and `least` are `kept`'s."""
+        """Stored result of an earlier search; None without `reuse` or if there is none. `trials` and `least` are those of `kept`."""
         if not self.reuse or self.store is None:
             return None
         found = kept(self.task, self.store, trials, self.on_trial, least)

@@ -16,7 +16,7 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
 _MOVES = 6
-"""Features of an axis in the group `operator` besides its extent: for three tensors, whether it moves them, and whether contiguously."""
+"""Features of an axis in the group `operator` besides its extent: whether it moves each of three tensors, and whether contiguously."""
 _OF_AXES = ("tile", "inverse_tile", "set_vthread", "inverse_vthread")
 PRIMITIVES = tuple(dict.fromkeys(action.primitive for action in ACTIONS))
 HIDEABLE: dict[str, slice] = {

@@ -60,7 +60,7 @@ class Collection:
     """The recording of operators on one machine."""
 
     def __init__(self, hw: Hardware, journal: Journal, backend: NativeBackend, seed: int = 0) -> None:
-        """The journal is keyed by FIELDS."""
+        """Set up a recording; the journal is keyed by FIELDS."""
         self.hardware, self.journal, self.seed = hw, journal, seed
         self._backend = backend
 

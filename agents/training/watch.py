@@ -85,7 +85,7 @@ class Validation:
 class Watch(BaseCallback):
     """Callback that writes curve.jsonl and validation.jsonl periodically, and last.zip, from which a run resumes.
 
-    It draws no random number of the learner's, so that it does not affect training.
+    It draws no random numbers from the learner's streams, so that it does not affect training.
     """
 
     def __init__(

@@ -142,7 +142,7 @@ class MeasuredLearner(ColumnLearner):
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Check the settings of learning from measurements: ValueError names one that is out of range.
+    """Check the settings of learning from measurements: ValueError names a setting out of range.
 
     The learner itself checks the settings common to all training of columns.
     """

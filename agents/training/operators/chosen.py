@@ -1,7 +1,7 @@
 """Operators of Measured v1, chosen by rules and a seed: the same list on every machine.
 
 Half are layers of named networks (`layers`), half have random sizes. Operators of the classes UNSEEN are only in the part
-`unseen`. The parts `train` and `validation` lie within the same parts of split v2. No operator of `train` or `validation` is near
+`unseen`. The parts `train` and `validation` are within the same parts of split v2. No operator of `train` or `validation` is near
 one of `test` (within a factor of two on every axis), and none of any part is near split v2's own test part.
 """
 
@@ -31,7 +31,7 @@ FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu"
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
 """Later part -> number of operators. They are of the classes UNSEEN, and no times of them are recorded.
 
-Policies are trained on `unrecorded`, whose times models of time predict.
+Policies are trained on `unrecorded`, with times predicted by models of time.
 """
 FEW, MOST_TURNS = 30, 4
 """Most draws of a class in one turn, and most turns per wanted operator."""

@@ -88,7 +88,7 @@ class WandbRun:
             self._guarded(work)
 
     def artifact(self, name: str, kind: str, files: Iterable[Path]) -> None:
-        """Log those of the files that exist as one artifact."""
+        """Log the existing files among `files` as one artifact."""
 
         def work(run: Any) -> None:
             import wandb
