@@ -143,7 +143,7 @@ class ColumnLearner:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Set the state to that of a learner with the same settings, from its `state`."""
+        """Restore the `state` of a learner with the same settings."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rewards = list(state["rewards"])

@@ -29,10 +29,10 @@ a Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model.""
 
 @dataclass(frozen=True)
 class InTurn(Adapted):
-    """`corrected` with `columns` as proposer, in turn with `corrected` with walks and descents of the traverser.
+    """Alternate `corrected` with `columns` as proposer and `corrected` with walks and descents of the traverser.
 
-    `proposer` and its `checkpoint` are the policy's; `walkers`, `refined` and `descents` are settings of the traverser's part.
-    The model of time is the machine's, like that of `adapted`; FileNotFoundError if there is none.
+    `proposer` and its `checkpoint` belong to the policy; `walkers`, `refined` and `descents` are settings of the traverser's part.
+    The machine's model of time is used, as in `adapted`; FileNotFoundError if it is missing.
     """
 
     proposer: str = "columns"
@@ -79,7 +79,7 @@ class InTurn(Adapted):
 
 
 def _in_turn(found: list[Construction]) -> Iterator[Schedule]:
-    """Programs of several constructions in turn, each once, as long as all have some."""
+    """Programs of several constructions alternately, each once, until a construction has no more."""
     rounds = zip(*(made.schedules for made in found), strict=False)
     yield from dict.fromkeys(chain.from_iterable(rounds))
 

@@ -1,7 +1,7 @@
 """Observation of the programs that a policy may build next, and the best program observed.
 
 `Observer` gives the flat observation. `LookaheadObserver` adds the model's terms of every legal action's successor, which
-Gensor's traverser uses too (arXiv 2502.11407). Every evaluated program is charged, like the traverser's.
+Gensor's traverser uses too (arXiv 2502.11407). Every evaluated program is charged, as for the traverser.
 """
 
 from __future__ import annotations

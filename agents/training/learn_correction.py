@@ -2,7 +2,7 @@
 
 WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`, with programs of the train
 part on one machine, or a list of these. The card compares the correction's ranking of programs with the model's on held-out
-operators of the last entry (groups of operators are held out in turn, on all machines together) and, for a machine of Measured v1,
+operators of its last item (groups of operators are held out in turn, on all machines together) and, for a machine of Measured v1,
 on the operators of its other parts.
 """
 

@@ -37,7 +37,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> dict[str, Any]:
-    """Seconds of the kernel measured, called and bound, of torch's call, and overheads: medians with intervals over the rounds.
+    """Seconds of the kernel (measured, called and bound) and of torch's call, and overheads: medians and intervals over rounds.
 
     Raise RuntimeError if the kernel fails when it is measured again.
     """

@@ -85,7 +85,7 @@ def _shape(op: Operator, settings: DictConfig, strategies: dict[str, Any], seed:
 
 
 def best_known(graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rng: np.random.Generator) -> tuple[float, bool]:
-    """(seconds of a fast program of the space, whether they are certified to be the optimum).
+    """(seconds of a fast program of the space, whether it is certified to be optimal).
 
     The program comes from a shipped certificate, from enumerating a small space, or else from coordinate descents.
     """

@@ -36,7 +36,7 @@ MODEL = ("greedy", "descents", "model_descent")
 
 
 LEARNT = (0, WINDOWS // 2, WINDOWS - 3)
-"""Indices of the points of a learning curve in its table; some agents use the last steps to show their result."""
+"""Indices of the learning-curve points shown in the table; some agents use the last steps to show their result."""
 
 
 def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:

@@ -53,7 +53,7 @@ RC: dict[Any, Any] = {
 
 
 def look(strategies: list[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of every strategy: fixed for strategies of this project, the next free ones for other strategies.
+    """Colour and marker of every strategy: fixed for strategies of this project, the next free pairs for other strategies.
 
     When colours run out, they repeat with another marker.
     """

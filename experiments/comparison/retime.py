@@ -53,7 +53,7 @@ class Retimer:
     """Number of interleaved samples of each candidate."""
     folder: Path
     torch_threads: int | None = None
-    """Number of torch's threads, by default that of the kernels."""
+    """Number of torch's threads, by default the number of the kernels' threads."""
     processes: int = 1
     """Number of fresh processes that share the rounds."""
 
@@ -104,7 +104,7 @@ class Retimer:
             return self._whole(kernels, torch), {}
         except FAILURES:
             faults: dict[str, str] = {}
-            for name, kernel in kernels.items():  # which of them fails by itself
+            for name, kernel in kernels.items():  # find kernels that fail alone
                 faults |= self._fault(name, {name: kernel}, torch=False)
         good = {name: kernel for name, kernel in kernels.items() if name not in faults}
         if good and torch:

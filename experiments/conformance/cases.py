@@ -124,7 +124,7 @@ def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
 
 
 def _with_special(tensor: Tensor, kind: str) -> Tensor:
-    """A copy, with special values of the kind at every third index if the data type is one of the kind's."""
+    """A copy with the kind's special values at every third index, if the kind includes the data type."""
     made = tensor.clone(memory_format=torch.contiguous_format)
     if made.dtype in DTYPES[kind]:
         places, values = torch.arange(0, made.numel(), 3), torch.tensor(SPECIAL if kind == "special" else FAR).to(made.dtype)

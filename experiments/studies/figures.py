@@ -113,7 +113,7 @@ def heat_map(
     """Write a matrix [rows, columns] in per cent as a heat map with its numbers; return its file name.
 
     A NaN leaves a cell empty. `below` labels the axis of the columns, and `gaps` are the rows that have a gap above them. Colours
-    are logarithmic and no paler than that of `least`; numbers above `white_above` are white.
+    are logarithmic and no paler than the colour of `least`; numbers above `white_above` are white.
     """
     figure, axes = plt.subplots(figsize=size)
     axes.grid(visible=False)

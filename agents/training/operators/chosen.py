@@ -70,7 +70,7 @@ def added(seed: int = SEED) -> list[Chosen]:
 
 
 def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Operator]) -> list[Operator]:
-    """Draw different operators of a part that are not near any of `others`; every second one is a layer of a network.
+    """Draw different operators of a part that are not near any of `others`; every second operator is a layer of a network.
 
     The classes take turns. A class without further suitable operators (few networks use average pooling) gives up after FEW
     draws.

@@ -149,7 +149,7 @@ def _over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule
 
 
 def _overall(timed: list[Row]) -> dict[str, object]:
-    """The line over all shapes: geometric means and minima of the speed over torch's, isolated and called."""
+    """The result line for all shapes: geometric means and minima of the speed relative to torch's, isolated and called."""
     called = [{"operator": row["operator"], **row["called"]} for row in timed]
     line = {**_summary(timed), "called": _summary(called)}
     if all("over_float32" in row for row in timed):

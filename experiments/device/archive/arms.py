@@ -35,7 +35,7 @@ from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 FILE = CONF / "lease.yaml"
 Row = Mapping[str, Any]
 SEEN = "seen"
-"""Field of proposals for an operator from whose times the arm's correction was learned; such operators do not count."""
+"""Field of proposals for an operator whose times the arm's correction was learned from; such operators do not count."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
 
 @cache
 def learned_from(correction: str) -> frozenset[str]:
-    """Operators from whose times a correction was learned; none without a correction."""
+    """Operators whose times a correction was learned from; empty without a correction."""
     return frozenset(read_json(located(correction) / CARD)["operators"] if correction else ())
 
 
@@ -149,7 +149,7 @@ def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[di
 
 
 def winners(proposals: Iterable[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
-    """Distinct digests of the fastest of the first k programs of each arm and seed."""
+    """Distinct digests of the fastest program among the first k of each arm and seed."""
     cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in proposals:
         if row["rank"] <= k:

@@ -68,7 +68,7 @@ def opened(archive: dict[str, Any], name: str, held: dict[str, Opened]) -> Opene
 
 
 def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
-    """Errors and interleaved samples of a network, ours and eager torch's."""
+    """Errors and interleaved samples of a network, for our kernels and for eager torch."""
     module, given, function = opened(archive, name, held)
     ours = function(*given)
     torch.backends.cudnn.benchmark = False
@@ -85,7 +85,7 @@ def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int
 
 
 def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
-    """Interleaved samples of a network, ours and torch.compile's, as users call it."""
+    """Interleaved samples of a network, for our kernels and for torch.compile as users call it."""
     module, given, function = opened(archive, name, held)
     function(*given)
     faster = torch.compile(module, dynamic=False)

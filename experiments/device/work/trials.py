@@ -63,7 +63,7 @@ class Threads:
             return [future.result() for future in found if not future.cancelled()]
 
     def abandon(self) -> None:
-        """Drop pending compilations; running ones continue until their compiler ends."""
+        """Drop pending compilations; running compilations continue until their compiler ends."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _compile(self, ticket: int, kernel: Kernel) -> tuple[int, Built | Measurement]:

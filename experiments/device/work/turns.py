@@ -18,7 +18,7 @@ ROUND = 16
 AT_ONCE = 4
 """Number of operators of a later round with candidates under way together; the operators furthest behind come first."""
 LEAST_SHARE = 4.0
-"""Device seconds that every operator may take in a round."""
+"""Device seconds that every operator is granted in a round."""
 
 GENEROUS = 3.0
 """Largest share of an operator, relative to an even part of the remaining time; most operators take far less."""

@@ -1,4 +1,4 @@
-"""Certified optima of a study's tasks: shipped certificates, and missing ones certified into the study's folder."""
+"""Certified optima of a study's tasks: shipped certificates, and new certificates in the study's folder."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def primary(timed: Timed) -> Line:
 
 
 def parts(timed: Timed, first: str, most: str) -> list[Line]:
-    """Comparisons after the first program and after most programs, under these names, and of every stratum."""
+    """Comparisons named `first` (after the first program) and `most` (after most programs), then one for each stratum."""
     deep = timed.deep(RANKS[-1])
     lines = [compared(first, timed, timed.whole, RANKS[0])]
     lines += [compared(most, timed, deep, RANKS[-1])] if deep else []

@@ -154,7 +154,7 @@ def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) 
 
 
 def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
-    """Sentence that compares our seconds with the published ones at size n."""
+    """Sentence that compares our seconds with the published seconds at size n."""
     ours = {name: float(np.nanmedian(times[-1])) for name, times in seconds.items()}
     at = published.SIZES.index(n)
     gensor, roller = published.FIGURE_8["Gensor"][at], published.FIGURE_8["Roller"][at]

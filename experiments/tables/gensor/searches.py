@@ -72,7 +72,7 @@ class Searches:
     """Searches on one hardware in one folder."""
 
     def __init__(self, config: DictConfig, folder: Path, tier: str, hardware: str | None = None, alone: bool = False) -> None:
-        """`config` is conf/reproduce.yaml's. By default, tier `model` is an RTX 4090 and tier `live` the configured hardware.
+        """`config` comes from conf/reproduce.yaml. By default, tier `model` is an RTX 4090 and tier `live` the configured hardware.
 
         `alone` runs one search at a time, for reported wall times. ValueError if the seeds are not a list of seeds, the hardware
         is not present, or the folder is in use.

@@ -1,6 +1,6 @@
 """Networks compiled for GPUs by the model, without a GPU: `python -m experiments.reproduce table=gpu_networks`.
 
-Every kernel is compiled by NVRTC for the machine. No time is measured: predicted times are the model's.
+Every kernel is compiled by NVRTC for the machine. No time is measured; the model predicts the times.
 """
 
 from __future__ import annotations
