@@ -107,7 +107,7 @@ def _operations(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.ndarray:
     """Features [B, 11] of the loops of some kinds that have more than one iteration.
 
-    They are the number of loops, log of their total iterations, log of the innermost loop's iterations, and its position, one-hot.
+    They are: number of loops, log of their total iterations, log of the innermost loop's iterations, and its position, one-hot.
     """
     mine = [loop for loop in loops if loop.kind in kinds]
     number, product, length = np.zeros(len(p.rows)), np.ones(len(p.rows)), np.zeros(len(p.rows))

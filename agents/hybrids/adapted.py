@@ -1,6 +1,6 @@
 """The strategy of a machine with measured times: programs by the model of time that was learned from them.
 
-A CPU's model is that of `gensor adapt`. The model of an H100 or H200 ships: `gensor learn_correction measured=h200` learned it from
+A CPU's model is from `gensor adapt`. The model of an H100 or H200 ships: `gensor learn_correction measured=h200` learned it from
 the train part of Measured v1.
 """
 

@@ -1,6 +1,6 @@
 """The traverser's walks and a policy's programs in turn, both ranked by a learned model of time.
 
-Each alone proposes similar programs, so the best of a few is barely faster than the first.
+Each source alone proposes similar programs, so the best of a few is barely faster than the first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 DEFAULT = {"cpu": POLICIES / "columns_timed_cpu", "gpu": POLICIES / "columns_extended_gpu"}
-"""Kind of machine -> policy by default. That of a CPU is seed 0 of the study `arms=wide`, trained on kernel times of one core of
+"""Kind of machine -> default policy. The CPU's policy is seed 0 of the study `arms=wide`, trained on kernel times of one core of
 a Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model."""
 
 
@@ -31,7 +31,7 @@ a Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model.""
 class InTurn(Adapted):
     """Alternate `corrected` with `columns` as proposer and `corrected` with walks and descents of the traverser.
 
-    `proposer` and its `checkpoint` belong to the policy; `walkers`, `refined` and `descents` are settings of the traverser's part.
+    `proposer` and its `checkpoint` belong to the policy; `walkers`, `refined` and `descents` are settings of the traverser.
     The machine's model of time is used, as in `adapted`; FileNotFoundError if it is missing.
     """
 
@@ -39,7 +39,7 @@ class InTurn(Adapted):
     turns: int = 4
     """Number of programs that are measured in turn, the traverser's first. Predictions and measurements then choose.
 
-    In the study (results/cpu_study) the policy's came first. The best of four does not depend on it; the traverser's first
+    In the study (results/cpu_study) the policy's programs came first. The best of four does not depend on it; the traverser's first
     program was the faster one.
     """
 
@@ -61,7 +61,7 @@ class InTurn(Adapted):
         return _merged(self._both(graph, rng))
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:
-        """Training cost in seconds of the policy; None if the proposer has none."""
+        """Training cost in seconds of the policy; None if the proposer has no policy."""
         return self._of_policy(graph).training_seconds(graph)
 
     def _both(self, graph: ConstructionGraph, rng: np.random.Generator) -> list[Construction]:

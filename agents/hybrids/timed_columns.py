@@ -101,7 +101,7 @@ class TimedColumnLearner(ColumnLearner):
     """A `ColumnLearner` whose programs are ranked by kernel times on a machine of Measured v1.
 
     Settings are `measured`, the machine, and `corrections`, folders of corrections learned from it; without them the analytic
-    model ranks. Demonstrations are the fastest recorded programs; of an operator without any, the model's (`demonstrated`).
+    model ranks. Demonstrations are the fastest recorded programs, or without recordings the model's (`demonstrated`).
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
@@ -112,7 +112,7 @@ class TimedColumnLearner(ColumnLearner):
         self._fast: dict[Choices, np.ndarray] = {}
 
     def _recorded(self, choices: Choices) -> Recorded | None:
-        """The recorded programs of a task, None without any."""
+        """The recorded programs of a task, None without recordings."""
         return recorded(self.settings["measured"], choices.graph.space).get(str(choices.graph.operator))
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:

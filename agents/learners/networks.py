@@ -44,7 +44,7 @@ def axis_places() -> list[list[int]]:
 
 
 def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
-    """Mask [F] over the flat observation, 0 for the parts `hidden` and else 1; ValueError for parts not in HIDEABLE."""
+    """Mask [F] over the flat observation, 0 for the parts `hidden` and 1 elsewhere; ValueError for parts not in HIDEABLE."""
     if unknown := [name for name in hidden if name not in HIDEABLE]:
         raise ValueError(f"agent.hidden {unknown}: expected some of {sorted(HIDEABLE)}")
     shown = torch.ones(NUM_FEATURES)
@@ -178,7 +178,7 @@ class ActorCritic(nn.Module):
     shown: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int, hidden: tuple[str, ...] = ()) -> None:
-        """Make the networks. The observation has `features` of the successor of each of `actions`; `hidden` names parts of HIDEABLE."""
+        """Make the networks. The observation has `features` per successor of `actions`; `hidden` names parts of HIDEABLE."""
         super().__init__()
         self.register_buffer("shown", all_but(hidden), persistent=False)
         self.count, self.features = len(actions), features

@@ -263,7 +263,7 @@ def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
     """Play the entrants on tracks and return the exit status. ValueError names an unknown track.
 
-    By default these are all tracks of searches; a track without a model is left out for agents that need the model.
+    Without `tracks`, all tracks of searches are played; a track without a model is left out for agents that need the model.
     """
     suite = get(version)
     for name in tracks:

@@ -147,7 +147,7 @@ def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
 def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
     """Verify all entries, write tables into the page and draw its figures next to the entries.
 
-    ValueError for an invalid entry. With `check` nothing is written, and ValueError if the page would change.
+    ValueError for an invalid entry. With `check`, nothing is written; ValueError if the page would change.
     """
     from experiments.board.suite_figures import draw
 

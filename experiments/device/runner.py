@@ -36,7 +36,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a stage ended."""
+    """Result of a stage."""
 
     stage: str
     status: str

@@ -1,6 +1,6 @@
 """Networks of images: ResNet (He et al., arXiv 1512.03385), MobileNetV2 (Sandler et al., arXiv 1801.04381), concatenations.
 
-The concatenations are Swin's patch merging (Liu et al., arXiv 2103.14030), and channels like in U-Net and DenseNet.
+The concatenations are Swin's patch merging (Liu et al., arXiv 2103.14030), and concatenated channels as in U-Net and DenseNet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _basic(c: int, width: int, stride: int) -> Residual:
 
 
 def _bottleneck(c: int, width: int, stride: int) -> Residual:
-    """Residual block of convolutions 1x1, 3x3, 1x1 with the stride in the 3x3, like in torchvision (ResNet version 1.5)."""
+    """Residual block of convolutions 1x1, 3x3, 1x1 with the stride in the 3x3, as in torchvision (ResNet version 1.5)."""
     first, middle = _convolution(c, width, 1), _convolution(width, width, 3, stride)
     body = [*first, nn.ReLU(), *middle, nn.ReLU(), *_convolution(width, 4 * width, 1)]
     return Residual(c, 4 * width, stride, body)

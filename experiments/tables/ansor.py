@@ -142,7 +142,7 @@ def _best_found(study: Study) -> dict[str, tuple[float, str]]:
 
 
 def _reach(study: Study) -> str:
-    """Sentence on the number of tasks whose best program is in a sketch, and Ansor's distance from it on these and other tasks."""
+    """Sentence on the number of tasks whose best program is in a sketch, and Ansor's distance from it on these and others."""
     if "ansor" not in study.scores.curves:
         return "Not followed up: not every search of Ansor was done."
     behind: dict[bool, list[float]] = {True: [], False: []}

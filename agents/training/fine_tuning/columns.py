@@ -36,7 +36,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 PER_REGISTER_TILE = 2
-"""Number of kernels with one register tile that are measured before the next register tile's turn, like in the strategies."""
+"""Number of kernels with one register tile that are measured before the next register tile's turn, as in the strategies."""
 Line = Mapping[str, Any]
 """A measured kernel: operator, schedule, seconds (None if it failed), and other fields."""
 

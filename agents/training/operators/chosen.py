@@ -27,7 +27,7 @@ UNSEEN = ("depthwise_conv2d", "batched_gemm")
 FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
 """(least, most) floating-point operations and traffic: from microseconds to tens of milliseconds on one core."""
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
-"""Share of matrix products and convolutions with constant weights, like in networks; epilogues that half of them get."""
+"""Share of matrix products and convolutions with constant weights, as in networks; epilogues that half of them get."""
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
 """Later part -> number of operators. They are of the classes UNSEEN, and no times of them are recorded.
 
@@ -59,7 +59,7 @@ def chosen(seed: int = SEED) -> list[Chosen]:
 
 
 def added(seed: int = SEED) -> list[Chosen]:
-    """Operators of the parts ADDED in a random order, each near none of `chosen` and none of an ADDED part before its own."""
+    """Operators of the parts ADDED in a random order, none near an operator of `chosen` or of an earlier part of ADDED."""
     apart = [*operators.resolve(["split/v2/test"]), *(one.operator for one in chosen(seed))]
     found = list[Chosen]()
     for number, (part, count) in enumerate(ADDED.items(), len(PARTS)):

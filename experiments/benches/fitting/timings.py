@@ -37,7 +37,7 @@ class Timings:
             self.rows.setdefault(row["operator"], []).append((row["schedule"], row["seconds"]))
 
     def sample(self, op: Operator) -> Sample:
-        """The timed programs of an operator that are legal under the present rules; measured first if the file has none."""
+        """The timed programs of an operator that are legal under the present rules; missing programs are measured first."""
         graph = ConstructionGraph(op, self.hardware, SPACE)
         if str(op) not in self.rows:
             self.rows[str(op)] = self._measure(graph)

@@ -165,6 +165,6 @@ def fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
 
 
 def seconds_of(trial: Row) -> float:
-    """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
+    """Median of a trial's samples (the upper of the middle two, as on the device); infinite if it did not succeed."""
     samples = sorted(trial.get("samples") or [])
     return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf

@@ -2,7 +2,7 @@
 
 A row of a network has the errors of ours and of torch in float32 against torch in float64, all on the device, and interleaved
 samples: ours; torch in float32; torch as users call it, whose convolutions may use tf32. All are replayed as CUDA graphs. Rows of
-torch.compile come last, because compiling a network takes longer than all else.
+torch.compile come last, because compiling a network takes longest.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Entry:
     ahead: float | None = None
     """Seconds of the fastest library over ours; None before a comparison or without a library."""
     failed: str = ""
-    """Why there are no candidates; empty otherwise."""
+    """Reason for missing candidates; empty otherwise."""
 
     @property
     def programs(self) -> Programs:

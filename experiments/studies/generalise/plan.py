@@ -22,7 +22,7 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
 BUDGET = "@"
-"""In the name of a search, separates the strategy's name from the budget for which its values were chosen."""
+"""Separator, in a search's name, between the strategy's name and the budget for which its values were chosen."""
 EVALUATIONS, SECONDS = "evaluations", "seconds"
 """Units of a budget."""
 TUNED = {EVALUATIONS: "values", SECONDS: "values_within"}

@@ -65,7 +65,7 @@ def candidates() -> Iterator[Named]:
 
 
 def axes(op: Operator) -> tuple[int, ...]:
-    """Sizes of an operator's axes; an elementwise map has one."""
+    """Sizes of an operator's axes; an elementwise map has one axis."""
     given: dict[str, Any] = dict(op.arguments)
     return (math.prod(given["shape"]),) if "shape" in given else tuple(given[name] for name in given if name in "mnkbchwrs")
 

@@ -63,7 +63,7 @@ def table_of(kind: str, published: Published, config: DictConfig, folder: Path, 
 
 
 def _row(row: Row, published: tuple[float, float] | None) -> tuple[Cell, ...]:
-    """Row of a case: times without fusion and of torch.compile, speed-ups over no fusion and of our best plan over torch.compile."""
+    """Row of a case: times unfused and of torch.compile, speed-ups over unfused, and of our best plan over torch.compile."""
     fine, coarse = (over(row, OURS, SIDES[name]) for name in ("fine", "fine_coarse"))
     best = fastest(row, list(SIDES.values()))
     beside = None if best is None else over(row, PEER, best)
