@@ -39,7 +39,7 @@ class InTurn(Adapted):
     turns: int = 4
     """Number of programs that are measured in turn, the traverser's first. Predictions and measurements then choose.
 
-    In the study (results/cpu_study) the policy's programs came first. The best of four does not depend on it; the traverser's first
+    In the study (results/cpu_study) the policy came first. The best of four does not depend on it; the traverser's first
     program was the faster one.
     """
 

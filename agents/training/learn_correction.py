@@ -146,7 +146,7 @@ def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, flo
 
 
 def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-    """Quality of each operator's ranking of programs by `scores`, lowest first; means over operators with at least LEAST programs.
+    """Quality of each operator's ranking by `scores`, lowest first; means over operators with at least LEAST programs.
 
     `rank` is the rank correlation with `times`, logarithms of measured seconds. `first` and `first4` are the least time of the
     first choices minus the least of all.
