@@ -51,7 +51,7 @@ class Beam(Constructing):
             yield self.grow(graph, start)
 
     def grow(self, graph: ConstructionGraph, start: Schedule) -> Construction:
-        """Construction of all programs that a beam search from `start` meets, ranked by the model."""
+        """Construction of all programs that a beam search from `start` visits, ranked by the model."""
         begin = time.perf_counter()
         beam = start.row[None]
         rows, seconds = [beam], [graph.latencies(beam)]

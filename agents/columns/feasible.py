@@ -2,7 +2,7 @@
 
 Resources grow with tiles, so they are checked with every later choice at its minimum. Conditions that need larger tiles (shares
 of threads, whole fragments of the chosen unit) are checked with the sizes still available (`env/writing/room.py`). A policy that
-draws column by column is restricted to feasible choices like a walk to legal actions by masks. The check is necessary but not
+draws column by column is restricted to feasible choices, as masks restrict a walk. The check is necessary but not
 sufficient: some partial programs of feasible choices end in conflicting limits.
 
 A policy without the setting `masked` rejects whole illegal programs, and uses feasible choices only if almost no draw is legal.

@@ -1,4 +1,4 @@
-"""Training of a policy that writes programs column by column, by the ranks of its programs among all of the same task.
+"""Training of a policy that writes programs column by column, by the ranks of its programs among all drawn for the task.
 
 A batch has several programs for each of a few tasks, and is followed by a step of REINFORCE (Williams 1992). A program's weight
 comes from its rank within its task, is 0 beyond the best share of programs, and has its mean subtracted. This improves the best

@@ -54,7 +54,7 @@ class Corrected(Constructing):
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The proposer's construction, with corrected latencies and ranked by them."""
+        """The proposer's construction, ranked by corrected latencies."""
         begin, before = time.perf_counter(), graph.evaluations
         found: Construction = self._inner().construct(graph, rng)
         if not self.folder(graph) or not found.schedules:

@@ -91,7 +91,7 @@ class Times:
 
 
 def fast(choices: Choices, known: Recorded) -> np.ndarray:
-    """Choices int64 [F, K] of the recorded programs that take at most WITHIN of the fastest one's time."""
+    """Choices int64 [F, K] of the recorded programs that take at most WITHIN times the fastest time."""
     rows = known.rows[known.seconds <= WITHIN * known.seconds.min()]
     vectors = [vector for row in rows if (vector := choices.vector_of(row)) is not None]
     return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))

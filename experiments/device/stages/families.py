@@ -212,7 +212,7 @@ def _with_knobs(schedule: Schedule, names: tuple[str, ...], values: tuple[int, .
 def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, grow: bool) -> Iterator[np.ndarray]:
     """Rows with one knob changed; with `grow`, also with larger steps along the innermost reduce axis, or with more threads.
 
-    Threads share a reduction only if a step has a point for each thread, and lane patches need thread counts divisible by a patch.
+    Threads share reductions only if a step has a point for each thread, and lane patches need thread counts divisible by a patch.
     """
     row = schedule.row.copy()
     row[KNOB + knob] = value
