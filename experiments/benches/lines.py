@@ -84,7 +84,7 @@ def resolved(given: Any) -> list[Operator]:
 
 
 def check_each(settings: Mapping[str, Any], name: str, known: Iterable[str], of: str) -> None:
-    """Check that all entries of the list `name` in the settings of suite `of` are known; ValueError names the first other."""
+    """Check that all entries of the list `name` in the settings of suite `of` are known; ValueError names the first unknown."""
     for entry in settings[name]:
         if entry not in (names := list(known)):
             raise ValueError(f"{of}.{name}: {entry!r}: expected some of {', '.join(names)}{near(entry, names)}")

@@ -91,7 +91,7 @@ def mobilenet_v2() -> nn.Module:
 
 
 class Merging(nn.Module):
-    """Concatenate the channels of every 2x2 pixels; if `goes_on`, normalise them and project them to half as many."""
+    """Concatenate the channels of every 2x2 pixels; if `goes_on`, normalise them and project them to half as many channels."""
 
     def __init__(self, channels: int, goes_on: bool) -> None:
         super().__init__()

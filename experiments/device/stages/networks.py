@@ -161,7 +161,7 @@ def _sampled(timers: dict[str, Timer], seed: int) -> dict[str, Any]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """The time of torch over ours and the largest errors, by network; networks that are wrong have no time."""
+    """Torch's time relative to ours and the largest errors, by network; networks that are wrong have no time."""
     rows = context.rows(FILE)
     errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
     wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR)

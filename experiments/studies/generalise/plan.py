@@ -39,7 +39,7 @@ class Contender:
     of: str
     parameters: dict[str, Any]
     best_of: int | None
-    """Number of episodes of its second search; None for a strategy without episodes, whose first round is reported."""
+    """Number of episodes of the strategy's second search; None if it has no episodes and its first round is reported."""
     folder: str
     train: dict[str, Any]
     annealed: bool
@@ -49,7 +49,7 @@ class Contender:
 
     @property
     def sampled(self) -> str:
-        """Name of its search with one round of `best_of` episodes, or of its only search if it has no episodes."""
+        """Name of the search with one round of `best_of` episodes, or of the only search if there are no episodes."""
         return self.name if self.best_of is None else f"{self.name} best of {self.best_of}"
 
 
