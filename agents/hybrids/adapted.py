@@ -15,7 +15,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.locate import ROOT
 
 SHIPPED = {"sm_90": ROOT / "agents" / "data" / "corrections" / "h200"}
-"""Architecture of a GPU -> folder of a correction that was learned from trials on such a card."""
+"""Architecture of a GPU -> folder of a correction that was learned from trials on such a GPU."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def learn(
 ) -> tuple[Correction, dict[str, Any]]:
     """Fit a correction to all machines; return (correction, card); with `validate` the card has `validated` of the last machine.
 
-    `last` is the weight of the last machine's programs, whose operators the card names; the others' is 1.
+    `last` is the weight of the last machine's programs, whose operators the card names; programs of other machines weigh 1.
     """
     here = observed[-1]
     held_out = validated(observed, seed, last) if validate else {}
