@@ -227,7 +227,7 @@ def searches_of(
 ) -> list[Search]:
     """Searches of one policy on one task: one that spends evaluations and seconds, and one round of `best_of` episodes.
 
-    The former runs `parameters["episodes"]` episodes at a time, `best_of` by default.
+    The first search runs `parameters["episodes"]` episodes at a time, `best_of` by default.
     """
     digest = digest_of_policy(trained.folder)
     values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}
