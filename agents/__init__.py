@@ -1,4 +1,4 @@
-"""Search strategies and learned policies over the construction graph, their training, and what commands share."""
+"""Search strategies and learned policies over the construction graph, their training, and shared parts of commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAZY = {
     "TasksResult": "agents.ansor.optimize_tasks", "optimize_tasks": "agents.ansor.optimize_tasks",
     "Tuned": "agents.recorded.tune", "tune": "agents.recorded.tune",
 }  # fmt: skip
-"""Name -> module of what is imported at first use, so that a command starts, and can be stopped, within milliseconds."""
+"""Name -> module that is imported at first use, so that a command starts, and can be stopped, within milliseconds."""
 
 
 def __getattr__(name: str) -> Any:

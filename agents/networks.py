@@ -108,7 +108,7 @@ class CompiledNetwork:
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
         """Export the network to a folder that needs no Python: a library with the weights, header, sources, example, manifest.
 
-        Outputs of the library are float32 for every data type here.
+        Outputs of the library are float32 for every data type of the network.
 
         ValueError for a network on a GPU; ValueError and CompileError like `networks.export.export_network`.
         """
@@ -198,13 +198,13 @@ def compile_network(
     Each distinct computation is searched with `trials` measured programs (3, or with a budget in `seconds` 64 at most), unless a
     search of it is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces by their expected gains
     (`agents.pieces`). `on_task` is called before each search with (pieces begun, number of pieces, computation); without it a
-    terminal shows a bar. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are `optimize`'s; pieces that a
-    `strategy` does not search have their default one.
+    terminal shows a bar. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of `optimize`; pieces
+    that a `strategy` does not search have their default one.
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`; None is the default of the machine's kind). The
     function's memory holds the plan's constants, except weights that kernels keep packed.
 
-    On a GPU the function is one CUDA graph (`networks.gpu`). Without one, `backend="analytic"` chooses kernels by the model, and
+    On a GPU the function is a CUDA graph (`networks.gpu`). Without a GPU, `backend="analytic"` chooses kernels by the model, and
     `backend="emulated"` checks them and gives a function that the emulator runs.
 
     Raises:

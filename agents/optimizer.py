@@ -161,7 +161,7 @@ class Asked:
         return cls(task, search, kept_in, reuse, on_trial)
 
     def known(self, trials: int, least: int = 0) -> Result | None:
-        """Stored result of an earlier search; None without `reuse` or if there is none. `trials` and `least` are `kept`'s."""
+        """Stored result of an earlier search; None without `reuse` or a result. `trials` and `least` are those of `kept`."""
         if not self.reuse or self.store is None:
             return None
         found = kept(self.task, self.store, trials, self.on_trial, least)
@@ -174,7 +174,7 @@ class Asked:
     def decided(self, session: Session, final: bool = True) -> Result:
         """Store and return the fastest program of a search that has ended. With `final` the best programs are re-timed first.
 
-        NoKernel if no program ran correctly. RuntimeError if a stored time is that of a program whose kernel is wrong here.
+        NoKernel if no program ran correctly. RuntimeError if a stored time belongs to a program whose kernel is wrong here.
         """
         task, best = self.task, playoff(session) if final else session.best
         if best is None:

@@ -41,8 +41,8 @@ def search_pieces(
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
     """Search every computation with at most `trials` trials; return a result for each.
 
-    A computation whose search is in the store as ended is not searched again, unless `seconds` is infinite and the stored search
-    had fewer trials: it is continued then. A killed search resumes from the store. If the budget is too short to try every piece
+    A computation with an ended search in the store is not searched again, unless `seconds` is infinite and the stored search
+    had fewer trials; that search is then continued. A killed search resumes. If the budget is too short to try every piece
     once, a RuntimeWarning states the excess.
     """
     least = trials if math.isinf(seconds) else 0

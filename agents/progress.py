@@ -14,7 +14,7 @@ from agents.pieces import OnTask
 def shown(on_task: OnTask | None) -> Iterator[OnTask]:
     """Context that yields the function to call before each search.
 
-    It is the caller's `on_task`, else one that moves a bar on stderr, or does nothing without a terminal.
+    It is the caller's `on_task`, or else a function that moves a bar on stderr, or does nothing without a terminal.
     """
     if on_task is not None:
         yield on_task

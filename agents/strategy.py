@@ -80,7 +80,7 @@ class Constructs(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a registered strategy is defined, and what it can search."""
+    """Location of a registered strategy's class, and the kinds of search that it supports."""
 
     where: str
     """Text "module:class"."""

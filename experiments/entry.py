@@ -33,7 +33,7 @@ class Command:
     examples: tuple[str, str]
     """Arguments of two examples, without the command's name."""
     goes_on: bool = True
-    """Whether the same command resumes a stopped run; otherwise it begins anew, which takes most such commands seconds."""
+    """Whether the same command resumes a stopped run; otherwise it starts again, which takes seconds for most such commands."""
 
 
 COMMANDS = {

@@ -141,7 +141,7 @@ class Rounds:
         return greedy.joined(fresh).joined(ranked).new().head(count)
 
     def _ranked(self, random: Population, kept: Population) -> Population:
-        """Candidates, best score first: the programs met by evolution or by the beam, or none for `tuning="none"`."""
+        """Candidates, best score first: the programs visited by evolution or by the beam, or none for `tuning="none"`."""
         if self.settings.tuning == "none":
             return random.head(0)
         if self.settings.tuning == "beam":

@@ -71,7 +71,7 @@ class Population:
         return self.take(np.arange(min(count, len(self))))
 
     def joined(self, other: Population) -> Population:
-        """This population followed by the other."""
+        """The programs of this population, then those of `other`."""
         return Population(np.concatenate([self.rows, other.rows]), np.concatenate([self.sketches, other.sketches]))
 
     def keys(self) -> list[bytes]:

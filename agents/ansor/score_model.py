@@ -33,7 +33,7 @@ class ScoreModel:
     """Measured programs of one or several tasks, and trees fitted to them."""
 
     warmup: int = 100
-    """Number of measured programs from which on the model is fitted (TVM v0.8: num_warmup_sample)."""
+    """Smallest number of measured programs for a fit (TVM v0.8: num_warmup_sample)."""
     shrinkage: float = 1.0
     """Penalty on the square of a leaf's value: XGBoost's lambda. The authors keep its default, 1."""
     _features: dict[str, list[Statements]] = field(default_factory=dict)

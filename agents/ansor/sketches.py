@@ -87,7 +87,7 @@ def derive_sketches(
     """All sketches of a task.
 
     `beyond` adds algorithms that Ansor's own rules do not produce (shifted and implicit matrix products, tensor cores) as user
-    rules, and draws knobs that Ansor does not have like its pragmas; without it they are at the space's default. `max_innermost`
+    rules, and treats knobs that Ansor lacks like its pragmas; without it they are at the space's default. `max_innermost`
     bounds the innermost factor of an axis, unless an instruction's fragment decides it. `limited` is the paper's ablation (figure
     7) with the tile levels, innermost sizes and computation locations of a manual template. The paper names no values; ours are
     one level fewer on a CPU, powers of two up to 16, and locations at the space's default.

@@ -3,7 +3,7 @@
 The groups are Ansor's: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic
 intensity, allocations, outer loops. The features come from a schedule, not from lowered code, and thus differ: index arithmetic
 is not counted, buffers are in the operator's order and not sorted by size, and the values of our knobs are appended because most
-knobs are not loops. The intensity is log2(operations / bytes); the authors' quotient of logarithms is a known slip.
+knobs are not loops. The intensity is log2(operations / bytes); the authors' quotient of logarithms is a known error.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _operations(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.ndarray:
     """Features [B, 11] of the loops of some kinds that have more than one iteration.
 
-    Their number, log of their total iterations, log of the innermost loop's iterations, and its position, one-hot.
+    They are: number of loops, log of their total iterations, log of the innermost loop's iterations, and its position, one-hot.
     """
     mine = [loop for loop in loops if loop.kind in kinds]
     number, product, length = np.zeros(len(p.rows)), np.ones(len(p.rows)), np.zeros(len(p.rows))

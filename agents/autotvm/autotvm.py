@@ -50,7 +50,7 @@ class AutoTvm:
     diversity: int = 1
     """The paper's lambda: number of candidates per measured program, from which a diverse batch is chosen. 1 takes the best."""
     alpha: float = 1.0
-    """Weight of a knob value that is new in the batch, in units of the model's score. With infinity scores do not count."""
+    """Weight of a knob value that is new in the batch, in units of the model's score. With infinity, scores do not count."""
     chains: int = 128
     """Number of chains of simulated annealing on the model."""
     steps: int = 500

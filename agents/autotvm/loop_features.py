@@ -87,7 +87,7 @@ def loop_columns() -> list[str]:
     the nest, log2 of the product of lengths from the root to it, and from it to the body (both including the loop itself), and
     its annotation (one-hot).
     `s0.a4.t1.count` is the number of elements of tensor 1 that the loop touches with its inner loops (the write is the last
-    tensor, 4). `reuse` is the number of iteration points per touched element, and `stride` the elements that an iteration
+    tensor, 4). `reuse` is the number of iteration points per touched element, and `stride` the elements by which an iteration
     moves the tensor's index. `thread_count` and `thread_reuse` are `count` and `reuse` over those of one thread or task, 0
     for loops inside a thread. `knob.NAME` is the index of a knob's value, and `task.NAME` log2 of extents, operations, bytes,
     cores or the size of an element, or a flag.

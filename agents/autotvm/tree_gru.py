@@ -114,7 +114,7 @@ class TreeGru:
     def _inputs(self, features: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
         """(loop inputs [B, N, LOOP_INPUTS], axis slots [B, N], numbers of loops [B], strides [B, A, T], knobs [B, ...]).
 
-        Loops are from the innermost. N is the largest number of loops longer than 1; entries beyond a program's own number of
+        Loops begin with the innermost. N is the largest number of loops longer than 1; entries beyond a program's own number of
         loops are undefined.
         """
         import torch

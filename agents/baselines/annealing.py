@@ -67,7 +67,7 @@ class Annealing:
             raise ValueError(f"hot={self.hot}, cold={self.cold}: expected hot >= cold > 0")
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Run chains until the budget is spent or every program is measured; in a recorded space also if nothing new is met."""
+        """Run chains until the budget is spent or every program is measured; in a recorded space also if nothing new is found."""
         if isinstance(session, Session) and isinstance(session.graph, ConstructionGraph):
             ledger = Ledger(session)
             self._anneal(session.graph, ledger, self._programs(ledger, rng), rng)

@@ -21,7 +21,7 @@ class Beam(Constructing):
     """Beam search whose next beam is the `width` fastest new successors by the model.
 
     Successors may be slower than their parents, because opening a level does not change the program. A beam search ends after
-    `patience` steps without a faster program. All programs met are ranked and measured in that order. The first beam search
+    `patience` steps without a faster program. All visited programs are ranked and measured in that order. The first beam search
     begins at the unscheduled program. When all its programs are measured, further beam searches begin at random programs.
     """
 
@@ -37,7 +37,7 @@ class Beam(Constructing):
             raise ValueError(f"width={self.width}, patience={self.patience}: expected 1 or more for both")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct and measure down the ranking, again and again, until the budget is spent or nothing new is met."""
+        """Construct and measure down the ranking, again and again, until the budget is spent or nothing new is found."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
@@ -51,7 +51,7 @@ class Beam(Constructing):
             yield self.grow(graph, start)
 
     def grow(self, graph: ConstructionGraph, start: Schedule) -> Construction:
-        """Construction of all programs that a beam search from `start` meets, ranked by the model."""
+        """Construction of all programs that a beam search from `start` visits, ranked by the model."""
         begin = time.perf_counter()
         beam = start.row[None]
         rows, seconds = [beam], [graph.latencies(beam)]

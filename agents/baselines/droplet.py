@@ -35,7 +35,7 @@ class Droplet:
     batch: int = 8
     """Neighbours measured at a time (16 in the source, for several devices)."""
     reach: int = 3
-    """Largest distance of speculative points, in numbers of one place."""
+    """Largest distance of speculative points, in numbers at one position of a column."""
     level: float = 0.05
     """Significance level of the t-test."""
 
@@ -112,5 +112,5 @@ class Droplet:
 
 
 def _ring(programs: Programs, steps: int) -> list[Direction]:
-    """All directions of `steps` numbers up or down in one place."""
+    """All directions of `steps` numbers up or down at one position of a column."""
     return [(column, place, sign * steps) for column, place in programs.places for sign in (1, -1)]

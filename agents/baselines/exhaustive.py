@@ -78,7 +78,7 @@ def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: fl
 
 
 def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
-    """Order, int64 [B], of programs sorted by seconds float64 [B] in which families take turns, each with its next program.
+    """Order, int64 [B], in which families of programs, sorted by seconds float64 [B], take turns, each with its next program.
 
     Equal rows of `families` [B, K] are one family. Programs above `limit` seconds come last, in sorted order.
     """

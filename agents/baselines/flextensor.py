@@ -3,7 +3,7 @@
 The paper's text was not available to us. Descriptions of it say that starting points are drawn among measured points with a
 probability that decreases exponentially with their distance to the best performance. From each starting point, a network that
 estimates the value of every direction, trained by Q-learning every few trials, chooses a direction. The reward is the relative
-gain in performance, and no point is measured twice. We reconstructed the rest: directions (one number up or down in one place of
+gain in performance, and no point is measured twice. We reconstructed the rest: directions (one number up or down at a position of
 a column, see `agents.core.programs`), features, sizes, epsilon, and the number of random programs at the beginning.
 """
 
@@ -140,7 +140,7 @@ class _Exploration:
         return point
 
     def _features(self, vector: np.ndarray) -> np.ndarray:
-        """The number in every place, scaled from 0 for the smallest to 1 for the largest, float64 [F]."""
+        """The number at every position, scaled from 0 for the smallest to 1 for the largest, float64 [F]."""
         logs = self.programs.logs
         return np.array(
             [(logs[c][vector[c], p] - logs[c][:, p].min()) / np.ptp(logs[c][:, p]) for c, p in self.programs.places]

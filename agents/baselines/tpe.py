@@ -29,7 +29,7 @@ class Tpe:
     start: int = 10
     """Number of random programs before the first proposal."""
     candidates: int = 24
-    """Number of candidates drawn from the density of good programs; the least like bad programs is proposed."""
+    """Number of candidates drawn from the density of good programs; the candidate least like bad programs is proposed."""
     multivariate: bool = True
     """Whether one density covers all parameters; otherwise each parameter has its own."""
 
@@ -76,7 +76,7 @@ class Tpe:
 
 
 def _distributions(ledger: Ledger) -> dict[str, IntDistribution]:
-    """Name -> distribution of the parameter of each place, which is the rank of its number."""
+    """Name -> distribution of each position's parameter, which is the rank of its number."""
     logs = ledger.programs.logs
     return {f"{c}.{p}": IntDistribution(0, len(np.unique(logs[c][:, p])) - 1) for c, p in ledger.programs.places}
 
@@ -91,7 +91,7 @@ def _vector(ledger: Ledger, ranks: list[int]) -> np.ndarray:
 
 
 def _numbers(ledger: Ledger, vector: np.ndarray | None) -> list[int] | None:
-    """Rank of each number of a program among the values that its place can have; None for None."""
+    """Rank of each number of a program among the values that its position can have; None for None."""
     if vector is None:
         return None
     logs = ledger.programs.logs

@@ -59,7 +59,7 @@ def compose(overrides: list[str], name: str = "config") -> DictConfig:
 def store_strategies(names: Iterable[str] | None = None) -> None:
     """Add strategies to Hydra's group `strategy`, with their fields and defaults at strategies.NAME.
 
-    A strategy with a missing library has no fields there; its search names the library.
+    A strategy with a missing library has no fields in the group; its search reports the missing library.
     """
     known = strategies_for(CONSTRUCTIONS)
     for name in known if names is None else [name for name in names if name in known]:

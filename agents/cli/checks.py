@@ -35,7 +35,7 @@ def use_threads(given: Mapping[str, Any]) -> None:
 
 
 def check_list(given: Mapping[str, Any], least: int, *names: str, of: str = "") -> None:
-    """Check that the named entries are non-empty lists of whole numbers from `least` on; ValueError names the first fault."""
+    """Check that the named entries are non-empty lists of whole numbers of at least `least`; ValueError names the first fault."""
     for name in names:
         values = given[name]
         if not isinstance(values, list) or not values or not all(type(value) is int and value >= least for value in values):

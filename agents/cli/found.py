@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def modules_with(beginning: str, package: str) -> dict[str, str]:
-    """Name -> module of a package, at any depth, in which a line begins so.
+    """Name -> module of a package, at any depth, in which a line starts with `beginning`.
 
-    The name is the module's, or for a module `suite` and a package's `__init__` that of their folder.
+    The name is the module's, or its folder's for a module `suite` or a package's `__init__`.
     """
     (folder,) = find_spec(package).submodule_search_locations  # type: ignore[misc, union-attr]
     found = {}

@@ -1,6 +1,6 @@
 """Demonstrations: the fastest programs by the model that coordinate descents find, for a policy to learn from.
 
-A policy that draws one column at a time rarely meets the best programs of a unit that needs matching tiles. Demonstrations rank
+A policy that draws one column at a time rarely draws the best programs of a unit that needs matching tiles. Demonstrations rank
 first, so that their columns become likely together.
 """
 

@@ -2,12 +2,12 @@
 
 Resources grow with tiles, so they are checked with every later choice at its minimum. Conditions that need larger tiles (shares
 of threads, whole fragments of the chosen unit) are checked with the sizes still available (`env/writing/room.py`). A policy that
-draws column by column is restricted to feasible choices like a walk to legal actions by masks. The check is necessary but not
+draws column by column is restricted to feasible choices, as masks restrict a walk. The check is necessary but not
 sufficient: some partial programs of feasible choices end in conflicting limits.
 
 A policy without the setting `masked` rejects whole illegal programs, and uses feasible choices only if almost no draw is legal.
-Rejection keeps the policy's distribution but replacing a choice does not (best of 32 on a large convolution: 3.8 and 7.8 %, in
-no file).
+Rejection keeps the policy's distribution but replacing a choice does not (best of 32 on a large convolution: 3.8 and 7.8 %, not
+recorded in a file).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Feasible:
         return found
 
     def is_feasible(self, chosen: np.ndarray) -> np.ndarray:
-        """Whether programs may become legal, bool [N], whose first columns are chosen: int64 [N, K], -1 for later columns."""
+        """Whether each partial program may become legal, bool [N]; `chosen` int64 [N, K] has -1 for columns not chosen yet."""
         place = int((chosen[:1] >= 0).sum()) - 1
         return self._room.kept(self._rows(chosen), place)
 

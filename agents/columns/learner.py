@@ -1,4 +1,4 @@
-"""Training of a policy that writes programs column by column, by the ranks of its programs among all of the same task.
+"""Training of a policy that writes programs column by column, by the ranks of its programs among all drawn for the task.
 
 A batch has several programs for each of a few tasks, and is followed by a step of REINFORCE (Williams 1992). A program's weight
 comes from its rank within its task, is 0 beyond the best share of programs, and has its mean subtracted. This improves the best
@@ -143,7 +143,7 @@ class ColumnLearner:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Set the state to that of a learner with the same settings, from its `state`."""
+        """Restore the `state` of a learner with the same settings."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rewards = list(state["rewards"])

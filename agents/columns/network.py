@@ -36,7 +36,7 @@ class ColumnNetwork(nn.Module):
     def __init__(
         self, width: int, machine: bool = False, types: bool = False, masked: bool = False, frozen: bool = False
     ) -> None:
-        """Make the layers; `width` is that of embeddings and queries.
+        """Make the layers; `width` is the size of embeddings and queries.
 
         `machine` and `types` tell whether queries depend on the machine's constants and on the data type, `frozen` whether on
         constant weights, and `masked` whether draws are restricted to feasible choices, both in training and in a search.

@@ -155,7 +155,7 @@ def _legal(
 def load_columns(folder: str, trust: bool = False) -> Any:
     """Load the network of a checkpoint folder; errors and a warning are those of `agents.policies.card.checked_card`.
 
-    ValueError if the policy is not one of columns, or observes another version's features.
+    ValueError if the policy is not a column policy, or observes another version's features.
     """
     from agents.columns.network import network_of
 

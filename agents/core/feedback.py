@@ -78,7 +78,7 @@ def measure_with_feedback(
     explored: float = 0.0,
     predict: Predict | None = None,
 ) -> None:
-    """Construct and measure by `Trials`, again and again, until the budget is spent or nothing new comes."""
+    """Construct and measure by `Trials`, again and again, until the budget is spent or nothing new is constructed."""
     trials = Trials(session, rng, per_register_tile, near, explored, predict)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 
@@ -88,7 +88,7 @@ class Trials:
 
     First comes the best program of every new structure if its model time is within `explored` times the best of all, because
     there is no feedback on a new structure. Next come programs of the ranking with predictions within `near` times the best and
-    with register tiles that have fewer than `per_register_tile` measurements; if there are none, this limit grows by the same
+    with register tiles that have fewer than `per_register_tile` measurements; without such programs, this limit grows by the same
     number. A neighbour differs in one column (`agents.core.programs`) and has a predicted time within SLACK.
     """
 

@@ -40,7 +40,7 @@ class Ledger:
         return len(self._known)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure programs in order; return fewer measurements if the budget ends in between. BudgetSpent is the session's."""
+        """Measure programs in order; return fewer measurements if the budget ends in between. The session raises BudgetSpent."""
         new = list({program_key(s): s for s in schedules if s not in self}.values())
         if new:
             self._known.update((program_key(s), m) for s, m in zip(new, self.session.measure(new), strict=False))

@@ -66,7 +66,7 @@ class Programs(Coordinates):
     def uniform(self, rng: np.random.Generator) -> Schedule:
         """A legal program, drawn uniformly: vectors are drawn until one is legal.
 
-        If none of a million vectors is legal, it is the end of a random walk, which is not uniform.
+        If none of a million vectors is legal, the result is the end of a random walk, which is not uniform.
         """
         for _ in range(BLOCKS):
             vectors = rng.integers(0, self.counts, size=(BLOCK, len(self.counts)))
@@ -111,7 +111,7 @@ class Programs(Coordinates):
         return rows[kept], seconds[kept]
 
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
-        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes and else the least changes to `row`.
+        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes and otherwise the least changes to `row`.
 
         Descents over single columns do not reach them: on a CPU, going from 8x48 to 6x64 passes 6x48 or 8x64, which are slower.
         """

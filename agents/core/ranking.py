@@ -75,7 +75,7 @@ def measure_rankings(
     per_register_tile: int,
     kinds: bool = False,
 ) -> None:
-    """Construct and measure down the ranking, again and again, until the budget is spent or nothing new comes.
+    """Construct and measure down the ranking, again and again, until the budget is spent or nothing new is found.
 
     With `kinds` the best program of each structure is measured first.
     """

@@ -3,8 +3,8 @@
 Every certificate is checked by code that shares only rules and model with the search:
 - the schedule is legal and the model gives it the certified seconds, to the last bit;
 - a space of up to `--enumerate` candidates is enumerated, which is a proof;
-- in larger spaces no program may be faster of `--samples` random programs, half drawn evenly from all combinations and half
-  by random walks, and of coordinate descents from the best of them. That is evidence, no proof.
+- in larger spaces, no program may be faster among `--samples` random programs (half drawn evenly from all combinations, half
+  by random walks) and coordinate descents from the best of them. That is evidence, not proof.
 With `--again SLACK` the search is repeated from its other end with floors multiplied by SLACK. With 0.9, say, less is left
 out, so an error of the bound up to a tenth would show. This proves the optimum unless search and bound err together.
 """

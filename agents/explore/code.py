@@ -18,7 +18,7 @@ WORDS = {"c": "C", "cuda": "CUDA", "hip": "HIP"}
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of source. `removed` counts the lines of the previous source that preceded it and are gone."""
+    """A line of source. `removed` counts the deleted lines of the previous source before it."""
 
     number: int
     text: str

@@ -162,7 +162,7 @@ def _roof_names(x_of: _Scale, y_of: _Scale, roof: Roofline) -> list[Text]:
     found: list[Text] = []
     for order, (name, bandwidth, holding) in enumerate(sorted(roof.levels, key=lambda level: -level[1])):
         if x_of.low * bandwidth >= roof.peak:
-            continue  # its slope lies outside the figure
+            continue  # its slope is outside the figure
         lower_end = y_of(min(roof.peak, max(x_of.low * bandwidth, y_of.low)))
         y = min(y_of(roof.peak) + 14.0 + 22.0 * order, lower_end)
         x = x_of(max(x_of.low, y_of.value(y) / bandwidth))

@@ -48,7 +48,7 @@ class Position:
 
     @property
     def left(self) -> int:
-        """Number of steps left in the episode. With one left only `stop` is allowed, like in the environment."""
+        """Number of steps left in the episode. With one step left, only `stop` is allowed, as in the environment."""
         return self.graph.horizon - self.steps
 
     @property

@@ -246,7 +246,7 @@ def _axes(program: Program) -> list[Axis]:
 
 
 def _terms(position: Position, seconds: float) -> tuple[list[Bar], float]:
-    """(bars of the model's terms, seconds that the full width stands for)."""
+    """(bars of the model's terms, seconds of the full width)."""
     words, terms = TERM_WORDS[position.graph.hardware.kind], position.graph.terms(position.schedule)
     largest = max(terms.values())
     scale = max(largest, seconds, position.graph.floor)

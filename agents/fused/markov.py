@@ -50,7 +50,7 @@ class GirMarkov:
     def _step(
         self, graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, model seconds) of all walkers after one primitive each. A walker without a legal primitive but `stop` stays."""
+        """(rows, model seconds) of all walkers after one primitive each. A walker whose only legal primitive is `stop` stays."""
         legal = graph.action_masks(rows)
         legal[:, STOP] = False
         after, there = applied(rows), np.full(legal.shape, np.inf)

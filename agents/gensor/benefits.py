@@ -97,7 +97,7 @@ def difference_score(row, result, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
-    """Ratio of transfer times L + S / B of the tile's S bytes: from the memory level farther out over the nearer level."""
+    """Ratio of the transfer times L + S / B of the tile's S bytes from the outer memory level and from the inner level."""
     size = tile_bytes(row, row[LEVEL], ints) * 1.0
     if row[LEVEL] == 0:
         low = floats[L2_LATENCY] + size * ints[UNITS] / floats[L2_BW]

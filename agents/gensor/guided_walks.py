@@ -1,7 +1,7 @@
-"""Walks of the traverser side by side, by any model of time: that of a learner cannot be compiled into `walk`.
+"""Parallel walks of the traverser by any model of time; a learned model cannot be compiled into `walk`.
 
 The Markov chain is the same: each step turns benefits of the legal primitives into probabilities. `walk` takes ratios of the
-analytic model's latencies; these walks take ratios of `predict`'s, for the successors of all walks in one batch.
+analytic model's latencies; these walks take ratios of `predict`'s times, for the successors of all walks in one batch.
 """
 
 from __future__ import annotations

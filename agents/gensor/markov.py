@@ -128,7 +128,7 @@ class Markov(Constructing):
         """Starts of the second round: the register tiles of the best programs, with no outer level tiled yet.
 
         Knobs stay, unless the bare register tile is illegal with them (threads that share a reduction need a longer block tile).
-        They are then reset to the unscheduled program's. If this is illegal too, the start is the unscheduled program.
+        They are then reset to those of the unscheduled program. If this is illegal too, the start is the unscheduled program.
         """
         best = best_of_each(REGISTER_TILE, rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0

@@ -1,6 +1,6 @@
-"""The strategy of a machine with measured times: programs by the model of time that was learned from them.
+"""The strategy for a machine with measured times: a model of time that was learned from them ranks the programs.
 
-A CPU's model is that of `gensor adapt`. That of an H100 or H200 ships: `gensor learn_correction measured=h200` learned it from
+A CPU's model is from `gensor adapt`. The model of an H100 or H200 ships: `gensor learn_correction measured=h200` learned it from
 the train part of Measured v1.
 """
 
@@ -15,12 +15,12 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.locate import ROOT
 
 SHIPPED = {"sm_90": ROOT / "agents" / "data" / "corrections" / "h200"}
-"""Architecture of a GPU -> folder of a correction that was learned from trials on a card of it."""
+"""Architecture of a GPU -> folder of a correction that was learned from trials on such a GPU."""
 
 
 @dataclass(frozen=True)
 class Adapted(Corrected):
-    """`corrected` with the machine's correction, with the walks and descents of the study of learned models of time.
+    """`corrected` with the machine's correction, and the walks and descents of the study of learned models of time.
 
     FileNotFoundError for a CPU that `gensor adapt` has not measured, and for a GPU without a shipped correction.
     """

@@ -49,12 +49,12 @@ class Corrected(Constructing):
     near: float = 1.3
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, correct and measure, again and again, until the budget is spent or nothing new comes."""
+        """Construct, correct and measure, again and again, until the budget is spent or nothing new is found."""
         predict = partial(self.predict, session.graph) if self.folder(session.graph) else None
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The proposer's construction, with corrected latencies and ranked by them."""
+        """The proposer's construction, ranked by corrected latencies."""
         begin, before = time.perf_counter(), graph.evaluations
         found: Construction = self._inner().construct(graph, rng)
         if not self.folder(graph) or not found.schedules:

@@ -26,7 +26,7 @@ class ColumnsDescents(ColumnWriter):
     """Number of programs of a round, with different register tiles, from which descents continue."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the best program of each round and the end of each descent, until the budget is spent or nothing new comes."""
+        """Measure the best program of a round and the end of each descent, until the budget is spent or nothing new is found."""
         measure_first_of_each(self.constructions(session.graph, rng), session)
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:

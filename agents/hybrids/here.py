@@ -1,4 +1,4 @@
-"""What `gensor adapt` learned of this machine: its folder, and whether it fits a search."""
+"""Results of `gensor adapt` on this machine: their folder, and whether they fit a search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MACHINE = "hardware.json"
 def measured_here(hw: Hardware) -> bool:
     """Whether `gensor adapt` has measured this machine with as many threads as `hw` has.
 
-    RuntimeWarning if what it learned does not load, as after a change of the model.
+    RuntimeWarning if its results do not load, as after a change of the model.
     """
     folder = adapted_folder()
     if hw.name != "host" or not (folder / FILE).is_file() or machine_in(folder).units != hw.units:

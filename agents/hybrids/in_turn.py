@@ -1,6 +1,6 @@
 """The traverser's walks and a policy's programs in turn, both ranked by a learned model of time.
 
-Each alone proposes similar programs, so the best of a few is barely faster than the first.
+Each source alone proposes similar programs, so the best of a few is barely faster than the first.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 DEFAULT = {"cpu": POLICIES / "columns_timed_cpu", "gpu": POLICIES / "columns_extended_gpu"}
-"""Kind of machine -> policy by default. That of a CPU is seed 0 of the study `arms=wide`, trained on kernel times of one core of
+"""Kind of machine -> default policy. The CPU's policy is seed 0 of the study `arms=wide`, trained on kernel times of one core of
 a Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model."""
 
 
 @dataclass(frozen=True)
 class InTurn(Adapted):
-    """`corrected` with `columns` as proposer, in turn with `corrected` with walks and descents of the traverser.
+    """Alternate `corrected` with `columns` as proposer and `corrected` with walks and descents of the traverser.
 
-    `proposer` and its `checkpoint` are the policy's; `walkers`, `refined` and `descents` are settings of the traverser's part.
-    The model of time is the machine's, like that of `adapted`; FileNotFoundError if there is none.
+    `proposer` and its `checkpoint` belong to the policy; `walkers`, `refined` and `descents` are settings of the traverser.
+    The machine's model of time is used, as in `adapted`; FileNotFoundError if it is missing.
     """
 
     proposer: str = "columns"
     turns: int = 4
     """Number of programs that are measured in turn, the traverser's first. Predictions and measurements then choose.
 
-    In the study (results/cpu_study) the policy's came first. The best of four does not depend on it; the traverser's first
+    In the study (results/cpu_study) the policy came first. The best of four does not depend on it; the traverser's first
     program was the faster one.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the first programs in turn, then like `Corrected`, until the budget is spent or nothing new comes."""
+        """Measure the first programs in turn, then like `Corrected`, until the budget is spent or nothing new is found."""
         begun = self._both(session.graph, rng)
         for schedule in islice(_in_turn(begun), self.turns):
             session.measure([schedule])
@@ -61,7 +61,7 @@ class InTurn(Adapted):
         return _merged(self._both(graph, rng))
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:
-        """Training cost in seconds of the policy; None if the proposer has none."""
+        """Training cost in seconds of the policy; None if the proposer has no policy."""
         return self._of_policy(graph).training_seconds(graph)
 
     def _both(self, graph: ConstructionGraph, rng: np.random.Generator) -> list[Construction]:
@@ -79,7 +79,7 @@ class InTurn(Adapted):
 
 
 def _in_turn(found: list[Construction]) -> Iterator[Schedule]:
-    """Programs of several constructions in turn, each once, as long as all have some."""
+    """Programs of several constructions alternately, each once, until a construction has no more."""
     rounds = zip(*(made.schedules for made in found), strict=False)
     yield from dict.fromkeys(chain.from_iterable(rounds))
 

@@ -24,7 +24,7 @@ LEAST = 1e-4
 LEVELS = MAX_LEVELS - 1
 """Number of tile levels in the features. The last level of a row is left out: no machine has that many levels yet."""
 HELD = ((0, "l1"), (1, "l1"), (1, "l2"), (2, "l2"), (2, "l3"))
-"""(level of a tile, cache with whose capacity the tile's bytes are compared)."""
+"""(level of a tile, cache whose capacity the tile's bytes are compared with)."""
 MOST_TWOS = 10
 """Maximum number of factors of two that are counted in an extent: with more, rows share all sets of a cache anyway."""
 VERSION = 1

@@ -61,7 +61,7 @@ class Times:
     """Kernel times of a task's programs."""
 
     def __init__(self, choices: Choices, known: Recorded, corrections: Sequence[Correction]) -> None:
-        """Fit each correction's factor of this operator to the recorded programs, if there are any: ranks need none."""
+        """Fit each correction's factor of this operator to the recorded programs, if there are any; ranks need no factor."""
         self.choices, self.corrections = choices, corrections
         self.known = {row.tobytes(): float(value) for row, value in zip(known.rows, known.seconds, strict=True)}
         self._factors = np.zeros(len(corrections))
@@ -77,8 +77,8 @@ class Times:
     def seconds(self, chosen: np.ndarray) -> np.ndarray:
         """Seconds float64 [N] of programs with choices int64 [N, K], infinite if illegal.
 
-        Where corrections differ, one standard deviation is added to the mean of their logarithms: a policy finds the programs of
-        which they know least.
+        Where corrections differ, one standard deviation is added to the mean of their logarithms: a policy finds the programs
+        that they know least about.
         """
         rows = self.choices.rows(chosen)
         found, legal = np.full(len(rows), np.inf), self.choices.graph.fits(rows)
@@ -91,7 +91,7 @@ class Times:
 
 
 def fast(choices: Choices, known: Recorded) -> np.ndarray:
-    """Choices int64 [F, K] of the recorded programs that take at most WITHIN of the fastest one's time."""
+    """Choices int64 [F, K] of the recorded programs that take at most WITHIN times the fastest time."""
     rows = known.rows[known.seconds <= WITHIN * known.seconds.min()]
     vectors = [vector for row in rows if (vector := choices.vector_of(row)) is not None]
     return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
@@ -101,7 +101,7 @@ class TimedColumnLearner(ColumnLearner):
     """A `ColumnLearner` whose programs are ranked by kernel times on a machine of Measured v1.
 
     Settings are `measured`, the machine, and `corrections`, folders of corrections learned from it; without them the analytic
-    model ranks. Demonstrations are the fastest recorded programs; of an operator without any, the model's (`demonstrated`).
+    model ranks. Demonstrations are the fastest recorded programs, or without recordings the model's (`demonstrated`).
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
@@ -112,7 +112,7 @@ class TimedColumnLearner(ColumnLearner):
         self._fast: dict[Choices, np.ndarray] = {}
 
     def _recorded(self, choices: Choices) -> Recorded | None:
-        """The recorded programs of a task, None without any."""
+        """The recorded programs of a task, None without recordings."""
         return recorded(self.settings["measured"], choices.graph.space).get(str(choices.graph.operator))
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:

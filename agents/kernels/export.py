@@ -47,7 +47,7 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
 
 
 def check_known(ops: Sequence[Operator], search: Search) -> None:
-    """Check that every operator has a known program unless `trials` allows a search; ValueError names the missing ones."""
+    """Check that every operator has a known program unless `trials` allows a search; ValueError names the others."""
     if search.trials is None and search.backend.stored:
         missing = [op for op in ops if fastest(op, search.hardware, search.backend, search.store) is None]
     else:

@@ -16,7 +16,7 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
 _MOVES = 6
-"""Features of an axis in the group `operator` besides its extent: for three tensors, if it moves them, and if contiguously."""
+"""Features of an axis in the group `operator` besides its extent: whether it moves each of 3 tensors, and if contiguously."""
 _OF_AXES = ("tile", "inverse_tile", "set_vthread", "inverse_vthread")
 PRIMITIVES = tuple(dict.fromkeys(action.primitive for action in ACTIONS))
 HIDEABLE: dict[str, slice] = {
@@ -44,7 +44,7 @@ def axis_places() -> list[list[int]]:
 
 
 def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
-    """Mask [F] over the flat observation, 0 for the parts `hidden` and else 1; ValueError for parts not in HIDEABLE."""
+    """Mask [F] over the flat observation, 0 for the parts `hidden` and 1 elsewhere; ValueError for parts not in HIDEABLE."""
     if unknown := [name for name in hidden if name not in HIDEABLE]:
         raise ValueError(f"agent.hidden {unknown}: expected some of {sorted(HIDEABLE)}")
     shown = torch.ones(NUM_FEATURES)
@@ -83,7 +83,7 @@ class AxisSet(nn.Module):
     spatial: torch.Tensor
 
     def __init__(self, width: int) -> None:
-        """Make the layers; `width` is that of the context and of the embeddings."""
+        """Make the layers; `width` is the size of the context and of the embeddings."""
         super().__init__()
         self.width = width
         places = axis_places()
@@ -178,7 +178,7 @@ class ActorCritic(nn.Module):
     shown: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int, hidden: tuple[str, ...] = ()) -> None:
-        """Make the networks. The observation has `features` of the successor of each of `actions`; `hidden` is of HIDEABLE."""
+        """Make the networks. The observation has `features` per successor of `actions`; `hidden` names parts of HIDEABLE."""
         super().__init__()
         self.register_buffer("shown", all_but(hidden), persistent=False)
         self.count, self.features = len(actions), features

@@ -1,7 +1,7 @@
 """Observation of the programs that a policy may build next, and the best program observed.
 
 `Observer` gives the flat observation. `LookaheadObserver` adds the model's terms of every legal action's successor, which
-Gensor's traverser uses too (arXiv 2502.11407). Every evaluated program is charged, like the traverser's.
+Gensor's traverser uses too (arXiv 2502.11407). Every evaluated program is charged, as for the traverser.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Observer:
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Observations float32 [B, O] from flat observations [B, F]. Programs are remembered except of episodes `over` [B]."""
+        """Observations float32 [B, O] from flat observations [B, F]. Programs of episodes not `over` [B] are remembered."""
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
         self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, tasks.room(), self.rows, self.seconds))

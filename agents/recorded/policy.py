@@ -31,7 +31,7 @@ class TuningPolicy:
     temperature: float = 1.0
     """Temperature of the draws; above 1 the policy explores more."""
     starts: str = "best"
-    """Where the first episodes start: `best` is the best configuration of each training recording, `random` a random one."""
+    """Start of the first episodes: `best` is the best configuration of each training recording, `random` a random one."""
     patience: int = 100
     """Number of consecutive episodes without a new trial after which the space counts as exhausted."""
 

@@ -34,7 +34,7 @@ from gensor_gym.measure.records import measured
 NAME_OF_TABLE = "adapted"
 """Name of the Parquet file of all rows so far, like a machine's of Measured v1."""
 HERE = 4.0
-"""Weight of a program timed here against one timed on another machine, chosen by cross-validation on 80 operators."""
+"""Weight of a program timed here relative to a program timed elsewhere, chosen by cross-validation on 80 operators."""
 
 
 def record(hw: Hardware, journal: Journal, minutes: float, compilers: set[int], console: Console, seed: int) -> None:

@@ -60,7 +60,7 @@ class Collection:
     """The recording of operators on one machine."""
 
     def __init__(self, hw: Hardware, journal: Journal, backend: NativeBackend, seed: int = 0) -> None:
-        """The journal is keyed by FIELDS."""
+        """Set up a recording; the journal is keyed by FIELDS."""
         self.hardware, self.journal, self.seed = hw, journal, seed
         self._backend = backend
 
@@ -113,7 +113,7 @@ class Collection:
 
 
 def machine(name: str, folder: Path) -> Hardware:
-    """The machine's description in the folder, written if missing. A stored one is kept, since new figures differ a little."""
+    """The machine's description in the folder, written if missing. A stored description is kept, since figures vary."""
     path = folder / FILE
     if not path.exists():
         write_text(path, machines.to_json(replace(machines.get("host"), name=name)))

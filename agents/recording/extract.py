@@ -1,7 +1,7 @@
 """Write the layers of named networks: `python -m agents.recording.extract` (needs torchvision and timm).
 
 Each vision network runs once on one image. A language model is described by a line of sizes. The networks that `docs/results`
-compares with OpenVINO are left out; larger ones of their families are not, and share some layers with them.
+compares with OpenVINO are left out; larger networks of their families are not, and share some layers with them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from gensor_gym.measure.stats.intervals import half_width
 
 HEAD = ("part", "class", "operators", "programs", "first of `markov_ext` over the best", "slowest over the best")
 PAUSE = 60.0
-"""Seconds between two trials from which on the recording counts as stopped."""
+"""Seconds between two trials beyond which the recording counts as paused."""
 
 
 def packed(rows: Iterable[Row]) -> pandas.DataFrame:

@@ -67,7 +67,7 @@ def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Pr
 
 
 def _ranked(origin: str, schedules: Sequence[Schedule], ranks: Sequence[int]) -> Iterator[Program]:
-    """Programs at the given ranks; a rank beyond the end gives the last program. There are none if nothing was constructed."""
+    """Programs at the given ranks; a rank beyond the end gives the last program. Empty if nothing was constructed."""
     if schedules:
         yield from (Program(origin, rank, schedules[min(rank, len(schedules) - 1)]) for rank in ranks)
 

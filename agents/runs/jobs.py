@@ -30,7 +30,7 @@ DONE, NOT_RUN, FAILED = "DONE", "NOT_RUN", "FAILED"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended. `construction_s` is the search's wall time outside of `Session.measure`."""
+    """Result of a job. `construction_s` is the search's wall time outside of `Session.measure`."""
 
     status: str
     error: str = ""

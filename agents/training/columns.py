@@ -71,9 +71,9 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
 
 
 def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
-    """Graphs of the training tasks: the operators', or those of the machine `agent.measured` of Measured v1.
+    """Graphs of the training tasks: those of the operators, or of the machine `agent.measured` of Measured v1.
 
-    `agent.unrecorded` operators are added to those: of a CPU's unrecorded classes, or for a GPU of the given operators. With
+    `agent.unrecorded` operators are added: for a CPU from unrecorded classes, for a GPU from the given operators. With
     `agent.machines` every operator has its own machine, drawn near these machines.
     """
     if config["agent"].get("measured"):

@@ -2,7 +2,7 @@
 
 WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`, with programs of the train
 part on one machine, or a list of these. The card compares the correction's ranking of programs with the model's on held-out
-operators of the last one (groups of operators are held out in turn, on all machines together) and, of a machine of Measured v1,
+operators of its last item (groups of operators are held out in turn, on all machines together) and, for a machine of Measured v1,
 on the operators of its other parts.
 """
 
@@ -100,9 +100,9 @@ def _observed(
 def learn(
     observed: Sequence[Observed], space: str, seed: int = 0, validate: bool = True, last: float = 1.0
 ) -> tuple[Correction, dict[str, Any]]:
-    """Fit a correction to all machines; return (correction, card), the card with `validated` of the last one if asked for.
+    """Fit a correction to all machines; return (correction, card); with `validate` the card has `validated` of the last machine.
 
-    `last` is the weight of the last machine's programs, whose operators the card names; the others' is 1.
+    `last` is the weight of the last machine's programs, whose operators the card names; programs of other machines weigh 1.
     """
     here = observed[-1]
     held_out = validated(observed, seed, last) if validate else {}
@@ -146,7 +146,7 @@ def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, flo
 
 
 def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-    """How well `scores` rank the programs of each operator, lowest first; means over operators with at least LEAST programs.
+    """Quality of each operator's ranking by `scores`, lowest first; means over operators with at least LEAST programs.
 
     `rank` is the rank correlation with `times`, logarithms of measured seconds. `first` and `first4` are the least time of the
     first choices minus the least of all.
@@ -185,7 +185,7 @@ def observations(what: str, hw: Hardware, space: str) -> Observed:
 
 
 def regrets(card: Mapping[str, Any], of: str = "operators left out") -> list[str]:
-    """Sentences about operators `of` some kind from the numbers of a card, none if it has none."""
+    """Sentences about operators `of` some kind from the numbers of a card, empty if it has no such numbers."""
     names = {"first": "the first choice", "first4": "the best of the first four"}
     return [
         f"On {of}, {name} takes {math.expm1(card[f'{key}_model']):.1%} longer than the best program by the model, "

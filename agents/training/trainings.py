@@ -33,7 +33,7 @@ class Training:
     strategy: type[Ppo | ColumnWriter | GirPpo]
     """Strategy that constructs programs with the policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
-    """Whether such policies can be evaluated on a task."""
+    """Whether the trained policies can be evaluated on a task."""
     sees: int | None = None
     """Version of the policies' observation, if neither the layout of a row nor the fingerprint implies it."""
     shows_itself: bool = True

@@ -85,7 +85,7 @@ class Validation:
 class Watch(BaseCallback):
     """Callback that writes curve.jsonl and validation.jsonl periodically, and last.zip, from which a run resumes.
 
-    It draws no random number of the learner's, so that it does not affect training.
+    It draws no random numbers from the learner's streams, so that it does not affect training.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Watch(BaseCallback):
             every.skip_to(self.model.num_timesteps)
         keep_rows(self.folder, self.model.num_timesteps)
         model: Any = self.model
-        often = model.train_freq.frequency if hasattr(model, "train_freq") else model.n_steps  # the former with a replay buffer
+        often = model.train_freq.frequency if hasattr(model, "train_freq") else model.n_steps  # train_freq with a replay buffer
         total = steps_in_all(model.num_timesteps, self.config["steps"], model.n_envs * often)
         self.progress.update(self.bar, completed=self.model.num_timesteps, total=total)
 

@@ -2,7 +2,7 @@
 
 In every round the backend measures the kernel again in its worker. Then this process calls the kernel from Python in several
 ways, and torch's function on the same inputs, which also returns a new output. Inputs begin ARRAY_OFFSET bytes past a cache line,
-like in measurements and like NumPy's larger arrays; for `bound_at_lines` they begin at a cache line, like torch's own tensors.
+as in measurements and like NumPy's larger arrays; for `bound_at_lines` they begin at a cache line, like torch's own tensors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> dict[str, Any]:
-    """Seconds of the kernel measured, called and bound, of torch's call, and overheads: medians with intervals over the rounds.
+    """Seconds of the kernel (measured, called and bound) and of torch's call, and overheads: medians and intervals over rounds.
 
     Raise RuntimeError if the kernel fails when it is measured again.
     """

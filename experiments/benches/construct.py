@@ -1,4 +1,4 @@
-"""Construction by the analytic model: its wall time, its latency over the best known, and the number of states it visits.
+"""Construction by the analytic model: its wall time, its latency relative to the best known, and the number of states it visits.
 
 The compiled coordinate descents that certification begins with are timed too. They are the baseline in wall time for a policy
 with few evaluations.
@@ -85,9 +85,9 @@ def _shape(op: Operator, settings: DictConfig, strategies: dict[str, Any], seed:
 
 
 def best_known(graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rng: np.random.Generator) -> tuple[float, bool]:
-    """(seconds of a fast program of the space, whether they are certified to be the optimum).
+    """(seconds of a fast program of the space, whether it is certified to be optimal).
 
-    They are from a shipped certificate, by enumeration of a small space, or else by coordinate descents from random programs.
+    The program comes from a shipped certificate, from enumerating a small space, or else from coordinate descents.
     """
     if (certificate := certificate_of(graph)) is not None:
         return certificate.optimum, True
@@ -98,7 +98,7 @@ def best_known(graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rn
 
 
 def _overall(rows: list[dict[str, Any]], settings: DictConfig, strategies: dict[str, Any]) -> dict[str, object]:
-    """The line over all operators: geometric means, regrets to certified optima, number of losses to the baseline."""
+    """The result line for all operators: geometric means, regrets to certified optima, number of losses to the baseline."""
     ours, theirs = settings.strategy, settings.baseline
     line: dict[str, object] = {
         "shapes": len(rows),

@@ -84,14 +84,14 @@ def resolved(given: Any) -> list[Operator]:
 
 
 def check_each(settings: Mapping[str, Any], name: str, known: Iterable[str], of: str) -> None:
-    """Check that all entries of the list `name` of a suite `of` are known; ValueError names the first that is not."""
+    """Check that all entries of the list `name` in the settings of suite `of` are known; ValueError names the first unknown."""
     for entry in settings[name]:
         if entry not in (names := list(known)):
             raise ValueError(f"{of}.{name}: {entry!r}: expected some of {', '.join(names)}{near(entry, names)}")
 
 
 def once(done: Journal, key: str, make: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
-    """The row of `key` in a journal; made of `of` and kept if it is missing, but not kept if it has an `error`."""
+    """The row of `key` in a journal. A missing row is made by `make(*of)` and added to the journal unless it has an `error`."""
     if key not in done.rows:
         if "error" in (row := make(*of)):
             return row

@@ -73,7 +73,7 @@ def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit
 
 
 def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: int, emit: Lines) -> None:
-    """Run the same kernels as trials of an isolated and of an ordinary worker in turns; emit seconds of each and their ratio."""
+    """Run the same kernels alternately as trials of an isolated and an ordinary worker; emit seconds of each and their ratio."""
     workers = {name: WorkerProcess(cpu_backend().name, shut_in=name == "on") for name in ("off", "on")}
     seconds: dict[str, list[float]] = {name: [] for name in workers}
     backend = cpu_backend()

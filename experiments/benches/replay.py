@@ -1,4 +1,4 @@
-"""How much faster a search is on a recorded table than live: the same strategy, seed and number of trials, one after the other.
+"""How much faster a search is on a recorded table than live: the same strategy, seed and number of trials, run in order.
 
 Live, kernels are compiled into an empty cache, as for a task that nobody has searched before. On the table, the first search of
 an operator, which reads its file, is timed separately. Warming up (imports, compiled rules) is charged to neither.

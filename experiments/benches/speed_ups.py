@@ -27,7 +27,7 @@ class SpeedUp:
 
 
 def draw(rows: Sequence[SpeedUp], labels: tuple[str, str], path: Path, shown: float = 0.0) -> str:
-    """Write the figure and return its name. `labels` are of the axes; the axis of speeds reaches at least to `shown`.
+    """Write the figure and return its name. `labels` name the axes; the axis of speeds reaches at least to `shown`.
 
     Left: dots are speed-ups as called, rings those without overhead. Right: bars are our speeds, ticks the peers'.
     """

@@ -125,7 +125,7 @@ def _machine_code(cubin: bytes, columns: int, step: int) -> dict[str, Any]:
     wgmma = sum(loop.counts[name] for name in WGMMA)
     found |= {"tensor_cycles": wgmma * columns // 2} if wgmma else {}
     size, share = len(loop.operations), loop.share()
-    steps = round(size * share) / step  # below one if the loop goes over a part of a step
+    steps = round(size * share) / step  # below one if the loop covers a part of a step
     found["instructions_of_step"] = round(size / steps) if steps >= 1 and steps == int(steps) else None
     return found | {"main_loop": size, "multiply_add_share": share}
 

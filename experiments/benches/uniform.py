@@ -1,7 +1,7 @@
 """Uniform play in `Construct-v0` with every reward: actions drawn uniformly from the legal actions, including `stop`.
 
-The length of an episode and the number of evaluated programs describe an untrained policy. Its regret, of one episode and of the
-best of several, is the baseline of learning. Times are the model's, and the tasks have a certified optimum.
+The length of an episode and the number of evaluated programs describe an untrained policy. The regret of one episode, and of the
+best of several, is the baseline for learning. Times come from the model, and the tasks have a certified optimum.
 """
 
 from __future__ import annotations

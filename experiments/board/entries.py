@@ -5,7 +5,7 @@ On a track that gives candidates, a search has one action: the index of its best
 `AGENT/TRACK.jsonl` has a header, a line for each task and seed, and the digest of the lines above. Verification plays the actions
 in the environment, recomputes every line and compares the whole file byte for byte. Facts that an entry only states (the spent
 budget, the regret after each trial before the last, the learning curve, the agent) are covered by the digest, which detects
-corruption, not deliberate falsification. An entry may contain only the first few seeds, and be packed
+corruption, not deliberate falsification. An entry may contain only the first few seeds, and may be packed
 (`experiments.evidence.ship`).
 """
 
@@ -133,7 +133,7 @@ def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dic
 
 
 def held_up(row: Mapping[str, Any], track: Track) -> bool:
-    """Whether a search reached its limit of seconds but worked in less than half of them, because others had the processor."""
+    """Whether a search reached its limit of seconds but worked in less than half of them, because others used the processor."""
     limit = track.budget.seconds
     spent = row["trials"] >= (track.budget.trials or math.inf) or track.steps is not None
     return limit is not None and not spent and row["elapsed_s"] >= limit and row["worked_s"] < limit / 2
@@ -241,7 +241,7 @@ def played(track: Track, task: SuiteTask, actions: Sequence[int]) -> float:
 
 
 def chosen(task: SuiteTask, actions: Sequence[int]) -> Schedule:
-    """The candidate of a task whose index is the only action; ValueError if there is none."""
+    """The candidate of a task with the index that is the only action; ValueError for any other actions."""
     known = candidates(task.hardware, task.operator)
     if len(actions) != 1 or not 0 <= actions[0] < len(known):
         raise ValueError(f"{task.name}: expected the index of one of {len(known)} candidates, found {list(actions)}")
@@ -263,7 +263,7 @@ def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
     """Play the entrants on tracks and return the exit status. ValueError names an unknown track.
 
-    By default these are all tracks of searches; a track without a model is left out for agents that need the model.
+    Without `tracks`, all tracks of searches are played; a track without a model is left out for agents that need the model.
     """
     suite = get(version)
     for name in tracks:

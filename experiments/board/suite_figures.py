@@ -17,7 +17,7 @@ from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.suites.session import WINDOWS
 
 LEAST = 1e-3
-"""Smallest regret on the logarithmic axes; smaller regrets are drawn here."""
+"""Smallest regret on the logarithmic axes; smaller regrets are drawn at this value."""
 TICKS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 

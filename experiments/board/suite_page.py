@@ -36,7 +36,7 @@ MODEL = ("greedy", "descents", "model_descent")
 
 
 LEARNT = (0, WINDOWS // 2, WINDOWS - 3)
-"""Indices of the points of a learning curve in its table; some agents use the last steps to show their result."""
+"""Indices of the learning-curve points shown in the table; some agents use the last steps to show their result."""
 
 
 def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _whole(standing: Standing) -> bool:
 
 
 def _few(track: Track) -> bool:
-    """Whether the first of several trials is worth a column: where a search chooses among candidates."""
+    """Whether the table has a column for the first of several trials, because a search chooses among candidates."""
     return track.candidates and (track.budget.trials or math.inf) > 1
 
 
@@ -147,7 +147,7 @@ def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
 def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
     """Verify all entries, write tables into the page and draw its figures next to the entries.
 
-    ValueError for an invalid entry. With `check` nothing is written, and ValueError if the page would change.
+    ValueError for an invalid entry. With `check`, nothing is written; ValueError if the page would change.
     """
     from experiments.board.suite_figures import draw
 

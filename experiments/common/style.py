@@ -53,7 +53,7 @@ RC: dict[Any, Any] = {
 
 
 def look(strategies: list[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of every strategy: fixed for strategies of this project, the next free ones for other strategies.
+    """Colour and marker of every strategy: fixed for strategies of this project, the next free pairs for other strategies.
 
     When colours run out, they repeat with another marker.
     """
@@ -109,7 +109,7 @@ def time_axis(axes: Axes, axis: str = "y") -> None:
 def panels(count: int, columns: int, size: tuple[float, float], more: float = 0.0, **options: Any) -> tuple[Figure, np.ndarray]:
     """(figure, grid of axes) with `count` panels of `size` inches in at most `columns` columns, and `more` inches of height.
 
-    Those of the last row that are too many are hidden. `options` are further ones of `plt.subplots`.
+    Surplus panels of the last row are hidden. `options` are passed to `plt.subplots`.
     """
     columns = min(columns, count)
     lines = -(-count // columns)
@@ -188,13 +188,13 @@ def dark_of(path: Path) -> Path:
 
 
 def darken(figure: Figure) -> None:
-    """Recolour a figure for a dark page: greys are mirrored, palette colours become lighter. Parts on images stay."""
+    """Recolour a figure for a dark page: greys are mirrored, palette colours become lighter. Parts on images keep theirs."""
     kept = {id(part) for axes in figure.axes if axes.images for part in (*axes.texts, *axes.patches)}
     found: list[Any] = [part for part in figure.findobj() if id(part) not in kept]
     boxes = [part.get_bbox_patch() for part in found if isinstance(part, Text)]
     for part in {id(part): part for part in (*found, *boxes) if part is not None}.values():
         names = next((names for kind, names in COLOURED.items() if isinstance(part, kind)), ())
-        before = {name: to_rgba_array(getattr(part, f"get_{name}")()) for name in names}  # a marker's may follow its line's
+        before = {name: to_rgba_array(getattr(part, f"get_{name}")()) for name in names}  # a marker may follow its line
         for name, colours in before.items():
             if len(colours) and colours[:, 3].any():
                 dark = [_on_dark(colour) for colour in colours]

@@ -37,7 +37,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
 NOTES, TASKS = "task-*.json", "tasks"
-"""Files of a multirun's tasks, from which `sweep.py` makes the final table, and the folder of their folders."""
+"""Files of a multirun's tasks (`sweep.py` makes the final table from them), and the parent of the tasks' folders."""
 
 
 def compare(

@@ -38,7 +38,7 @@ class Comparison:
     """Label -> why it could not be timed again."""
     model: bool = False
     busy: float = 0.0
-    """Share of the processors that other programs used just before. If it is far from 0, times and ratios mislead."""
+    """Share of the processors that other programs used just before the timing. If it is far from 0, times and ratios mislead."""
     processes: list[int] = field(default_factory=list)
     """Number of consecutive samples from each process that timed; empty if there was one process."""
 
@@ -53,7 +53,7 @@ class Retimer:
     """Number of interleaved samples of each candidate."""
     folder: Path
     torch_threads: int | None = None
-    """Number of torch's threads, by default that of the kernels."""
+    """Number of torch's threads, by default the number of the kernels' threads."""
     processes: int = 1
     """Number of fresh processes that share the rounds."""
 
@@ -104,7 +104,7 @@ class Retimer:
             return self._whole(kernels, torch), {}
         except FAILURES:
             faults: dict[str, str] = {}
-            for name, kernel in kernels.items():  # which of them fails by itself
+            for name, kernel in kernels.items():  # find kernels that fail alone
                 faults |= self._fault(name, {name: kernel}, torch=False)
         good = {name: kernel for name, kernel in kernels.items() if name not in faults}
         if good and torch:
@@ -112,7 +112,7 @@ class Retimer:
         return (self._whole(good, torch and TORCH not in faults) if good else {}), faults
 
     def _whole(self, kernels: dict[str, Kernel], torch: bool) -> dict[str, list[float]]:
-        """Samples of all rounds, from processes started one after the other, because each start places code and data anew."""
+        """Samples of all rounds, from processes started in order, because each start places code and data at new addresses."""
         found: dict[str, list[float]] = {}
         for share in self.shares:
             if found:

@@ -41,7 +41,7 @@ def command(
     parser: Parser, arguments: Sequence[str] | None, module: str, rows: Path, tried: Callable[[str], Outcome],
     cases: Callable[[Namespace], Mapping[str, str]], page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS,
 ) -> int:  # fmt: skip
-    """Try the cases (name -> word for `tried`) that are not in the rows; return 1 if one is wrong or ends in our error, else 0.
+    """Try the cases (name -> word for `tried`) that the rows lack; return 1 if a case is wrong or ends in our error, else 0.
 
     Each case is tried by `python -m MODULE --one CASE`, which prints its outcome. The page next to the rows is written after each
     case and says how many cases are left.

@@ -32,8 +32,8 @@ LEFT_OUT = (
 SPECIAL = (0.0, -0.0, 1e-40, 1e-8, 16777217.0, float("inf"), float("-inf"), float("nan"))
 """Special values that replace some numbers of a sample of kind `special`."""
 FAR = (0, 1, -1, (1 << 24) + 1, -(1 << 40) - 3, (1 << 63) - 1, 1 - (1 << 63))
-"""Values that replace some integers of kind `integers`; of int32 their lowest 32 bits. The least of a type, divided by -1, would
-end torch's process."""
+"""Values that replace some integers of kind `integers`; int32 gets their lowest 32 bits. Dividing a type's minimum by -1 would
+crash torch."""
 IN_ORDER = ("bucketize", "searchsorted")
 """Operators that need sorted numbers, which special values would break."""
 STATUSES = ("right", "refused", "wrong", "error")
@@ -124,7 +124,7 @@ def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
 
 
 def _with_special(tensor: Tensor, kind: str) -> Tensor:
-    """A copy, with special values of the kind at every third index if the data type is one of the kind's."""
+    """A copy with the kind's special values at every third index, if the kind includes the data type."""
     made = tensor.clone(memory_format=torch.contiguous_format)
     if made.dtype in DTYPES[kind]:
         places, values = torch.arange(0, made.numel(), 3), torch.tensor(SPECIAL if kind == "special" else FAR).to(made.dtype)

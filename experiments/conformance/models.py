@@ -1,6 +1,6 @@
 """Try models by name: `python -m experiments.conformance.models`, with torchvision, timm and transformers installed.
 
-The models are variants of every family of torchvision and timm (a family is a module there), and small configurations of
+The models are variants of every family of torchvision and timm (a family is one of their modules), and small configurations of
 transformers architectures for three tasks. Fixed rules and `SEED` choose them, to avoid a biased selection; weights are random,
 and nothing is downloaded. Each model has its own process.
 """

@@ -56,7 +56,7 @@ def versions() -> dict[str, str]:
 
 
 def _query(fields: tuple[str, ...]) -> dict[str, str]:
-    """These fields of nvidia-smi, or {} if it refuses one of them."""
+    """Values of these fields of nvidia-smi, or {} if it rejects a field."""
     text = _said(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"])
     values = [value.strip() for value in text.split(",")]
     return dict(zip(fields, values, strict=True)) if len(values) == len(fields) and text else {}

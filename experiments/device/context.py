@@ -73,7 +73,7 @@ class StageJournal:
         self._begun.add({"key": key})
 
     def once(self, key: str, make: Callable[..., Mapping[str, object]], *of: Any) -> None:
-        """Make the row of an item of `of` and add it, if the item is still to be done."""
+        """Add the row `make(*of)` of an item, if the item is still to be done."""
         if self.pending(key):
             self.begin(key)
             self.put(key, make(*of))

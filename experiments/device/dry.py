@@ -29,7 +29,7 @@ from gensor_gym.measure.emulator.emulator import EmulatorError, find_cxx  # noqa
 from gensor_gym.measure.measurement import Status  # noqa: E402
 
 THERE = ("torch", "triton", "ray")
-"""Packages that a GPU machine has or does without, and that may be missing here."""
+"""Optional packages of a GPU machine, which may be missing here."""
 COMPILED = 12
 """Approximate number of kernels that NVRTC compiles."""
 EMULATED = ("gemm(m=13, n=11, k=7)", "conv2d(n=1, c=4, h=6, w=6, k=4, r=3, s=3, padding=1)", "reduce_sum(m=5, k=31)")

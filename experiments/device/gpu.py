@@ -4,7 +4,7 @@
                          lease (by default): run the stages on this machine's GPU
     stages=a,b           some of first_contact, study, known, correctness, operators, environment, adaptive and fused; by
                          default all but correctness and operators if there is an archive, otherwise all but the first three
-    out=results/h200     folder of the results: one packed file, written anew every half minute, and a summary. If it contains
+    out=results/h200     folder of the results: one packed file, rewritten every half minute, and a summary. If it contains
                          results already, the run resumes from them
     deadline_s=575       seconds for everything, including compilation of our own code
     hardware=auto        the machine model; auto takes the model that fits the driver's name of the GPU

@@ -17,7 +17,7 @@ from experiments.device.context import Context
 DONE, FAILED, TIMEOUT, SKIPPED = "done", "failed", "timeout", "skipped"
 ATTEMPTS = 3
 GRACE = 12.0
-"""Most seconds at the end of a stage's share in which it only finishes begun work, before it is killed."""
+"""Most seconds at the end of a stage's share to finish begun work, before it is killed."""
 RESERVE = 4.0
 """Seconds kept at the end for the summary."""
 
@@ -36,7 +36,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a stage ended."""
+    """Result of a stage."""
 
     stage: str
     status: str

@@ -1,7 +1,7 @@
 """`python -m experiments.device.sanitize OUT [SECONDS]`: kernels of an archive under NVIDIA's compute-sanitizer.
 
-The kernels are two that no device had run and whose blocks share all steps (`persistent=2`), one of them in clusters, each the
-largest of at most `MOST_FLOPS`. A plain program launches each kernel twice; both programs run at the same time. Every array has
+Two kernels are run, one of them in clusters: the largest of at most `MOST_FLOPS` that no device had run and whose blocks
+share all steps (`persistent=2`). A plain program launches each kernel twice; both programs run at the same time. Every array has
 its own allocation, so that an access next to it is detected. Times are meaningless here and disturb other measurements: run it
 while nothing is timed.
 """

@@ -30,13 +30,13 @@ class Contest:
 
 @cache
 def read_operators() -> dict[str, Operator]:
-    """Short name -> operator that is timed against torch, in order of importance. ValueError for one that does not parse."""
+    """Short name -> operator that is timed against torch, in order of importance. ValueError for invalid text."""
     return {name: operators.parse(text) for name, text in _content(CONF / "bench" / "gpu.yaml")["operators"].items()}
 
 
 @cache
 def read_experiment(file: Path) -> Contest:
-    """Content of a file of conf/experiment, as Hydra composes it; hardware and backend are the stage's.
+    """Content of a file of conf/experiment, as Hydra composes it; the stage sets hardware and backend.
 
     The file names strategies and budget and lists operators as text and seeds. It may name a space for all strategies, which
     otherwise have their own. Missing values of a strategy have the default of its class.

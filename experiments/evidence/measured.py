@@ -16,13 +16,13 @@ from gensor_gym.hardware.described import FILE, to_json
 from gensor_gym.measure.records.measured import FOLDER
 
 FIRST_ARM = "markov_ext"
-"""The arm that a program counts as from if several proposed it."""
+"""Arm to which a program is attributed if several arms proposed it."""
 
 
 def rows_of(folder: Path) -> Iterator[Row]:
     """Yield the study's trials of a folder with raw rows, as a journal of `gensor collect` has them; ranks begin at 0.
 
-    The second timing of a program is that of the interleaved rounds, in which only an operator's winners were timed.
+    A program's second timing comes from the interleaved rounds, which timed only an operator's winners.
     """
     origins: dict[tuple[str, str], tuple[bool, int, str]] = {}
     for row in read_rows(folder / "proposals.jsonl.gz"):

@@ -61,7 +61,7 @@ def content_of(records: Sequence[Record], hw: Hardware, facts: Facts, drift: flo
 
 
 def twice_timed(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Log ratios [N] of the second run's median to the first's, of kernels with trials in two runs of stage `operators`."""
+    """Log ratios [N] of the second run's median to the first's, for kernels with trials in two runs of stage `operators`."""
     seconds: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows:
         for trial in row.get("trials", ()):

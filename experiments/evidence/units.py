@@ -16,7 +16,7 @@ RIGHT = ("OK", "IMPLAUSIBLE")
 
 
 def lines_by_unit(rows: Sequence[Mapping[str, Any]], name: str, status: str) -> list[str]:
-    """Table of the numbers of kernels that are right, that have a status, under the heading `name`, and that are wrong."""
+    """Table of the numbers of kernels that are right, that have `status` (under the heading `name`), and that are wrong."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in rows:
         unit = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")]

@@ -23,7 +23,7 @@ SECONDS = 600.0
 
 
 def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of the first compilation in a new process and the median of later ones there, each also for torch's export.
+    """Seconds of the first compilation in a new process and the median of later compilations there, each also for torch's export.
 
     RuntimeError with the process's error output if it fails.
     """

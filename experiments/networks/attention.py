@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class Attention(nn.Module):
-    """Self-attention that computes query, key and value by one linear layer, like both networks do."""
+    """Self-attention that computes query, key and value by one linear layer, as both networks do."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()

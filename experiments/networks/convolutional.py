@@ -1,6 +1,6 @@
 """Networks of images: ResNet (He et al., arXiv 1512.03385), MobileNetV2 (Sandler et al., arXiv 1801.04381), concatenations.
 
-The concatenations are Swin's patch merging (Liu et al., arXiv 2103.14030), and channels like in U-Net and DenseNet.
+The concatenations are Swin's patch merging (Liu et al., arXiv 2103.14030), and concatenated channels as in U-Net and DenseNet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _convolution(c: int, k: int, size: int, stride: int = 1, groups: int = 1) ->
 
 
 class Residual(nn.Module):
-    """relu(body(x) + x), where x goes through a 1x1 convolution if the shape changes."""
+    """relu(body(x) + x), where a 1x1 convolution is applied to x if the shape changes."""
 
     def __init__(self, c: int, k: int, stride: int, body: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ def _basic(c: int, width: int, stride: int) -> Residual:
 
 
 def _bottleneck(c: int, width: int, stride: int) -> Residual:
-    """Residual block of convolutions 1x1, 3x3, 1x1 with the stride in the 3x3, like in torchvision (ResNet version 1.5)."""
+    """Residual block of convolutions 1x1, 3x3, 1x1 with the stride in the 3x3, as in torchvision (ResNet version 1.5)."""
     first, middle = _convolution(c, width, 1), _convolution(width, width, 3, stride)
     body = [*first, nn.ReLU(), *middle, nn.ReLU(), *_convolution(width, 4 * width, 1)]
     return Residual(c, 4 * width, stride, body)
@@ -91,7 +91,7 @@ def mobilenet_v2() -> nn.Module:
 
 
 class Merging(nn.Module):
-    """Concatenate the channels of every 2x2 pixels; if `goes_on`, normalise them and project them to half as many."""
+    """Concatenate the channels of every 2x2 pixels; if `goes_on`, normalise them and project them to half as many channels."""
 
     def __init__(self, channels: int, goes_on: bool) -> None:
         super().__init__()

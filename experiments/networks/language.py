@@ -61,7 +61,7 @@ def gpt2(layers: int = 12, width: int = 768, heads: int = 12, words: int = 50257
 
 
 def _as_trained(module: nn.Module) -> nn.Module:
-    """Initialise embeddings with standard deviation 0.02, like both networks; torch's default of 1 would dominate the blocks."""
+    """Initialise embeddings with standard deviation 0.02, as in both networks; torch's default of 1 would dominate the blocks."""
     for part in module.modules():
         if isinstance(part, nn.Embedding):
             nn.init.normal_(part.weight, std=0.02)

@@ -25,7 +25,7 @@ from typing import Any
 BEGIN = time.perf_counter()
 BUILD_SECONDS = 120.0
 FAILED_SECONDS = 1e9
-"""Times from here on mean a failure: MetaSchedule records 1e10 s for a failed candidate."""
+"""Times of at least this value mean a failure: MetaSchedule records 1e10 s for a failed candidate."""
 
 
 def few_intrinsics() -> None:

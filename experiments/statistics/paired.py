@@ -11,7 +11,7 @@ from experiments.statistics import statistics
 Line = dict[str, float]
 """mean, low, high: the paired difference and its interval.
 
-p is that of a sign-flip test on tasks, p_holm its adjusted value, and p_least the smallest p_holm possible with this number of
+p comes from a sign-flip test on tasks; p_holm is its adjusted value, and p_least the smallest p_holm possible with this number of
 tasks and strategies. improves, improves_low, improves_high: probability of improvement and its interval.
 """
 

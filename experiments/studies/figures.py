@@ -30,7 +30,7 @@ def bands(
 ) -> tuple[Figure, Axes]:
     """Draw the interquartile means of regrets [tasks, seeds, points] in per cent, with intervals unless `alpha` is 0.
 
-    `lines` styles the names, its entries `color` and so on. Return (figure, axes).
+    `lines` has the style of each name (`color` and so on). Return (figure, axes).
     """
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     for name, values in curves.items():
@@ -113,7 +113,7 @@ def heat_map(
     """Write a matrix [rows, columns] in per cent as a heat map with its numbers; return its file name.
 
     A NaN leaves a cell empty. `below` labels the axis of the columns, and `gaps` are the rows that have a gap above them. Colours
-    are logarithmic and no paler than that of `least`; numbers above `white_above` are white.
+    are logarithmic and no paler than the colour of `least`; numbers above `white_above` are white.
     """
     figure, axes = plt.subplots(figsize=size)
     axes.grid(visible=False)

@@ -125,7 +125,7 @@ class Study(ABC, Generic[Asked, Found]):
             with console.status("summary and figures"):
                 summary = self.summarise(found)
                 names = []
-                if self.plan.config["figures"]:  # only here, and in the modules of figures, is Matplotlib imported
+                if self.plan.config["figures"]:  # Matplotlib is imported only here and in the modules of figures
                     from matplotlib import rc_context
 
                     from experiments.common.style import RC

@@ -1,1 +1,1 @@
-"""Tables of papers, made anew: a module for each table, `<paper>_<table>`, whose function `make` returns tables."""
+"""Reproduced tables of papers: a module for each table, `<paper>_<table>`, whose function `make` returns tables."""

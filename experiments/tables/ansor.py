@@ -1,4 +1,4 @@
-"""Ansor (OSDI 2020), made anew: single operators, the ablation of figure 7 and that of the task scheduler (figure 10).
+"""Ansor (OSDI 2020), reproduced: single operators, the ablation of figure 7 and that of the task scheduler (figure 10).
 
 Run it by `python -m experiments.reproduce table=ansor`. The searches are those of conf/experiment/ansor_*.yaml.
 """
@@ -142,7 +142,7 @@ def _best_found(study: Study) -> dict[str, tuple[float, str]]:
 
 
 def _reach(study: Study) -> str:
-    """Sentence on how many tasks have their best program in a sketch, and on Ansor's distance from it on these and the others."""
+    """Sentence on the number of tasks whose best program is in a sketch, and Ansor's distance from it on these and others."""
     if "ansor" not in study.scores.curves:
         return "Not followed up: not every search of Ansor was done."
     behind: dict[bool, list[float]] = {True: [], False: []}

@@ -22,7 +22,7 @@ from experiments.tables.table import MAKERS, Table, modules
 from gensor_gym.registry import check_known
 
 MODELS = "model_"
-"""Beginning of the names of folders of searches with a machine's model (`gensor.searches`)."""
+"""Prefix of the names of folders for searches with a machine's model (`gensor.searches`)."""
 
 
 def known() -> list[str]:

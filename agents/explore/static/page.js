@@ -1,10 +1,10 @@
-// The page without reloading: a click on a link to a state fetches that state and puts it in place of the one shown.
+// Navigation without reloading: a click on a link to a state fetches that state and replaces the shown state.
 "use strict";
 
 const token = document.querySelector("meta[name=explore-token]").content;
 const at = (id) => document.getElementById(id);
 const query = () => at("state").dataset.query;
-let latest = 0;  // number of the latest request: answers to earlier ones are not shown
+let latest = 0;  // number of the latest request: answers to earlier requests are not shown
 let playing = null;  // timer of the next step
 
 async function text(path, options) {
@@ -16,7 +16,7 @@ function refuse(html) {
   at("refused").innerHTML = html;
 }
 
-// Show a state; keep the focus where it is if what has it is still there.
+// Show a state; keep the focus if the focused element still exists.
 function show(html, history_entry) {
   const focused = document.activeElement && document.activeElement.id;
   const open = document.querySelector("#state .way details");
@@ -34,7 +34,7 @@ function show(html, history_entry) {
   equip();
 }
 
-// What a state needs of this script.
+// Connect the controls of a newly shown state.
 function equip() {
   const players = JSON.parse(at("state").dataset.players);
   const select = at("player"), chosen = select.value;
@@ -48,7 +48,7 @@ function equip() {
   else follow();
 }
 
-// Go to the state of an address; true if it is shown. `clicked`: when, by the clock of events; null where nobody clicked.
+// Go to the state of an address; true if it is shown. `clicked`: time of the click by the clock of events; null without a click.
 async function go(address, history_entry, clicked = null, again = false) {
   const number = ++latest, before = query();
   let answer;
@@ -69,7 +69,7 @@ async function go(address, history_entry, clicked = null, again = false) {
   return true;
 }
 
-// Fetch the code of the state shown; while a walk plays, of as many states as time allows. Code of another state is faint.
+// Fetch the code of the shown state; while a walk plays, of as many states as time allows. Code of another state is faint.
 let code_timer = null;
 function follow() {
   mark();
@@ -118,7 +118,7 @@ async function run() {
 
 function play() {
   if (playing !== null) return pause();
-  history.pushState({}, "", "/?" + query());  // going back leads to where playing began
+  history.pushState({}, "", "/?" + query());  // going back returns to the state where playing began
   playing = 0;
   at("run").textContent = "Pause";
   at("run").setAttribute("aria-pressed", "true");

@@ -19,7 +19,7 @@ MASKED = -1e8
 
 
 class MaskedPolicy(MaskableActorCriticPolicy):
-    """Actor and critic for one discrete action with a mask; the arguments are the base class's."""
+    """Actor and critic for one discrete action with a mask; the arguments are those of the base class."""
 
     def forward(
         self, obs: torch.Tensor, deterministic: bool = False, action_masks: np.ndarray | None = None

@@ -1,6 +1,6 @@
 """MaskablePPO as learners: proximal policy optimisation (Schulman et al. 2017) that never takes an illegal action.
 
-Masking follows Huang and Ontanon (2022), by sb3-contrib. `ppo` has a flat perceptron, `ppo_axes` sees the loop nest as a set of
+Masking (sb3-contrib) follows Huang and Ontanon (2022). `ppo` has a flat perceptron, `ppo_axes` sees the loop nest as a set of
 axes, and `ppo_successors` scores the programs that actions lead to (see `agents.learners.networks`, `agents.learners.observer`).
 All three are ours.
 """

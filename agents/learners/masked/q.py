@@ -112,7 +112,7 @@ class LegalExploration:
         return np.where(explores, random_legal(observation["mask"]), actions), state
 
     def _sample_action(self, learning_starts: int, action_noise: Any = None, n_envs: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """(actions, actions): random legal actions before `learning_starts` steps, then `predict`'s."""
+        """(actions, actions): random legal actions before `learning_starts` steps, then those of `predict`."""
         if self.num_timesteps < learning_starts:
             actions = random_legal(self._last_obs["mask"])
         else:

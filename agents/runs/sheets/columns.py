@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from agents.runs.sheets.cells import Cell
 
 _NUMBER = re.compile(r"([<>~+\-]*\d[\d,]*)((?:\.\d+)?.*)")
-"""Integer part of a number, and the rest with its unit."""
+"""Integer part of a number, and its fraction with the unit."""
 _BRACKETS = re.compile(r"[\[(][^])]*[])]")
 """A bracketed text: an interval, or an explanation of a number."""
 

@@ -67,7 +67,7 @@ def width_of(console: Console) -> int | None:
 
 
 def layout(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[str], width: int | None) -> Layout:
-    """The first layout that fits. In the narrowest layout only the names remain columns, and all else is below the rows."""
+    """The first layout that fits. In the narrowest layout only the names remain columns, and all others are below the rows."""
     full = columns(head, rows, left, short=False)
     natural = tuple(column.natural for column in full)
     if width is None or _total(natural) <= width:

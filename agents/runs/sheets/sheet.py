@@ -22,7 +22,7 @@ class Sheet:
 
     Two fields affect only the screen: `styles` are rich's styles of the first rows, and `words` names columns that are aligned to
     the left for any text. The first column names a row. Columns are in the order of their importance: on a narrow screen
-    the last columns move below the rows. ValueError for a row whose number of cells is not that of the columns.
+    the last columns move below the rows. ValueError for a row whose number of cells differs from the columns.
     """
 
     title: str

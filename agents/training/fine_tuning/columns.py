@@ -36,7 +36,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 PER_REGISTER_TILE = 2
-"""Number of kernels with one register tile that are measured before the next register tile's turn, like in the strategies."""
+"""Number of kernels with one register tile that are measured before the next register tile's turn, as in the strategies."""
 Line = Mapping[str, Any]
 """A measured kernel: operator, schedule, seconds (None if it failed), and other fields."""
 
@@ -142,7 +142,7 @@ class MeasuredLearner(ColumnLearner):
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Check the settings of learning from measurements: ValueError names one that is out of range.
+    """Check the settings of learning from measurements: ValueError names a setting out of range.
 
     The learner itself checks the settings common to all training of columns.
     """

@@ -39,7 +39,7 @@ FREE = ("measurements", "seconds", "store", "output", "hydra", "trust")
 
 
 def chosen(config: DictConfig) -> list[Operator]:
-    """Operators to measure: the configured ones without `leave_out`, each with at most `most_points` loop points.
+    """Operators to measure: the configured operators without `leave_out`, each with at most `most_points` loop points.
 
     ValueError if one of them is not in the train part.
     """

@@ -72,7 +72,7 @@ def learn(
 
 
 def _model(card: dict[str, Any], envs: MeasuredVectorEnv, config: DictConfig, last: Path) -> Any:
-    """The card's model, or the one saved in `last` if the file exists, with the settings of fine-tuning instead of training."""
+    """The model saved in `last` if that file exists, else the card's model, with the settings of fine-tuning."""
     from gensor_gym.env.sb3 import ConstructVecEnv
 
     settings: dict[str, Any] = OmegaConf.to_container(config.ppo)  # type: ignore[assignment]

@@ -1,7 +1,7 @@
 """Operators of Measured v1, chosen by rules and a seed: the same list on every machine.
 
 Half are layers of named networks (`layers`), half have random sizes. Operators of the classes UNSEEN are only in the part
-`unseen`. The parts `train` and `validation` lie within the same parts of split v2. No operator of `train` or `validation` is near
+`unseen`. The parts `train` and `validation` are within the same parts of split v2. No operator of `train` or `validation` is near
 one of `test` (within a factor of two on every axis), and none of any part is near split v2's own test part.
 """
 
@@ -27,11 +27,11 @@ UNSEEN = ("depthwise_conv2d", "batched_gemm")
 FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
 """(least, most) floating-point operations and traffic: from microseconds to tens of milliseconds on one core."""
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
-"""Share of matrix products and convolutions with constant weights, like in networks; epilogues that half of them get."""
+"""Share of matrix products and convolutions with constant weights, as in networks; epilogues that half of them get."""
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
 """Later part -> number of operators. They are of the classes UNSEEN, and no times of them are recorded.
 
-Policies are trained on `unrecorded`, whose times models of time predict.
+Policies are trained on `unrecorded`, with times predicted by models of time.
 """
 FEW, MOST_TURNS = 30, 4
 """Most draws of a class in one turn, and most turns per wanted operator."""
@@ -59,7 +59,7 @@ def chosen(seed: int = SEED) -> list[Chosen]:
 
 
 def added(seed: int = SEED) -> list[Chosen]:
-    """Operators of the parts ADDED in a random order, each near none of `chosen` and none of an ADDED part before its own."""
+    """Operators of the parts ADDED in a random order, none near an operator of `chosen` or of an earlier part of ADDED."""
     apart = [*operators.resolve(["split/v2/test"]), *(one.operator for one in chosen(seed))]
     found = list[Chosen]()
     for number, (part, count) in enumerate(ADDED.items(), len(PARTS)):
@@ -70,7 +70,7 @@ def added(seed: int = SEED) -> list[Chosen]:
 
 
 def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Operator]) -> list[Operator]:
-    """Draw different operators of a part that are not near any of `others`; every second one is a layer of a network.
+    """Draw different operators of a part that are not near any of `others`; every second operator is a layer of a network.
 
     The classes take turns. A class without further suitable operators (few networks use average pooling) gives up after FEW
     draws.

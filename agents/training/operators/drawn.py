@@ -20,7 +20,7 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 SECONDS = (0.1e-6, 5e-3)
-"""Limits of the roofline time. A shorter time is dominated by the launch, and a longer one is not measured in practice."""
+"""Limits of the roofline time. A shorter time is dominated by the launch, and a longer time is not measured in practice."""
 MOST_BYTES = 2e9
 MOST_DRAWS = 100
 """Most draws for each wanted operator."""

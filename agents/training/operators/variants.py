@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 _FIXED = ("r", "s", "stride", "padding", "dilation", "groups", "dtype", "name")
 """Arguments that a variant keeps, since they define the kind of operator and not its size."""
 _GRAIN = (1, 2, 4, 7, 8, 12, 14, 16, 28, 32, 64, 100, 128)
-"""Divisors: a varied extent is often made a multiple of one of them, like published shapes usually are."""
+"""Divisors: a varied extent is often made a multiple of one of them, as published shapes usually are."""
 
 
 def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -> list[Operator]:
@@ -59,7 +59,7 @@ def _other(name: str, value: object, rng: np.random.Generator) -> object:
 
 
 def _length(extent: int, rng: np.random.Generator) -> int:
-    """An extent half to twice as long, in three of four cases a multiple of a number of _GRAIN."""
+    """An extent half to twice as long, in three of four cases a multiple of a number in _GRAIN."""
     longer = extent * math.exp2(rng.uniform(-1.0, 1.0))
     fitting = [grain for grain in _GRAIN if grain <= longer]
     grain = fitting[int(rng.integers(len(fitting)))] if fitting and rng.random() < 0.75 else 1

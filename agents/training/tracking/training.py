@@ -28,7 +28,7 @@ class Board(Protocol):
 def followed(files: list[Path], boards: list[tuple[Board, float]], every: float = EVERY) -> Iterator[None]:
     """Send new rows of the files to the boards during the `with` block, and the remaining rows at its end.
 
-    A board comes with the step after which it is sent rows, each once, in the order of `steps`.
+    A board is paired with a step; it gets all later rows, each once, in the order of `steps`.
     """
     pairs = [(board, dict.fromkeys(files, after)) for board, after in boards]
     over = threading.Event()
@@ -53,7 +53,7 @@ def followed(files: list[Path], boards: list[tuple[Board, float]], every: float 
 
 
 def _fresh(seen: dict[Path, float]) -> list[dict[str, Any]]:
-    """Rows of growing files after the steps `seen`, which become those of their last rows."""
+    """New rows of growing files, after the steps `seen`, which are updated to the steps of the last rows."""
     found = []
     for path, last in seen.items():
         rows = [row for row in read_rows(path) if isinstance(row.get("steps"), int) and row["steps"] > last]

@@ -45,7 +45,7 @@ class WandbRun:
     path: Path | None = field(default=None, init=False)
     """Folder of the run; None before it began, or if it could not begin."""
     steps: float = field(default=-1.0, init=False)
-    """Last value of the metric `steps` that the server has from an earlier part of the run; -1 if none."""
+    """Last value of the metric `steps` that the server has from an earlier part of the run; -1 without an earlier part."""
     _run: Any = field(default=None, init=False)
 
     def begin(self) -> WandbRun:
@@ -88,7 +88,7 @@ class WandbRun:
             self._guarded(work)
 
     def artifact(self, name: str, kind: str, files: Iterable[Path]) -> None:
-        """Log those of the files that exist as one artifact."""
+        """Log the existing files among `files` as one artifact."""
 
         def work(run: Any) -> None:
             import wandb

@@ -62,7 +62,7 @@ class Rates(BaseCallback):
 
 
 def run(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
-    """Train and emit a line for sb3-contrib's own policy and `agents.learners.masked.policy`, each without its first round."""
+    """Train sb3-contrib's own policy and `agents.learners.masked.policy`; emit a line for each, without its first round."""
     from gensor_gym.env.sb3 import make_sb3
     from gensor_gym.env.seeds import seed_of_run
 

@@ -22,7 +22,7 @@ from gensor_gym.graph.compiling.notice import QUIET
 from gensor_gym.locate import ROOT
 
 COLD, WAITED, WARM = "cold", "waited", "warm"
-"""Kinds of start: empty cache; empty cache, and every function compiled before it runs; cache of the second kind, filled."""
+"""Kinds of start: empty cache; empty cache, but each function compiled before it runs; the cache that the second kind filled."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:

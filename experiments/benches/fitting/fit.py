@@ -2,9 +2,9 @@
 
 The loss averages two parts over operators: the variance of log(measured / model) within an operator, which is about ranking, and
 a tenth of the squared mean of that log, which is about scale. Programs near the fastest count most, since a search has to rank
-them: a program's weight is the square root of (fastest time / its time). A little of the squared logs of (value / start) is
-added, so that a parameter without effect keeps its start value. The loss is minimised by coordinate search on the logs with
-shrinking steps, because there are few parameters, the model takes a microsecond, and its maxima have no gradient.
+them: a program's weight is the square root of (fastest time / its time). A small multiple of the squared logs of (value / start)
+is added, so that a parameter without effect keeps its start value. The loss is minimised by coordinate search on the logs with
+shrinking steps, because there are few parameters, the model takes a microsecond, and its maxima are not differentiable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST = 3.0
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of the model, adjacent in the floats of a task from index `place`: names, and float64 arrays [P]."""
+    """Parameters of the model, adjacent in `Tables.floats` from index `place`: their names, and float64 arrays [P]."""
 
     place: int
     names: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 For every operator these programs are measured: random legal schedules of space `extended` (schedules slower than `slowest_s` by
 the model are left out and counted), all trials of searches by the strategies, the first programs of a construction's ranking, and
-a spread of the rest of that ranking, up to `programs` in all. Equal kernels count once. Some random programs are timed again: the
+programs spread over the rest of it, up to `programs` in all. Equal kernels count once. Some random programs are timed again: the
 rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so that the command resumes.
 """
 
@@ -117,7 +117,7 @@ def _again(rows: list[Timed], count: int) -> list[Timed]:
 
 
 def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
-    """Rank correlations of random programs with the model and with second timings; the model's first programs over the best."""
+    """Rank correlations of random timings with the model and second timings; the model's first programs relative to the best."""
     rows, everything = (_well(rows, graph) for rows in (record.of(RANDOM), record.first()))
     seconds, predicted = _pair(rows, graph)
     fast = fastest(seconds)

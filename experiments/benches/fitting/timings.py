@@ -1,7 +1,7 @@
 """Measured programs of operators in a file of JSON lines, from which the model can be scored and fitted on any machine.
 
-For each operator: random legal schedules, which cover the whole space, and a spread over the ranking of a construction, which
-covers the relevant programs. Random schedules that are far too slow by the model are left out, as are kernels that failed.
+For each operator: random legal schedules, which cover the whole space, and programs spread over a construction's ranking, which
+cover the relevant part. Random schedules that are far too slow by the model are left out, as are kernels that failed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Timings:
             self.rows.setdefault(row["operator"], []).append((row["schedule"], row["seconds"]))
 
     def sample(self, op: Operator) -> Sample:
-        """The timed programs of an operator that are legal under the present rules; measured first if the file has none."""
+        """The timed programs of an operator that are legal under the present rules; missing programs are measured first."""
         graph = ConstructionGraph(op, self.hardware, SPACE)
         if str(op) not in self.rows:
             self.rows[str(op)] = self._measure(graph)
@@ -54,7 +54,7 @@ class Timings:
         return pairs
 
     def _schedules(self, graph: ConstructionGraph) -> list[Schedule]:
-        """Random schedules, and a spread over a construction's ranking that is denser towards its top."""
+        """Random schedules, and programs spread over a construction's ranking, more densely towards its top."""
         rng = np.random.default_rng(self.seed)
         found = MarkovExtended().construct(graph, rng).schedules
         places = np.linspace(0.0, 1.0, self.plan.constructed) ** 2 * (len(found) - 1)

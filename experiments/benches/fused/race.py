@@ -27,7 +27,7 @@ FUSED = "experiments.benches.fused.process"
 SMALL = 20e-6
 """Seconds of our call below which existing outputs are timed as well, because allocating an output takes a visible share."""
 PAUSE = 10e-3
-"""Seconds between turns, in which threads of the previous side stop spinning for work."""
+"""Pause in seconds between turns; meanwhile, threads of the previous side stop spinning for work."""
 TICKS = os.sysconf("SC_CLK_TCK")
 LEAST_ROUNDS = 5
 """Number of rounds that are timed however long they take."""

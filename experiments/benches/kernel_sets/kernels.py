@@ -48,7 +48,7 @@ APART = ("depthwise", "pooling")
 """Classes in which torch is far from the roofline: means are also given without them, and for them alone."""
 CLASSES = {"batched_gemm": "gemm", "avg_pool2d": "pooling", "max_pool2d": "pooling", "depthwise_conv2d": "depthwise"}
 TURNS = 4
-"""Comparisons of an int8 kernel and of its float32 twin, alternately, so that both are timed in the same minutes."""
+"""Number of alternating comparisons of an int8 kernel and its float32 twin, so that both are timed in the same minutes."""
 QUIET = 0.1
 """Quantile of a kernel's samples that is compared with the multiply-add loop's best rate."""
 
@@ -149,7 +149,7 @@ def _over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule
 
 
 def _overall(timed: list[Row]) -> dict[str, object]:
-    """The line over all shapes: geometric means and minima of the speed over torch's, isolated and called."""
+    """The result line for all shapes: geometric means and minima of the speed relative to torch's, isolated and called."""
     called = [{"operator": row["operator"], **row["called"]} for row in timed]
     line = {**_summary(timed), "called": _summary(called)}
     if all("over_float32" in row for row in timed):
@@ -158,7 +158,7 @@ def _overall(timed: list[Row]) -> dict[str, object]:
 
 
 def _summary(timed: list[Row]) -> dict[str, object]:
-    """Speed-ups over torch: mean, least, means by class, without the classes of APART and of these alone, and verdicts."""
+    """Speed-ups over torch: mean, minimum, means by class, without the APART classes and for those alone, and verdicts."""
     classes: dict[str, list[Row]] = {}
     for row in timed:
         classes.setdefault(_class_of(operators.parse(row["operator"])), []).append(row)

@@ -48,7 +48,7 @@ class Settings:
     arena: str = "hot"
     limit_s: float = 3600.0
     enough_s: float = float("inf")
-    """Seconds of rounds after which no round begins, except the first few."""
+    """Seconds after which no further round begins, except the first few rounds."""
     most_bytes: float = float("inf")
     """Most memory that all processes of a case may need at once; larger cases fail with an error in their row."""
 

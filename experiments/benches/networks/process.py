@@ -79,7 +79,7 @@ def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dic
 def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
     """Inductor with frozen weights, as users set it for inference: it packs weights and folds normalisations into them.
 
-    It is set for the process, because as an option of torch.compile it has no effect (torch 2.13).
+    Freezing is set for the whole process, because it has no effect as an option of torch.compile (torch 2.13).
     """
     from torch._inductor import config
 

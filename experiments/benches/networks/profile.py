@@ -72,7 +72,7 @@ def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any
 
 
 def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any]) -> Sheet:
-    """Table of a network's kernels, with equal kernels together, slowest first."""
+    """Table of a network's kernels, with equal kernels grouped, slowest first."""
     head = ("kernel", "times", "share", "in context", "alone", "floor by flops", "floor by bytes", "first")
     rows = [
         (row["computation"], str(row["times"]), percent(row["share"]), seconds(row["in_context_s"]),

@@ -28,13 +28,13 @@ SETTLE = 3
 TURN = 10e-3
 """Seconds of counted calls of a kernel alone."""
 PRIVATE = ("l1", "l2")
-"""Caches of which every core has its own."""
+"""Caches that are private to each core."""
 
 
 def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) -> dict[str, Any]:
     """Profile a compiled network: `steps` (a row for each kernel in order), `whole` (times of the network) and `outputs`.
 
-    `whole` compares calls with a clock between kernels and plain calls, which take turns, with the sums of isolated times and of
+    `whole` has the times of alternating calls with a clock between kernels and without, and the sums of isolated times and of
     floors. `outputs` are from the last call with a clock.
     """
     function = found.function
@@ -78,7 +78,7 @@ def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
     """Lower bounds in seconds of a step in consecutive calls: its operations at peak rate, and its bytes.
 
     Constants are read once per call, so they come from the level that can contain all constants of the network. Values were just
-    computed: as many as fit lie in the nearest cache, the next in the level behind it. Both transfers may overlap, so the longer
+    computed: as many as fit are in the nearest cache, the rest in the levels behind it. Both transfers may overlap, so the longer
     counts.
     """
     sizes = {value.name: value.nbytes for value in network.graph.values.values()}
@@ -92,7 +92,7 @@ def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
 
 
 def _moved(size: int, hw: Hardware) -> float:
-    """Seconds to move `size` bytes that lie in the nearest levels with room for them."""
+    """Seconds to move `size` bytes that are in the nearest levels with room for them."""
     seconds, left = 0.0, size
     for level in hw.memory[1:]:
         here = min(left, level.capacity * (hw.units if level.name in PRIVATE else 1))

@@ -1,1 +1,1 @@
-"""Seconds of search by network until it is nearly as fast as the search makes it."""
+"""Search seconds until each network is nearly as fast as at the end of its search."""

@@ -56,7 +56,7 @@ class Moment:
 def moments(found: CompiledNetwork, recorder: Recorder, count: int) -> list[Moment]:
     """At most `count` moments in order: the last is the search's end, and each is half as late as the next.
 
-    No moment is before every computation has a kernel. Of moments with the same kernels only the earliest is kept.
+    Moments begin when every computation has a kernel. Among moments with the same kernels, only the earliest is kept.
     """
     wanted = {str(step.computation) for step in found.plan.steps}
     last = recorder.trials[-1].at if recorder.trials else 0.0

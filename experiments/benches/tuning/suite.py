@@ -1,6 +1,6 @@
 """Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench.yaml).
 
-A network is searched from scratch within a budget of seconds. At several moments of the search, from when each piece has a
+A network is searched from scratch within a budget of seconds. At several moments of the search, beginning when each piece has a
 kernel, the fastest known kernels make a network. These networks are called alternately at the end. The result is a line for each
 moment, and one with the seconds until the network was within 5 % of the fastest, and the time to compile it again
 (`experiments.networks.again`).
@@ -86,7 +86,7 @@ def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list
 
 
 def in_turns(calls: Sequence[Any], rounds: int) -> list[list[float]]:
-    """Seconds of each call in every round, one call after the other; an uncounted call before each fills its caches."""
+    """Seconds of each call in every round; calls alternate, and an uncounted call before each fills its caches."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, found in zip(calls, times, strict=True):

@@ -35,7 +35,7 @@ from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 FILE = CONF / "lease.yaml"
 Row = Mapping[str, Any]
 SEEN = "seen"
-"""Field of proposals for an operator from whose times the arm's correction was learned; such operators do not count."""
+"""Field of proposals for an operator whose times the arm's correction was learned from; such operators do not count."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,15 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
 
 @cache
 def learned_from(correction: str) -> frozenset[str]:
-    """Operators from whose times a correction was learned; none without a correction."""
+    """Operators whose times a correction was learned from; empty without a correction."""
     return frozenset(read_json(located(correction) / CARD)["operators"] if correction else ())
 
 
 class KernelsByModel(AnalyticBackend):
-    """Backend of the model's seconds that identifies programs by their kernels, so that a search makes the trials of a device."""
+    """Backend of the model's seconds that identifies programs by their kernels, so that a search makes a device's trials."""
 
     def __init__(self, predict: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> None:
-        """Begin without kernels. `predict` is the own model of a strategy that has one: from (graph, rows) to seconds."""
+        """Begin without kernels. `predict` is the strategy's own model, if it has one: (graph, rows) -> seconds."""
         self._predict = predict
         self.made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
         """Digest -> requested program and its kernel, in the order of requests."""
@@ -149,7 +149,7 @@ def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[di
 
 
 def winners(proposals: Iterable[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
-    """Distinct digests of the fastest of the first k programs of each arm and seed."""
+    """Distinct digests of the fastest program among the first k of each arm and seed."""
     cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in proposals:
         if row["rank"] <= k:
@@ -165,6 +165,6 @@ def fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
 
 
 def seconds_of(trial: Row) -> float:
-    """Median of a trial's samples (the upper of the middle two, like on the device); infinite if it did not succeed."""
+    """Median of a trial's samples (the upper of the middle two, as on the device); infinite if it did not succeed."""
     samples = sorted(trial.get("samples") or [])
     return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf

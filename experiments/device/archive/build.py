@@ -1,7 +1,7 @@
 """Draw the programs that a lease times, compile them and pack them. This needs no GPU, resumes, and compiles each kernel once.
 
-A folder that git ignores contains everything: `proposals.jsonl` and `texts/` the drawn programs and kernels, `kernels.jsonl` and
-`cubins/` the compiled kernels, `carry/` the archive to be transferred.
+A folder that git ignores contains everything: drawn programs and kernels (`proposals.jsonl`, `texts/`), compiled kernels
+(`kernels.jsonl`, `cubins/`), and the archive to be transferred (`carry/`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PART = 600
 GROUPS = ("never_run", "known", "study", "networks")
 """Groups in the order in which they are built."""
 KNOWN, CHOICES = 3, 6
-"""Numbers of programs of earlier days and of today's first choices for each operator of conf/bench/gpu.yaml."""
+"""For each operator of conf/bench/gpu.yaml: number of programs from earlier days, and number of today's first choices."""
 SAID = 24
 """Number of searches or kernels between two lines about progress."""
 CARD = "card.json"
@@ -147,7 +147,7 @@ def _revision() -> str:
 
 
 def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
-    """(operator, arm, number of kernels) in the order of timing: operator by operator, so that a cut leaves whole operators."""
+    """(operator, arm, number of kernels) in the order of timing: operator by operator, so an early end leaves whole operators."""
     for place, operator in enumerate(study.operators):
         for arm in study.arms:
             yield operator, arm, study.wanted(place)

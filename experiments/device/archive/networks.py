@@ -33,7 +33,7 @@ ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1}
 
 
 def draw(machine: str, folder: Path, revision: str) -> None:
-    """Write FILE to a folder: each piece's schedule that is fastest by the machine's model, and the compiled kernels."""
+    """Write FILE to a folder: each piece's fastest schedule by the machine's model, and the compiled kernels."""
     from experiments.networks.suite import inputs_of, module_of
 
     found: dict[str, Any] = {}
@@ -52,7 +52,7 @@ def draw(machine: str, folder: Path, revision: str) -> None:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What `draw` wrote. FileNotFoundError without the file."""
+    """Read the content that `draw` wrote. FileNotFoundError without the file."""
     found: dict[str, Any] = json.loads(gzip.decompress((folder / FILE).read_bytes()))
     return found
 
@@ -63,7 +63,7 @@ def is_of(folder: Path, revision: str) -> bool:
 
 
 def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Plan, list[Kernel]]:
-    """(torch's module, its inputs, plan, kernels) of a network of `read`, its compiled kernels in NVRTC's cache.
+    """(torch's module, its inputs, plan, kernels) of a network of `read`; puts its compiled kernels into NVRTC's cache.
 
     A piece without a schedule in the archive is searched by the model. ValueError for a schedule without a kernel.
     """

@@ -6,7 +6,7 @@ from experiments.device.runner import Stage
 
 
 def _stage(name: str, weight: float, least: float = 5.0) -> Stage:
-    """The stage of the module `name`; weights are seconds of a run of 575."""
+    """The stage of the module `name`; weights are seconds of a 575-second run."""
     return Stage(name, f"{__name__}.{name}:run", weight, least)
 
 

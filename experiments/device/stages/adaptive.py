@@ -1,7 +1,7 @@
 """Stage: searches that learn from their trials, with equal numbers of them; their winners are timed again together, with torch.
 
-conf/experiment/gpu_adaptive.yaml lists the strategies and operators; kernels are compiled during the stage. Every strategy goes
-through the operators in its own threads, so that none waits for another's construction: kernels compile in parallel and the
+conf/experiment/gpu_adaptive.yaml lists strategies and operators; kernels are compiled during the stage. Every strategy searches
+the operators in its own threads, so that none waits for another's construction: kernels compile in parallel and the
 worker times one at a time. Strategies are therefore compared by trials; `elapsed_s` includes waiting for other strategies.
 """
 
@@ -46,7 +46,7 @@ RESERVED = 0.2
 
 
 def run(context: Context) -> dict[str, object]:
-    """Write rows of kinds trial, search and together, two seeds per operator at a time, so that a cut leaves whole operators."""
+    """Write rows of kinds trial, search and together, two seeds per operator at a time, so a stop leaves whole operators."""
     contest, hw = read_experiment(EXPERIMENT), hardware.get(context.hardware)
     trials, final = device_backends(SEARCH, FINAL)
     wanted = [(op, name, seed) for op, seed in in_order(contest) for name in contest.strategies]
@@ -151,7 +151,7 @@ class _TakingTurns(Session):
 
 
 def _end(strategy: Strategy, session: Session) -> dict[str, object]:
-    """How a search ended; `cut` says that the stage's time ended it before its trials were used up."""
+    """Fields about the end of a search; `cut` says that the stage's time ended it before its trials were used up."""
     best, budget = session.best, session.budget
     short = budget.trials is not None and session.trials < budget.trials
     return {

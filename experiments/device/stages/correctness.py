@@ -24,7 +24,7 @@ PER_OPERATOR = 14
 EACH = 4
 """Kernels of an operator in a round over all operators; 8-bit operators have all their kernels in the first round."""
 ANSWERED = (Status.OK.value, Status.IMPLAUSIBLE.value)
-"""Statuses of kernels with a right answer; times mean nothing in this stage."""
+"""Statuses of kernels with a right answer; times are meaningless in this stage."""
 
 Case = tuple[str, str, str, list[str]]
 """(operator, schedule, source of the kernel, features)."""

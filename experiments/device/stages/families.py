@@ -60,7 +60,7 @@ WARP_GROUPS = (
     "conv2d(n=3, c=200, h=9, w=14, k=130, r=3, s=3, padding=1, dtype='int8')+bias",
     "conv2d(n=2, c=200, h=14, w=15, k=72, r=1, s=1, stride=2, dtype='float8_e4m3fn')",
 )  # fmt: skip
-"""Operators with long reductions and rows that TMA can copy: programs by wgmma, in clusters and with split_k.
+"""Operators with long reductions and rows that TMA can copy: for programs with wgmma, clusters and split_k.
 
 The last eight have few rows, rows in groups, several images, pixels skipped by a stride, folded windows, or convolutions of other
 types.
@@ -212,7 +212,7 @@ def _with_knobs(schedule: Schedule, names: tuple[str, ...], values: tuple[int, .
 def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, grow: bool) -> Iterator[np.ndarray]:
     """Rows with one knob changed; with `grow`, also with larger steps along the innermost reduce axis, or with more threads.
 
-    Threads can share a reduction only if a step has a point for each thread, and a patch of lanes needs whole patches.
+    Threads share reductions only if a step has a point for each thread, and lane patches need thread counts divisible by a patch.
     """
     row = schedule.row.copy()
     row[KNOB + knob] = value

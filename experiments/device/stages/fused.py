@@ -1,8 +1,8 @@
 """Stage: fused memory-bound operators, the fastest of the model's first choices compared with torch and a copy.
 
 Several workers take an operator each: the host draws inputs and computes references for seconds, while another operator's kernels
-are timed. The order is FIRST, then all other operators; four operators move 256 MiB or more, which a copy of as many bytes
-bounds. First results: `results/h200/2026-11-27.md`.
+are timed. The order is FIRST, then all other operators; four operators move 256 MiB or more; a copy of as many bytes
+bounds their time. First results: `results/h200/2026-11-27.md`.
 """
 
 from __future__ import annotations

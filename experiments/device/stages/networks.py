@@ -2,7 +2,7 @@
 
 A row of a network has the errors of ours and of torch in float32 against torch in float64, all on the device, and interleaved
 samples: ours; torch in float32; torch as users call it, whose convolutions may use tf32. All are replayed as CUDA graphs. Rows of
-torch.compile come last, because compiling a network takes longer than all else.
+torch.compile come last, because compiling a network takes longest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Opened = tuple[Any, Inputs, GpuNetwork]
 def run(context: Context) -> dict[str, object]:
     """Time each network, then each again with torch.compile; return the digest.
 
-    After an error the device is tried: if it is lost, this process ends, and the next one goes on.
+    After an error the device is tested: if it is lost, this process ends, and the next process resumes.
     """
     archive, held = networks.read(CARRY), dict[str, Opened]()
     parts = ((f"{name}{of}", does) for of, does in (("", timed), (" compiled", compiled)) for name in networks.NAMES)
@@ -68,7 +68,7 @@ def opened(archive: dict[str, Any], name: str, held: dict[str, Opened]) -> Opene
 
 
 def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
-    """Errors and interleaved samples of a network, ours and eager torch's."""
+    """Errors and interleaved samples of a network, for our kernels and for eager torch."""
     module, given, function = opened(archive, name, held)
     ours = function(*given)
     torch.backends.cudnn.benchmark = False
@@ -85,7 +85,7 @@ def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int
 
 
 def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
-    """Interleaved samples of a network, ours and torch.compile's, as users call it."""
+    """Interleaved samples of a network, for our kernels and for torch.compile as users call it."""
     module, given, function = opened(archive, name, held)
     function(*given)
     faster = torch.compile(module, dynamic=False)
@@ -93,14 +93,14 @@ def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: 
 
 
 def compile_together(kernels: list[Kernel]) -> None:
-    """Compile different kernels on many cores, those that NVRTC's cache lacks. What a search would prune is compiled too."""
+    """Compile the distinct kernels that NVRTC's cache lacks on many cores, also kernels that a search would prune."""
     with closing(Compilers()) as compilers:
         for waiting in [compilers.submit(kernel) for kernel in {kernel.digest: kernel for kernel in kernels}.values()]:
-            waiting.result()  # one that spills, or is refused, fails here without an error, and again when it is loaded
+            waiting.result()  # a kernel that spills, or is refused, fails here without an error, and again when it is loaded
 
 
 def distance(found: Any, reference: Any) -> float:
-    """Largest error over the largest magnitude of a network's outputs, an array or a tuple of several; NaN if one is wrong so.
+    """Largest error over the largest magnitude of a network's outputs (an array or a tuple); NaN if an error is NaN.
 
     ValueError for an output of another shape.
     """
@@ -131,7 +131,7 @@ def replayed(function: GpuNetwork) -> Timer:
 
 
 def _in(module: Any, given: Inputs, tf32: bool) -> Callable[[], Any]:
-    """A call of the module, whose convolutions may use tf32 or may not; products may not, as is torch's default."""
+    """A call of the module; `tf32` says whether convolutions may use tf32. Matrix products may not, which is torch's default."""
 
     def call() -> Any:
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = tf32, True
@@ -161,7 +161,7 @@ def _sampled(timers: dict[str, Timer], seed: int) -> dict[str, Any]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """The time of torch over ours and the largest errors, by network; networks that are wrong have no time."""
+    """Torch's time relative to ours and the largest errors, by network; networks that are wrong have no time."""
     rows = context.rows(FILE)
     errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
     wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR)

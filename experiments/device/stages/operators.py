@@ -2,8 +2,8 @@
 
 The first candidates of each operator are tried, and the fastest is timed again together with the library, in interleaved rounds,
 by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that type. Candidates of several
-operators are made and compiled while one is timed (`turns`). Once all operators had their turn, the operators furthest behind
-have another. torch.compile takes seconds to compile, so it comes last, if there is time left.
+operators are made and compiled while one is timed (`turns`). After all operators had their turn, the operators furthest behind
+get another. torch.compile takes seconds to compile, so it comes last, if there is time left.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def standings(rows: Sequence[Row], strategies: Sequence[str]) -> dict[str, objec
 
 
 def over_first(together: Mapping[str, Samples], searches: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
-    """Time of every strategy's winners over the first strategy's, geometric mean over operators; empty for fewer than two.
+    """Times of every strategy's winners over the first's, geometric mean over operators; empty for fewer than two operators.
 
     {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}. An operator counts
     with the seeds for which every strategy with any result has a winner and no search was cut. Its score is the mean over these

@@ -1,7 +1,7 @@
 """Stage: the precompiled programs of a study are verified and timed, then an operator's winners are timed together with torch.
 
-The order is operator by operator as in the archive, so that a cut leaves whole operators; further proposals of some arms come
-after all operators. results/gpu_study/README.md has the questions.
+The order is operator by operator as in the archive, so an early end leaves whole operators; further proposals of some arms come
+after all operators. results/gpu_study/README.md states the questions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
-    """Time each kernel of a group with a row, and each operator's winners among the `first` programs of each arm with another."""
+    """Time each kernel of a group, then each operator's winners among the `first` programs of each arm; write a row for each."""
     archive, hw = open_archive(), hardware.get(context.hardware)
     turns = in_turns([row for row in archive.proposals if row["group"] == group], first)
     progress = Progress("kernels timed")

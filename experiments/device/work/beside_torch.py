@@ -47,7 +47,7 @@ def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float
 
 
 def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds per call of each timer in every round; a sample has as many calls as make `SAMPLE_SECONDS`, in random order."""
+    """Seconds per call of each timer in every round; samples take about `SAMPLE_SECONDS`, in random order."""
     calls = {name: max(1, int(SAMPLE_SECONDS / max(timer(8) / 8, 1e-9))) for name, timer in timers.items()}
     order, names = np.random.default_rng(seed), list(timers)
     found: dict[str, list[float]] = {name: [] for name in timers}

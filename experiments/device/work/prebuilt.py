@@ -1,4 +1,4 @@
-"""Precompiled kernels, verified and timed on the device by several workers, of which one at a time has the GPU.
+"""Precompiled kernels, verified and timed on the device by several workers; only one at a time uses the GPU.
 
 Meanwhile the other workers draw inputs and references of their next operator (`measure.workers.trial.Device.exclusive`).
 """

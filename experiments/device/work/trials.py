@@ -63,7 +63,7 @@ class Threads:
             return [future.result() for future in found if not future.cancelled()]
 
     def abandon(self) -> None:
-        """Drop pending compilations; running ones continue until their compiler ends."""
+        """Drop pending compilations; running compilations continue until their compiler ends."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _compile(self, ticket: int, kernel: Kernel) -> tuple[int, Built | Measurement]:
@@ -85,7 +85,7 @@ def device_pipeline(
 
 
 def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[str, str]]:
-    """(samples, errors) of `timed`, called with whether torch is timed too: with torch, and without it if that fails.
+    """(samples, errors) of `timed(torch)`, where `torch` says whether torch is timed too: with it, or without it if that fails.
 
     Errors are `torch_error`, why torch is missing, and `error`, why there are no samples at all.
     """
@@ -99,7 +99,7 @@ def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[st
 
 
 def timed_or_error(does: Callable[..., dict[str, Any]], *of: Any, error: str, seconds: str) -> dict[str, Any]:
-    """What `does` says of `of`, or its error as an entry of that name with the trace; then the `seconds` that it took."""
+    """Result of `does(*of)`, or its trace in an entry named by `error`; then its duration in an entry named by `seconds`."""
     begin = time.perf_counter()
     try:
         said = does(*of)

@@ -18,7 +18,7 @@ ROUND = 16
 AT_ONCE = 4
 """Number of operators of a later round with candidates under way together; the operators furthest behind come first."""
 LEAST_SHARE = 4.0
-"""Device seconds that every operator may take in a round."""
+"""Device seconds that every operator is granted in a round."""
 
 GENEROUS = 3.0
 """Largest share of an operator, relative to an even part of the remaining time; most operators take far less."""
@@ -47,11 +47,11 @@ class Entry:
     ahead: float | None = None
     """Seconds of the fastest library over ours; None before a comparison or without a library."""
     failed: str = ""
-    """Why there are no candidates; empty otherwise."""
+    """Reason for missing candidates; empty otherwise."""
 
     @property
     def programs(self) -> Programs:
-        """Candidates; empty while they are computed, and after an error, whose text `failed` then has."""
+        """Candidates; empty while they are computed and after an error, whose text is then in `failed`."""
         if not self.job.done() or self.failed:
             return []
         try:

@@ -9,7 +9,7 @@ function key(cell) {
   if (found) return Number(found[1].replaceAll(",", "")) * (UNITS[found[2]] ?? 1);
   return text === "-" ? "" : text.toLowerCase();
 }
-function compare(a, b) {  // numbers, then words; what says nothing stays last
+function compare(a, b) {  // numbers, then words; empty cells stay last
   if (typeof a === "number" && typeof b === "number") return a - b;
   if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
   return a < b ? -1 : a > b ? 1 : 0;

@@ -57,7 +57,7 @@ def validation(dtype: str) -> list[ConstructionGraph]:
 
 
 def _in_type(op: Operator, dtype: str) -> Operator:
-    """The operator in another data type, with its epilogue; a split has both in the same part."""
+    """The operator in another data type, with its epilogue; splits put both in the same part."""
     return FACTORIES[op.name](**{**dict(op.arguments), "dtype": dtype}).with_epilogue(*(stage.name for stage in op.epilogue))
 
 

@@ -1,6 +1,6 @@
 """Measure which kinds of programs are written: `python -m experiments.studies.columns.shares [FOLDER]`.
 
-A choice that is compatible with few other choices may hardly ever be reached by chance, and then a policy never learns it. The
+A choice that is compatible with few other choices may almost never be reached by chance, and then a policy never learns it. The
 page, `results/columns/shares.md`, gives the share of programs with each such choice: in uniform play in `Write-v0`, among a
 policy's first ten programs, and among the first ten of `markov_ext`.
 """
@@ -28,7 +28,7 @@ KINDS: dict[str, Callable[[np.ndarray], bool]] = {
     "cluster": lambda row: row[CLUSTER] > 0, "persistent": lambda row: row[PERSISTENT] > 0,
     "split_k": lambda row: row[SPLIT_K] > 0,
 }  # fmt: skip
-"""Kind of program -> whether the row of a schedule is of it."""
+"""Kind of program -> condition on the row of a schedule."""
 EPISODES = 256
 
 

@@ -1,4 +1,4 @@
-"""Certified optima of a study's tasks: shipped certificates, and missing ones certified into the study's folder."""
+"""Certified optima of a study's tasks: shipped certificates, and new certificates in the study's folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME, REFUSED = "certificates.jsonl", "not_certified.jsonl"
 def optima(
     operators: Sequence[Operator], hardware: str, space: str, folder: Path, workers: int, nodes: int = MOST_NODES
 ) -> tuple[dict[str, Certificate], dict[str, str]]:
-    """(certificates by operator, reasons for missing ones by operator).
+    """(certificates by operator, reasons for missing certificates by operator).
 
     Files of the folder are read and extended. A task that could not be certified with `nodes` nodes is not tried again.
     """

@@ -22,7 +22,7 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
 BUDGET = "@"
-"""In the name of a search, separates the strategy's name from the budget for which its values were chosen."""
+"""Separator, in a search's name, between the strategy's name and the budget for which its values were chosen."""
 EVALUATIONS, SECONDS = "evaluations", "seconds"
 """Units of a budget."""
 TUNED = {EVALUATIONS: "values", SECONDS: "values_within"}
@@ -39,7 +39,7 @@ class Contender:
     of: str
     parameters: dict[str, Any]
     best_of: int | None
-    """Number of episodes of its second search; None for a strategy without episodes, whose first round is reported."""
+    """Number of episodes of the strategy's second search; None if it has no episodes and its first round is reported."""
     folder: str
     train: dict[str, Any]
     annealed: bool
@@ -49,7 +49,7 @@ class Contender:
 
     @property
     def sampled(self) -> str:
-        """Name of its search with one round of `best_of` episodes, or of its only search if it has no episodes."""
+        """Name of the search with one round of `best_of` episodes, or of the only search if there are no episodes."""
         return self.name if self.best_of is None else f"{self.name} best of {self.best_of}"
 
 
@@ -227,7 +227,7 @@ def searches_of(
 ) -> list[Search]:
     """Searches of one policy on one task: one that spends evaluations and seconds, and one round of `best_of` episodes.
 
-    The former runs `parameters["episodes"]` episodes at a time, `best_of` by default.
+    The first search runs `parameters["episodes"]` episodes at a time, `best_of` by default.
     """
     digest = digest_of_policy(trained.folder)
     values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}

@@ -94,7 +94,7 @@ def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any], split: str) -> Trained:
-    """The policy of a folder; ValueError if its training differs from the requested one."""
+    """The policy of a folder; ValueError if its training differs from the training requested."""
     card = read_card(folder)
     config = OmegaConf.create(card["config"])
     before = {name: card["agent"] if name == "agent" else OmegaConf.select(config, name.removeprefix("+")) for name in overrides}

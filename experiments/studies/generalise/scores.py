@@ -70,7 +70,7 @@ class Regrets:
     def regret(self, name: str, evaluations: np.ndarray | Sequence[int]) -> np.ndarray:
         """Regret of the best program after the given evaluations ([K] or [tasks, seeds, K]), float64 [tasks, seeds, K].
 
-        A strategy tuned for several numbers of evaluations uses the search with the nearest.
+        A strategy tuned for several numbers of evaluations uses the search tuned for the nearest number.
         """
         shape = len(self.tasks), len(self.plan.seeds), np.shape(evaluations)[-1]
         counts = np.broadcast_to(np.asarray(evaluations, dtype=float), shape)
@@ -82,7 +82,7 @@ class Regrets:
     def regret_within(self, name: str, seconds: Sequence[float] | np.ndarray) -> np.ndarray:
         """Regret of the best program after processor seconds [K], float64 [tasks, seeds, K].
 
-        A strategy tuned for several times uses the search with the least time that is not below.
+        A strategy tuned for several times uses the search tuned for the shortest time that is not below.
         """
         variants = self.plan.labels(name, SECONDS)
         known = np.array(sorted(variants))

@@ -113,7 +113,7 @@ def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -
     """Costs of a policy's best of several episodes, compared with the first strategy that reaches its interquartile mean regret.
 
     `evaluations` and `seconds` each have the policy's cost per operator, the first strategy's cost (None if none gets as good
-    within the study), the cost of training, and the number of operators from which on the policy costs less in total (None if it
+    within the study), the cost of training, and the number of operators from which the policy costs less in total (None if it
     costs more on each).
     """
     plan = study.plan

@@ -65,7 +65,7 @@ def candidates() -> Iterator[Named]:
 
 
 def axes(op: Operator) -> tuple[int, ...]:
-    """Sizes of an operator's axes; an elementwise map has one."""
+    """Sizes of an operator's axes; an elementwise map has one axis."""
     given: dict[str, Any] = dict(op.arguments)
     return (math.prod(given["shape"]),) if "shape" in given else tuple(given[name] for name in given if name in "mnkbchwrs")
 
@@ -114,7 +114,7 @@ def near_variants() -> list[str]:
 
 
 def near_timed() -> list[str]:
-    """Operators of the study within TWIN of one, of any data type, from whose times the correction was learned."""
+    """Operators of the study within TWIN of an operator, of any data type, whose times the correction was learned from."""
     learned = learned_from(CORRECTION)
     known = list(map(operators.parse, sorted(learned)))
     return [str(op) for _, op in chosen() if str(op) not in learned and _near(op, known, TWIN)]

@@ -1,6 +1,6 @@
 """The studies on this CPU: `gensor cpu_study [arms=NAME] [output=FOLDER] [cpu=N]`. Plans and pages: results/cpu_study.
 
-The arms propose programs without measurements, like on a leased GPU (`experiments.device.archive.arms`). Every different kernel
+The arms propose programs without measurements, as on a leased GPU (`experiments.device.archive.arms`). Every different kernel
 of an operator is verified and timed once. Then the fastest of each arm's first four programs, and torch, are timed in interleaved
 rounds. Every row is written to its journal before the next is measured, and the same command resumes after any stop.
 """
@@ -106,7 +106,7 @@ class CpuStudy:
 
 
 def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
-    """At most `most` operators of parts of Measured v1 or of ADDED, in their random order, the latter last."""
+    """At most `most` operators of the `parts` of Measured v1 or ADDED, in their random order, those of ADDED last."""
     listed = [*chosen(), *(added() if set(parts) & set(ADDED) else ())]
     return [str(one.operator) for one in listed if one.part in parts][:most]
 

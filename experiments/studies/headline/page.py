@@ -72,7 +72,7 @@ def primary(timed: Timed) -> Line:
 
 
 def parts(timed: Timed, first: str, most: str) -> list[Line]:
-    """Comparisons after the first program and after most programs, under these names, and of every stratum."""
+    """Comparisons named `first` (after the first program) and `most` (after most programs), then one for each stratum."""
     deep = timed.deep(RANKS[-1])
     lines = [compared(first, timed, timed.whole, RANKS[0])]
     lines += [compared(most, timed, deep, RANKS[-1])] if deep else []
@@ -116,7 +116,7 @@ def answer(line: Line, subject: str = "the learned policy") -> str:
 def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -> list[str]:
     """Lines of the page's section.
 
-    `folder` has the raw rows, `figures` begins the names of the figures' files, and `plan` is the link to the plan.
+    `folder` has the raw rows, `figures` is the prefix of the figures' file names, and `plan` is the link to the plan.
     """
     timed, alone = read(folder), read(folder, by_trials_alone=True)
     first, whole = primary(timed), timed.whole

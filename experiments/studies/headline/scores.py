@@ -75,7 +75,7 @@ class Timed:
     def tried(self) -> list[str]:
         """Operators for which every arm and seed made proposals, and whose proposals up to rank FIRST were all tried.
 
-        Operators from whose times an arm learned are left out.
+        Operators whose times an arm learned from are left out.
         """
         left = {row["operator"] for row in self.proposals if row.get("seen")} | self._untried(FIRST)
         return [op for op in self.operators if op not in left and all((op, *one) in self._cells for one in self._asked)]
@@ -147,7 +147,7 @@ class Timed:
         }  # fmt: skip
 
     def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
-        """Digest of the fastest of an arm's first k programs by their trials, like on the device; empty if none succeeded."""
+        """Digest of the fastest of an arm's first k programs by their trials, as on the device; empty if none succeeded."""
         return fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
 
     def _trial(self, op: str, digest: str) -> float:

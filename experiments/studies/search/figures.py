@@ -64,7 +64,7 @@ def _seconds(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> st
 def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
     """Regret of the best program so far at the times `x`, float64 [tasks, seeds, times].
 
-    Before its first trial a search has the largest regret with which any curve of the task begins.
+    Before its first trial, a search has the largest initial regret of all curves of the task.
     """
     tasks, seeds, _ = curves.regret.shape
     found = np.empty((tasks, seeds, len(x)))

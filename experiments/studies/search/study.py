@@ -59,8 +59,8 @@ class SearchStudy(Study[Plan, Scores]):
         check_whole(plain, 1, "workers", "resamples", of="study.")
         self.checkpoints = tuple(k for k in checkpoints if k <= trials) or (trials,)
         self.hypotheses: dict[str, dict[str, str]] = plain["hypotheses"] or {}
-        """Expectations written before the run, by strategy: a `direction`, a reason `because`, and the strategy `beside` which it
-        is compared instead of the reference."""
+        """Expectations written before the run, by strategy: a `direction`, a reason `because`, and the strategy `beside`
+        with which it is compared instead of the reference."""
 
     @property
     def output(self) -> Path:

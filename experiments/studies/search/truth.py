@@ -56,7 +56,7 @@ class Truth(BestKnown):
         """Read the table. ValueError if it lacks a schedule of the space, or if nothing in it succeeded."""
         graph = ConstructionGraph(operator, hardware, space)
         schedules = []
-        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # a larger space is not gone through
+        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # a larger space is not enumerated
             if backend.measure(operator, [schedule], hardware)[0].status is Status.NOT_RECORDED:
                 raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
             schedules.append(schedule)

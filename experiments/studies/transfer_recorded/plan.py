@@ -94,7 +94,7 @@ def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float
 OTHERS = "all others"
 """Stands for all devices of a kernel except the tested one."""
 MEMORISED, ANOTHER = "memorisation reference", "policy trained on another"
-"""Roles of policies. The former trains on the recording on which it is tested, so that it shows nothing about unseen devices."""
+"""Roles of policies. The first is tested on the recording that it trains on, so that it shows nothing about unseen devices."""
 POLICY_OF, BEST_OF = "policy trained on ", "best first of "
 FROM_BEST = "policy trained on all others, from their best"
 

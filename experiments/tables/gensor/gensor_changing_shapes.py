@@ -1,7 +1,7 @@
 """Tables like Gensor's figures 11 and 12 (arXiv 2502.11407): shapes that change while the program runs, for one operator.
 
 The operator is the first product of a small BERT's feed-forward layer, with a changing sequence length. A kernel of this project
-is for one shape, so that every strategy starts anew at every change: its cost is construction or search plus the calls.
+is for one shape, so that every strategy starts again at every change: its cost is construction or search plus the calls.
 """
 
 from __future__ import annotations

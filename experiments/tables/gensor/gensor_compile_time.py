@@ -32,7 +32,7 @@ LIVE_TRIALS = 16
 LARGEST = 2**11
 """Largest extent at which kernels are timed on a CPU. Twice the extent takes eight times as long to verify and to time."""
 FLAT = 0.1
-"""A strategy is called flat if the interval of its slope of log time over log size lies below this in absolute value.
+"""A strategy is called flat if the interval of its slope of log time over log size is below this in absolute value.
 
 A slope of 0.1 means less than 1.15 times the time for four times the extent. The value was written down before the run.
 """
@@ -154,7 +154,7 @@ def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) 
 
 
 def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
-    """Sentence that compares our seconds with the published ones at size n."""
+    """Sentence that compares our seconds with the published seconds at size n."""
     ours = {name: float(np.nanmedian(times[-1])) for name, times in seconds.items()}
     at = published.SIZES.index(n)
     gensor, roller = published.FIGURE_8["Gensor"][at], published.FIGURE_8["Roller"][at]

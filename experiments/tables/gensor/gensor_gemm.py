@@ -39,7 +39,7 @@ class Profile:
     memory: float
     """Share of the time in which the busiest of shared memory, L2 and DRAM works."""
     l2_hit: float
-    """Share of the bytes requested from L2 that need not be read from DRAM. Writes count as hits, like in a profiler."""
+    """Share of the bytes requested from L2 that need not be read from DRAM. Writes count as hits, as in a profiler."""
     occupancy: float
     """Threads resident on a multiprocessor, as a share of its capacity."""
 

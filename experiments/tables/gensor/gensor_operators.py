@@ -28,7 +28,7 @@ FIGURES = (
 TOP = 10
 """Number of programs that the constructing strategies measure, the same as Roller's."""
 FAR = 1.25
-"""Two ratios disagree if they differ by a larger factor, or lie on different sides of 1 and differ by more than 1.05."""
+"""Two ratios disagree if they differ by a larger factor, or are on different sides of 1 and differ by more than 1.05."""
 
 
 Figure = dict[str, tuple[float, float, float]]

@@ -113,7 +113,7 @@ def _best(rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _disagreement(rows: list[tuple[Cell, ...]], found: list[Contender]) -> tuple[str, ...]:
-    """Sentence that compares ansor with markov, ours and the paper's: how much later and how much faster."""
+    """Sentence on how much later and how much faster ansor is than markov, in our results and in the paper's."""
     by_name = {one.name: row for one, row in zip(found, rows, strict=False)}
     markov, ansor = by_name["markov"], next(row for name, row in by_name.items() if name.startswith("ansor"))
     if not all(isinstance(cell, float) for row in (markov, ansor) for cell in (row[1], row[5], row[6])):

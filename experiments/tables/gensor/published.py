@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 CLASSES = {"C": "conv2d", "M": "gemm", "V": "gemv", "P": "avg_pool2d"}
-"""First letter of an operator's name in the paper -> class here."""
+"""First letter of an operator's name in the paper -> class in this project."""
 
 FIGURE_6 = {
     "C1": (0.71, 0.49, 0.74), "C2": (0.88, 0.65, 0.76), "C3": (0.89, 0.10, 0.61), "C4": (1.52, 0.65, 0.85),

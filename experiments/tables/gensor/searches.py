@@ -51,7 +51,7 @@ Program = tuple[Schedule, float]
 
 @dataclass(frozen=True)
 class Found:
-    """A finished search; `rows` are its trials, like in results.jsonl."""
+    """A finished search; `rows` are its trials, as in results.jsonl."""
 
     outcome: Outcome
     rows: list[dict[str, Any]]
@@ -72,7 +72,7 @@ class Searches:
     """Searches on one hardware in one folder."""
 
     def __init__(self, config: DictConfig, folder: Path, tier: str, hardware: str | None = None, alone: bool = False) -> None:
-        """`config` is conf/reproduce.yaml's. By default, tier `model` is an RTX 4090 and tier `live` the configured hardware.
+        """`config` is from conf/reproduce.yaml. By default, tier `model` is an RTX 4090 and tier `live` the configured hardware.
 
         `alone` runs one search at a time, for reported wall times. ValueError if the seeds are not a list of seeds, the hardware
         is not present, or the folder is in use.
@@ -140,7 +140,7 @@ Ended = dict[tuple[Operator, str, int], Found]
 
 
 def trials_of(config: DictConfig, tier: str, live: int = LIVE_TRIALS) -> int:
-    """Trials of the searches that measure: the configuration's number, else MODEL_TRIALS or `live`, by the tier."""
+    """Trials of the searches that measure: the configuration's number, else MODEL_TRIALS or `live`, depending on the tier."""
     return int(config.model_trials or MODEL_TRIALS) if tier == MODEL else int(config.trials or live)
 
 

@@ -33,7 +33,7 @@ class Speeds:
     seconds: dict[str, np.ndarray]
 
     def class_logs(self, name: str, of: str | None) -> np.ndarray:
-        """`logs` of a class (None: all) on the operators for which every name has a value, so that means are over the same."""
+        """`logs` of a class (None: all) on the operators for which every name has a value, so that means are comparable."""
         return self.logs[name][self.complete(of)]
 
     def complete(self, of: str | None) -> np.ndarray:
@@ -81,7 +81,7 @@ def _fill(
 
 
 def mean_text(logs: np.ndarray) -> str:
-    """Text of the exponential of the mean of logs [operators, seeds], with its bootstrap interval.
+    """Text of the geometric mean exp(mean(logs)) of logs [operators, seeds], with its bootstrap interval.
 
     Fewer than FEW operators have no interval; without any operator the text is a dash.
     """

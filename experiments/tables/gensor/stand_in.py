@@ -2,8 +2,8 @@
 
 Each class has as many operators as in the figures. Three matrix products are the paper's own (Table V; the order of their extents
 is uncertain). The other convolutions, products and pools are Roller's, in the order of its artifact, because Gensor is built on
-it. Matrix-vector products are common ones. An operator of the stand-in set is never compared with an operator of the paper; only
-means over a class are.
+it. Matrix-vector products have common shapes. An operator of the stand-in set is never compared with an operator of the paper;
+only means over a class are.
 """
 
 from __future__ import annotations

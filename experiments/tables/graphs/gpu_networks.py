@@ -1,6 +1,6 @@
 """Networks compiled for GPUs by the model, without a GPU: `python -m experiments.reproduce table=gpu_networks`.
 
-Every kernel is compiled by NVRTC for the machine. No time is measured: predicted times are the model's.
+Every kernel is compiled by NVRTC for the machine. No time is measured; the model predicts the times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gensor_gym.networks.gpu.function import GpuNetwork
 from gensor_gym.operators.types import Operator
 
 NETWORKS = ("resnet34", "resnet50", "mobilenet_v2", "bert_of_ids", "gpt2_of_ids")
-"""Those of Gensor's figures 9 to 12, whole."""
+"""Whole networks of Gensor's figures 9 to 12."""
 MACHINES = ("a100", "rtx4090", "h100")
 """Machines of the architectures sm_80, sm_89 and sm_90a."""
 MOST = 3

@@ -21,7 +21,7 @@ MOST_BYTES = 10e9
 ENOUGH = 10.0
 """Seconds of a case's rounds after which no further round begins, except for the first few."""
 LIMIT = 300.0
-"""Most seconds for one answer of a side, including its searches; a slower case is left out. MHA_4 at batch 8 takes 100."""
+"""Most seconds for one answer of a side, including its searches; a slower case is left out. MHA_4 at batch 8 takes 100 s."""
 
 
 def settings_of(config: DictConfig, plan: str) -> Settings:

@@ -1,6 +1,6 @@
 """oneDNN Graph Compiler's MHA, float32, under three plans: no fusion, fine-grain fusion, and coarse-grain fusion in addition.
 
-Run it by `python -m experiments.reproduce table=onednn_mha`. Table `onednn_mlp` has the same columns. Published are speed-ups
+Run it by `python -m experiments.reproduce table=onednn_mha`. `onednn_mlp` has the same columns. Published values are speed-ups
 over oneDNN's primitives with post-ops (Li et al., arXiv 2301.01333, charts of the RFC in oneDNN's repository), measured from the
 pictures, to about 0.02. The authors used 32 cores of a CPU that the charts do not name, and benchdnn with one thread per core.
 """
@@ -63,7 +63,7 @@ def table_of(kind: str, published: Published, config: DictConfig, folder: Path, 
 
 
 def _row(row: Row, published: tuple[float, float] | None) -> tuple[Cell, ...]:
-    """Row of a case: times without fusion and of torch.compile, speed-ups over the former, our best plan over the latter."""
+    """Row of a case: times unfused and of torch.compile, speed-ups over unfused, and of our best plan over torch.compile."""
     fine, coarse = (over(row, OURS, SIDES[name]) for name in ("fine", "fine_coarse"))
     best = fastest(row, list(SIDES.values()))
     beside = None if best is None else over(row, PEER, best)

@@ -1,7 +1,7 @@
-"""IntelliGen (arXiv 2307.04995, PowerFusion in its text): our stand-in suite next to its averages, and an ablation of its steps.
+"""IntelliGen (PowerFusion in arXiv 2307.04995): our stand-in suite next to the paper's averages, and its ablation of steps.
 
 Run it by `python -m experiments.reproduce table=intelligen`. The suite is read from lines of `python -m experiments.bench
-suite=fused`. The ablation is made anew, by the model and measured, and so are facts about a GPU that need no device.
+suite=fused`. The ablation is repeated, by the model and measured, and facts about a GPU that need no device are added.
 """
 
 from __future__ import annotations

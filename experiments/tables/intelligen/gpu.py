@@ -1,4 +1,4 @@
-"""Facts about fused operators on a GPU without a device: each one's best program by the model, compiled by NVRTC."""
+"""Facts about fused operators on a GPU without a device: each operator's best program by the model, compiled by NVRTC."""
 
 from __future__ import annotations
 

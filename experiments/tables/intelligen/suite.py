@@ -18,7 +18,7 @@ from gensor_gym.measure.stats.intervals import LEVEL
 LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"
 """Results that are part of the repository."""
 PUBLISHED = {"NVIDIA GPU": (1.28, 1.97), "AMD GPU": (1.23, 2.93), "Cambricon MLU": (2.31, 16.91)}
-"""Machine -> (average, largest) speed-up over the "current most performant frameworks", from the abstract; no more is named."""
+"""Machine -> (average, largest) speed-up over the "current most performant frameworks", from the abstract; no other is named."""
 _NRM = "nrm/"
 Row = dict[str, Any]
 

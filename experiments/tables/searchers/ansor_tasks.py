@@ -93,7 +93,7 @@ def verdicts(curves: dict[str, np.ndarray], tasks: dict[str, Any]) -> list[str]:
 
 
 def _born(curves: dict[str, np.ndarray]) -> int:
-    """Trial from which on every search has a program for every task."""
+    """First trial at which every search has a program for every task."""
     return int(max((values > 0).argmax(axis=2).max() for values in curves.values()))
 
 
