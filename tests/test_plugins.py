@@ -98,7 +98,7 @@ def test_commands_take_plugins_and_write_them_down(environment: dict[str, str], 
 def test_the_guide_prints_what_its_command_does(environment: dict[str, str], tmp_path: Path) -> None:
     page = (ROOT / "docs" / "guides" / "plugin.md").read_text(encoding="utf-8")
     blocks = ["\n".join(line[4:] for line in block.splitlines()) for block in re.findall(r"(?:^    .*\n)+", page, re.MULTILINE)]
-    (given, said, _) = blocks
+    given, said, *_ = blocks
     install, use = map(shlex.split, given.splitlines())
     assert install == ["pip", "install", "docs/examples/plugin"] and use[:2] == ["gensor", "optimize"]
     done = run(environment, tmp_path, "-m", "experiments", *use[1:])
