@@ -96,7 +96,7 @@ class Retimer:
         return kernels, {label: why.error for label, why in made.items() if not isinstance(why, Kernel)}
 
     def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """(samples by name, with torch if the backend runs on this machine; errors of the names left out)."""
+        """(samples by name, torch's too on this machine; errors by name of the kernels that failed)."""
         torch = self.backend.name in ("cpu", "cuda")
         if not kernels:
             return {}, {}

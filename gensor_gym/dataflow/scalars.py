@@ -52,7 +52,7 @@ def _quotient(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Array], Array]:
-    """Error rule like `_between`, but infinite if the interval leaves the domain above `lowest`.
+    """Error rule like `_between`, but infinite if part of the interval is not above `lowest`.
 
     `lowest` itself is allowed for an argument without error.
     """

@@ -55,7 +55,7 @@ class _Lowering:
         return tuple(self._with_kept_numbers(found))
 
     def _kernel(self, number: int, start: int, end: int) -> KernelGraph:
-        """Kernel of passes `start` to `end`; `_with_kept_numbers` adds its loads of narrow cells of earlier kernels."""
+        """Kernel of passes `start` to `end`, without the loads of numbers per row that `_with_kept_numbers` adds."""
         passes = [Pass(tuple(self._along(p)), tuple(self._once(number, p + 1))) for p in range(start, end + 1)]
         return KernelGraph(tuple(self._once(number, 0)) if start == 0 else (), tuple(passes))
 

@@ -147,7 +147,7 @@ class Timed:
         }  # fmt: skip
 
     def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
-        """Digest of the fastest of an arm's first k programs by their trials, as on the device; empty if none succeeded."""
+        """Digest of the kernel with the shortest trial among an arm's first k programs; empty if none succeeded."""
         return fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
 
     def _trial(self, op: str, digest: str) -> float:

@@ -151,7 +151,7 @@ def neutral(plan: BlockPlan) -> str:
 
 
 def _outside(plan: BlockPlan, padded: bool) -> str:
-    """C text of the stored value of an element outside: the operator's pad value if `padded`, else the reduction's identity."""
+    """C text of the value that stands for an element outside its tensor: the pad value if `padded`, else the identity."""
     value = plan.op.pad_value if padded else limited(plan.op.reduction.identity, plan.op.dtype)
     dtype = plan.op.reads[0].tensor.dtype
     if dtype in ("int8", "float8_e4m3fn"):  # of 8-bit floats only products read outside, where values are 0

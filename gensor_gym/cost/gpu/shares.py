@@ -29,7 +29,7 @@ def sharing(row, blocks, steps, places):  # noqa: ANN001, ANN201
 def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
     """Number of parts of tiles to add up, if `blocks` tiles are cut into `shares` shares of all their steps.
 
-    Every cut inside a tile makes two parts. If tiles have several cuts, each tile has one part more than cuts.
+    A tile with c > 0 cuts has c + 1 parts. A tile without a cut has none to add.
     """
     return min(2 * shares, blocks + shares)
 

@@ -70,7 +70,7 @@ def _write_points(out: Writer, plan: BlockPlan) -> None:
 
 
 def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
-    """Loops over the chunks along `axes`. The innermost loops use up knob unroll first."""
+    """Loops over the chunks along `axes`. Knob `unroll` is spent from the innermost loop outwards."""
     loops: list[Loop] = []
     budget = plan.program.knob("unroll")
     for a in reversed(axes):
