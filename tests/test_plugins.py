@@ -95,14 +95,14 @@ def test_commands_take_plugins_and_write_them_down(environment: dict[str, str], 
 
 
 @pytest.mark.thorough
-def test_the_guide_prints_what_its_command_does(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_guide_s_command_does_what_it_says(environment: dict[str, str], tmp_path: Path) -> None:
     page = (ROOT / "docs" / "guides" / "plugin.md").read_text(encoding="utf-8")
     blocks = ["\n".join(line[4:] for line in block.splitlines()) for block in re.findall(r"(?:^    .*\n)+", page, re.MULTILINE)]
-    given, said, *_ = blocks
+    given, _ = blocks
     install, use = map(shlex.split, given.splitlines())
     assert install == ["pip", "install", "docs/examples/plugin"] and use[:2] == ["gensor", "optimize"]
     done = run(environment, tmp_path, "-m", "experiments", *use[1:])
-    assert done.returncode == 0 and done.stdout.lstrip().startswith(said), done.stdout + done.stderr[-3000:]
+    assert done.returncode == 0 and "OK; nothing was run" in done.stdout, done.stdout + done.stderr[-3000:]
     without = run(environment, tmp_path, "-m", "experiments", *(word for word in use[1:] if word != "plugins=[example]"))
     assert without.returncode == 2 and "no strategies ['best_of_many']" in without.stderr
 

@@ -243,7 +243,7 @@ SAID = {
     "settings that are a number": "measure is 3; expected settings, as in measure.pool=VALUE",
     "a fine-tuning without an output": "no output: name it, as in output=VALUE",
     "an export that cannot be written": "cannot be written",
-    "a study of no machines": "machines is []; expected one entry or more",
+    "a study of no machines": "machines is []; expected a list or mapping of one entry or more",
     "a study of no operators": "operators is 0; expected a whole number, 1 or more",
     "certificates: no file": "no file",
     "an episode that goes on behind its end": "expected nothing behind stop",
