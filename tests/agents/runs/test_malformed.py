@@ -88,7 +88,8 @@ def test_what_unfolds_to_700_megabytes_is_one_line_in_less_than_500(name: str, t
 @pytest.mark.thorough
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path: Path) -> None:
     """A file may have 64 bytes: more ends in an error of the system, as on a full disk."""
-    card = {"config": {"seed": 1, "agent": {"name": "ppo"}}, "training_seconds": 1.0, "evaluation": {"validation_latency_over_markov": 1.0}}
+    config, scored = {"seed": 1, "agent": {"name": "ppo"}}, {"validation_latency_over_markov": 1.0}
+    card = {"config": config, "training_seconds": 1.0, "evaluation": scored}
     malformed.put(tmp_path, {"a/card.json": malformed.text(card), "summary.md": b"before"})
     code, said, _ = process(["sweep_table", str(tmp_path)], "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))")
     assert code == 2 and said.splitlines() == [f"[Errno 27] File too large: '{tmp_path / 'summary.md'}'"], said
