@@ -24,19 +24,16 @@ def measured_here(hw: Hardware) -> bool:
     RuntimeWarning if its results do not load, as after a change of the model.
     """
     folder = adapted_folder()
-    if hw.name != "host" or not (folder / FILE).is_file() or machine_in(folder).units != hw.units:
+    if hw.name != "host" or not (folder / FILE).is_file():
         return False
     try:
+        if from_json(read_text(folder / MACHINE)).units != hw.units:
+            return False
         load_correction(str(folder))
-    except (ImportError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
         warnings.warn(f"searches do without the model of time of gensor adapt: {error}", RuntimeWarning, stacklevel=2)
         return False
     return True
-
-
-def machine_in(folder: Path) -> Hardware:
-    """The machine that `gensor adapt` measured in a folder."""
-    return from_json(read_text(folder / MACHINE))
 
 
 def adapted_folder() -> Path:

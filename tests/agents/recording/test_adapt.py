@@ -84,6 +84,9 @@ def test_searches_begin_with_what_was_learned_of_this_machine(timed: list[str], 
     load_correction.cache_clear()
     with pytest.warns(RuntimeWarning, match="without the model of time of gensor adapt"):
         assert default_for(OPS[0], here) == "markov"
+    (adapted_folder() / "hardware.json").unlink()
+    with pytest.warns(RuntimeWarning, match=r"hardware\.json"):
+        assert default_for(OPS[0], here) == "markov"
 
 
 def test_without_other_processors_nothing_is_prepared_ahead() -> None:
