@@ -14,7 +14,7 @@ from functools import cached_property
 from gensor_gym.chains.strided import Strided, read_views, refined, written_view
 from gensor_gym.dataflow.expressions import Call, Constant, Expression
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Contract, Map, Node, Value
+from gensor_gym.dataflow.nodes import HALVES, Contract, Map, Node, Value
 from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
 from gensor_gym.operators.types import Operator
 
@@ -102,6 +102,12 @@ def is_chain(graph: Dataflow) -> bool:
     return sum(isinstance(node, Contract) and node.operator.body == "multiply_add" for _, node in graph.nodes) == 2
 
 
+def check_float32(graph: Dataflow) -> None:
+    """Check that a chain or panel has no value of 16 bits, which its kernels do not convert; ValueError if it has."""
+    if halves := [value for value in graph.values.values() if value.dtype in HALVES]:
+        raise ValueError(f"{graph.name}: {halves[0].name} is of {halves[0].dtype}, expected float32")
+
+
 def chain_of(graph: Dataflow) -> Chain:
     """The chain of a graph; ValueError with the reason if it is not a chain."""
     nodes, views = dict(graph.nodes), read_views(graph)
@@ -109,6 +115,7 @@ def chain_of(graph: Dataflow) -> Chain:
     result, out = written_view(graph)
     if len(products) != 2 or products[1][0] != result:
         raise ValueError(f"{graph.name}: {len(products)} products, expected two, the second of which is the output")
+    check_float32(graph)
     (scores, one), (_, other) = products
     weights = other.sources[0]
     inside = list(_between(graph, nodes, weights, scores))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.chains.chain import goes_row_by_row, shape_of
+from gensor_gym.chains.chain import check_float32, goes_row_by_row, shape_of
 from gensor_gym.chains.room import placement
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Contract, Reshape
@@ -81,6 +81,7 @@ def panel_of(graph: Dataflow) -> Panel:
     if len(products) != 1:
         raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")
     ((first, contract),) = products
+    check_float32(graph)
     shape_of(contract.operator)
     op, reads, made = contract.operator, list(contract.sources), first
     while (name := _only_reader(graph, made)) is not None:

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gensor_gym.operators.inputs import from_bfloat16, to_bfloat16
+
 UNDERFLOW = 2.0 * float(np.finfo(np.float32).tiny)
 """Results nearer to zero may be flushed to zero by generated code, as exponentials below 2^-125 are."""
 OVERFLOW = float(np.finfo(np.float32).max)
 """Results farther from zero may become infinite, and functions of them NaN, so they have no error bound."""
+_HALVES = {"bfloat16": (2.0**-8, 2.0**-126, 2.0**128 - 2.0**120), "float16": (2.0**-11, 2.0**-24, 65504.0)}
+"""16-bit type -> (unit roundoff, distance of its numbers near zero or what may be flushed to zero, largest number)."""
 MOST_WHOLE = float(1 << 24)
 """All whole numbers up to this are exact in float32."""
 
@@ -44,6 +48,29 @@ def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False
         if nearest and not np.any(found.error):
             own = np.where(_held(found.value), 0.0, own)
         return Bounded(found.value, _settled(found.value, found.error + own))
+
+
+def stored(found: Bounded, dtype: str) -> Bounded:
+    """The same values; the error of rounding to the nearest number of a 16-bit type is added, none if all are such numbers.
+
+    A kernel may round later, or not at all where it keeps a value for its own use, so the values themselves are not rounded.
+    """
+    unit, least, most = _HALVES[dtype]
+    with np.errstate(all="ignore"):
+        if not np.any(found.error) and np.array_equal(nearest_half(found.value, dtype), found.value, equal_nan=True):
+            return found
+        error = found.error + unit * (np.abs(found.value) + found.error) + least
+        lost = np.isfinite(found.value) & (np.abs(found.value) + error > most)
+    return Bounded(found.value, np.where(lost, np.inf, _settled(found.value, error)))
+
+
+def nearest_half(value: np.ndarray, dtype: str) -> np.ndarray:
+    """float32 of the numbers of a 16-bit type that are nearest to float64 values."""
+    if dtype == "float16":
+        return value.astype(np.float16).astype(np.float32)
+    with np.errstate(over="ignore"):
+        plain = np.asarray(value, np.float32)
+    return np.where(np.isfinite(plain), from_bfloat16(to_bfloat16(plain)), plain)
 
 
 def _held(value: np.ndarray) -> np.ndarray:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, largest, rounded, summed
+from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, largest, rounded, stored, summed
 from gensor_gym.dataflow.expressions import bounded
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
 from gensor_gym.dataflow.whole import computed_node
+from gensor_gym.operators.inputs import decode
 
 UNIT = {"float32": 2.0**-24}
 """Unit roundoff of the arithmetic of each data type."""
@@ -25,11 +26,12 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
     for value, array in zip(graph.inputs, inputs, strict=True):
         if array.shape != value.shape:
             raise ValueError(f"{graph.name}: {value.name} has shape {list(array.shape)}, expected {list(value.shape)}")
-        known[value.name] = exact(array if array.dtype.kind == "i" else np.asarray(array, np.float64))
+        known[value.name] = exact(array if array.dtype.kind == "i" else np.asarray(decode(array, value.dtype), np.float64))
     left = {name: len(readers) for name, readers in graph.readers.items()}
     for name, node in graph.nodes:
-        shape = graph.values[name].shape
+        shape, dtype = graph.values[name].shape, graph.values[name].dtype
         found = evaluate_node(node, known, name in graph.whole)
+        found = stored(found, dtype) if dtype in HALVES else found
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
         for source in dict.fromkeys(node.inputs):  # a value that no later node reads is freed
             left[source] -= 1

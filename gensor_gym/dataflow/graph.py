@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from keyword import iskeyword
 from typing import ClassVar
 
 from gensor_gym.dataflow.expressions import operations
-from gensor_gym.dataflow.nodes import DTYPES, Broadcast, Contract, Gather, Map, Node, Reduce, Reshape, Slice, Transpose, Value
+from gensor_gym.dataflow.nodes import (
+    DTYPES,
+    HALVES,
+    Broadcast,
+    Concat,
+    Contract,
+    Gather,
+    Map,
+    Node,
+    Pad,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+    Value,
+)  # fmt: skip
 from gensor_gym.dataflow.whole import is_computable
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
 """Limits: nodes of a graph, axes of a value, elements of a value."""
 VIEWS = (Broadcast, Reshape)
 """Nodes that compute nothing and need no separate kernel, because their readers index the source instead."""
+MOVES = (Slice, Transpose, Concat, Pad, Gather)
+"""Nodes that move elements without computing; what they make has the 16-bit type of all that they move."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +50,9 @@ class Dataflow:
     """The call of the factory that made the graph, such as `softmax(m=128, n=768)`; empty for a graph from no factory."""
     whole: frozenset[str] = frozenset()
     """Names of the nodes that compute in int64 (`dataflow.whole`); all other nodes compute in float32."""
+    rounded: frozenset[tuple[str, str]] = frozenset()
+    """(name of a map or reduction, 16-bit type) pairs. Such a value is rounded where a kernel stores it; until then kernels may
+    keep it in float32. What a contraction makes has its operator's type."""
     dtype: ClassVar[str] = "float32"
     whole_dtype: ClassVar[str] = "int64"
 
@@ -47,7 +67,13 @@ class Dataflow:
             raise ValueError(f"{self.name}: output {strangers[0]} is made by no node")
         if strangers := sorted(name for name in self.whole if name not in made or not is_computable(self.makers[name])):
             raise ValueError(f"{self.name}: {strangers[0]} has no form in {self.whole_dtype}, expected {self.dtype}")
-        views = [value for value in self.outputs if value.dtype != self.dtype and self.behind(value.name)[-1] not in self.whole]
+        if len(self._rounded) < len(self.rounded):
+            raise ValueError(f"{self.name}: a value of two types: {sorted(self.rounded)}")
+        for name, kind in sorted(self.rounded):
+            if not isinstance(self.makers.get(name), Map | Reduce) or name in self.whole or kind not in HALVES:
+                raise ValueError(f"{self.name}: {name} of {kind}: expected a map or reduction in {self.dtype}, of {' or '.join(HALVES)}")
+        kinds = (self.dtype, *HALVES)
+        views = [value for value in self.outputs if value.dtype not in kinds and self.behind(value.name)[-1] not in self.whole]
         if views:
             raise ValueError(f"{self.name}: output {views[0].name} is of {views[0].dtype}, expected {self.dtype}")
         for value in self.values.values():
@@ -74,9 +100,27 @@ class Dataflow:
             except ValueError as error:
                 raise ValueError(f"{self.name}: {name}: {error}") from error
             constant = bool(given) and all(value.constant for value in given)
-            dtype = given[0].dtype if isinstance(node, VIEWS) else self.type_of(name)
-            _add(found, Value(name, shape, dtype, constant))
+            _add(found, Value(name, shape, self._stored(name, node, given), constant))
         return found
+
+    def _stored(self, name: str, node: Node, given: Sequence[Value]) -> str:
+        """Data type of a node's value in memory."""
+        if isinstance(node, VIEWS):
+            return given[0].dtype
+        if isinstance(node, Contract):
+            kind = node.operator.dtype
+            for value in given:
+                if value.dtype != kind and not {value.dtype, kind}.isdisjoint(HALVES):
+                    raise ValueError(f"{self.name}: {name} reads {value.name} of {value.dtype}, expected {kind}")
+            return node.operator.output.dtype
+        if isinstance(node, MOVES) and name not in self.whole:
+            moved = {value.dtype for value in given if not (isinstance(node, Gather) and value.name == node.ids)}
+            return moved.pop() if len(moved) == 1 and moved <= set(HALVES) else self.dtype
+        return self._rounded.get(name) or self.type_of(name)
+
+    @cached_property
+    def _rounded(self) -> Mapping[str, str]:
+        return dict(self.rounded)
 
     def type_of(self, name: str) -> str:
         """Data type in which a node computes."""
@@ -128,8 +172,9 @@ class Dataflow:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of name, inputs, nodes, outputs and integer nodes, without the label."""
-        parts = (self.name, self.inputs, self.nodes, self.returns, *([sorted(self.whole)] if self.whole else []))
+        """SHA-256 of name, inputs, nodes, outputs and types, without the label."""
+        kinds = [sorted(some) for some in (self.whole, self.rounded) if some]
+        parts = (self.name, self.inputs, self.nodes, self.returns, *kinds)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def __str__(self) -> str:

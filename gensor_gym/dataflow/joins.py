@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gensor_gym.dataflow.expressions import Operand
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Node, Reshape, Slice, Transpose
-
-_ELEMENT = 4
+from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Map, Node, Reshape, Slice, Transpose
 
 
 def is_leading(shape: Sequence[int], axis: int) -> bool:
@@ -34,12 +32,12 @@ def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
             continue
         roots = [_root(nodes, source) for source in node.sources]
         if name not in graph.whole and len(set(roots)) == len(roots) and not any(
-            _is_fixed(nodes, root) or root in returned or root in found or root in graph.whole for root in roots
+            _is_fixed(nodes, root) or root in returned or root in found or not _is_alike(graph, root, name) for root in roots
         ):
             place = 0
             for root in roots:
                 found[root] = name, place
-                place += graph.values[root].size * _ELEMENT
+                place += graph.values[root].nbytes
     return found
 
 
@@ -55,15 +53,17 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
         if not isinstance(node, Slice) or name in elsewhere:
             continue
         source, root = graph.values[node.source], _root(nodes, node.source)
-        is_float = source.dtype == graph.dtype and not source.constant
+        is_float = source.dtype in (graph.dtype, *HALVES) and not source.constant
         is_there = root in found or not isinstance(nodes.get(root), Broadcast | Slice | Transpose)
         if is_float and is_there and is_leading(source.shape, node.axis):
-            found[name] = root, node.start * math.prod(source.shape[node.axis + 1 :]) * _ELEMENT
+            found[name] = root, node.start * math.prod(source.shape[node.axis + 1 :]) * (source.nbytes // source.size)
     return found
 
 
 def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], dict[str, str]]:
     """(nodes, including a copy of each part of a concat that cannot be made in place; name of each copy -> name of its concat).
+
+    A copy has the type of its concat.
 
     A concat that begins with all parts of an earlier concat takes that concat as its first part, like the growing features of
     DenseNet.
@@ -79,7 +79,8 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
             sources: list[str] = []
             for source in node.sources:
                 root = _root(nodes, source)
-                if root in taken or root in returned or root in graph.whole or _is_fixed(nodes, root):
+                fixed = root in taken or root in returned or _is_fixed(nodes, root)
+                if fixed or (root in graph.values and not _is_alike(graph, root, name)):
                     root = source = _fresh(f"{source}_copy", {*graph.values, *nodes})
                     nodes[source] = Map(Operand(node.sources[len(sources)]))
                     copies[source] = name
@@ -108,6 +109,11 @@ def _root(nodes: Mapping[str, Node], name: str) -> str:
     while isinstance(node := nodes.get(name), Reshape):
         name = node.source
     return name
+
+
+def _is_alike(graph: Dataflow, part: str, whole: str) -> bool:
+    """Whether a part has the type of the value that contains it, which integers never do."""
+    return part not in graph.whole and graph.values[part].dtype == graph.values[whole].dtype
 
 
 def _is_fixed(nodes: Mapping[str, Node], root: str) -> bool:

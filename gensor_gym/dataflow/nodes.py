@@ -16,7 +16,9 @@ Shape = tuple[int, ...]
 MOST_ROWS = 1 << 24
 """Limit on the rows of a table, because computed ids are float32."""
 Reduction = Literal["sum", "max"]
-DTYPES = ("float32", "int32", "int64", "bool")
+HALVES = ("bfloat16", "float16")
+"""Floating-point types of 16 bits. Kernels convert them to float32, compute, and round what they store."""
+DTYPES = ("float32", *HALVES, "int32", "int64", "bool")
 """Data types of inputs. Nodes of float32 round integers, which is exact up to 2**24; bools are 0 or 1."""
 
 
@@ -217,10 +219,10 @@ class Contract:
     sources: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check that the operator is a float32 sum of products, sum or maximum without epilogue; ValueError if not."""
-        op = self.operator
-        if op.epilogue or op.dtype != "float32" or op.body not in ("multiply_add", "sum", "max"):
-            raise ValueError(f"contract of {op}: expected a float32 sum, product or maximum without epilogue")
+        """Check that the operator is a sum of products, sum or maximum of floats without epilogue; ValueError if not."""
+        op, types = self.operator, ("float32", *HALVES)
+        if op.epilogue or op.dtype not in types or op.body not in ("multiply_add", "sum", "max"):
+            raise ValueError(f"contract of {op}: expected a sum, product or maximum of {', '.join(types)} without epilogue")
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -46,8 +46,8 @@ def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp |
 def _with_operand(graph: Dataflow, expression: Expression, own: str, other: str, op: Operator) -> PostOp | None:
     if not (isinstance(expression, Call) and all(isinstance(part, Operand) for part in expression.arguments)):
         return None
-    if graph.values[graph.behind(other)[-1]].dtype != "float32":
-        return None  # a row nest converts integers to floats when it loads them; a product does not
+    if graph.values[graph.behind(other)[-1]].dtype != op.output.dtype:
+        return None  # a row nest converts other types when it loads them; a product does not
     if expression.function in _WITH_CHANNEL and (vector := channel_vector(graph, other, op)) is not None:
         return PostOp(_WITH_CHANNEL[expression.function], (vector,))
     same = math.prod(graph.values[other].shape) == op.output.size == math.prod(graph.values[own].shape)

@@ -9,7 +9,7 @@
 
 Operands of an expression are broadcast like in NumPy; the graph then has `broadcast` nodes, named after their source, which
 `text_of` writes explicitly. A parameter that is the same at every call is `weight: constant(float32[768])`. A node that computes
-in int64 is written `n: int64 = a + b`.
+in int64 is written `n: int64 = a + b`, one whose value is rounded to 16 bits `n: bfloat16 = a + b`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Exp
 from gensor_gym.dataflow.graph import MOST_AXES, MOST_ELEMENTS, Dataflow
 from gensor_gym.dataflow.nodes import (
     DTYPES,
+    HALVES,
     Broadcast,
     Concat,
     Contract,
@@ -91,7 +92,7 @@ def _levels(tree: ast.AST) -> int:
 def text_of(graph: Dataflow) -> str:
     """The text of a graph, which `parse` reads."""
     given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
-    kinds = {name: f": {graph.whole_dtype}" for name in graph.whole}
+    kinds = {name: f": {graph.whole_dtype}" for name in graph.whole} | {name: f": {kind}" for name, kind in graph.rounded}
     lines = [f"    {name}{kinds.get(name, '')} = {_text_of_node(node)}" for name, node in graph.nodes]
     return "\n".join([f"def {graph.name}({given}):", *lines, f"    return {', '.join(graph.returns)}"]) + "\n"
 
@@ -134,7 +135,7 @@ class _Reader:
         self.inputs: list[Value] = []
         self.nodes: list[tuple[str, Node]] = []
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.whole = set[str]()
+        self.whole, self.rounded = set[str](), set[tuple[str, str]]()
 
     def graph(self) -> Dataflow:
         """The graph of the function; ValueError gives the line and the expected syntax."""
@@ -151,8 +152,8 @@ class _Reader:
         if not isinstance(last, ast.Return) or last.value is None:
             raise self._wrong(last, "`return` with the names of the outputs")
         outputs = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
-        returns, whole = tuple(map(self._name, outputs)), frozenset(self.whole)
-        return Dataflow(self.function.name, tuple(self.inputs), tuple(self.nodes), returns, whole=whole)
+        returns, types = tuple(map(self._name, outputs)), (frozenset(self.whole), frozenset(self.rounded))
+        return Dataflow(self.function.name, tuple(self.inputs), tuple(self.nodes), returns, "", *types)
 
     def _parameter(self, parameter: ast.arg) -> Value:
         kind, constant = parameter.annotation, False
@@ -170,9 +171,13 @@ class _Reader:
             raise self._wrong(line, "`name = expression`")
         name, made = targets[0].id, line.value
         if isinstance(line, ast.AnnAssign):
-            if made is None or ast.unparse(line.annotation) != Dataflow.whole_dtype:
-                raise self._wrong(line, f"`{name}: {Dataflow.whole_dtype} = expression`")
-            self.whole.add(name)
+            kind, kinds = ast.unparse(line.annotation), (Dataflow.whole_dtype, *HALVES)
+            if made is None or kind not in kinds:
+                raise self._wrong(line, f"`{name}: {Dataflow.whole_dtype} = expression`, of {', '.join(kinds)}")
+            if kind == Dataflow.whole_dtype:
+                self.whole.add(name)
+            else:
+                self.rounded.add((name, kind))
         assert made is not None
         special = isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id in _NODES
         self._add(line, name, self._node(made) if special else self._map(made))  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ and the addend stays as a bias.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,10 @@ from gensor_gym.dataflow.channels import channel_axes, channel_vector
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
-from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
 from gensor_gym.networks.network import Network, needed
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.inputs import decode, encode
+from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 
 def folded(network: Network) -> Network:
@@ -30,7 +31,9 @@ def folded(network: Network) -> Network:
 def _with_joins_in_place(network: Network) -> Network:
     """The network with joins whose parts are computed directly in the join's memory, some by a copy (`dataflow.joins`)."""
     nodes, copies = with_parts_of_their_own(network.graph)
-    made = _pruned(network, network.graph.inputs, nodes, network.constants)
+    values = network.graph.values
+    kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in HALVES}
+    made = _pruned(network, network.graph.inputs, nodes, network.constants, kinds)
     origins = {copy: network.origins[whole] for copy, whole in copies.items() if whole in network.origins}
     return dataclasses.replace(made, origins={**made.origins, **origins})
 
@@ -54,16 +57,31 @@ def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.nd
         return np.transpose(arrays[node.source], node.order)
     if isinstance(node, Reshape):
         return np.reshape(arrays[node.source], node.to)
-    given = {one: arrays[one] if arrays[one].dtype.kind == "i" else arrays[one].astype(np.float64) for one in node.inputs}
+    given = {one: arrays[one] if arrays[one].dtype.kind == "i" else _numbers(arrays[one]) for one in node.inputs}
     return evaluate_node(node, {one: exact(array) for one, array in given.items()}, is_whole).value
 
 
+def _numbers(array: np.ndarray) -> np.ndarray:
+    """float64 values of a constant; those of bfloat16 are given as bits."""
+    return decode(array, "bfloat16").astype(np.float64)
+
+
+def _held(array: np.ndarray, dtype: str) -> np.ndarray:
+    """A constant as kernels read it: in its data type, bfloat16 as bits."""
+    return array if array.dtype == ARRAY_DTYPE[dtype] else encode(array, dtype)
+
+
 def _pruned(
-    network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray]
-) -> Network:
-    """Network of these inputs, nodes and constants, without everything that no output needs."""
-    graph = needed(network.graph.name, inputs, nodes, network.graph.returns, network.graph.whole)
-    constants = {value.name: arrays[value.name].astype(value.dtype, copy=False) for value in graph.inputs if value.constant}
+    network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray],
+    rounded: Set[tuple[str, str]] = frozenset(),
+) -> Network:  # fmt: skip
+    """Network of these inputs, nodes and constants, without everything that no output needs.
+
+    `rounded` are values of 16 bits in addition to those of the network (`Dataflow.rounded`).
+    """
+    kinds = network.graph.rounded | rounded
+    graph = needed(network.graph.name, inputs, nodes, network.graph.returns, network.graph.whole, kinds)
+    constants = {value.name: _held(arrays[value.name], value.dtype) for value in graph.inputs if value.constant}
     asked = [value for value in network.inputs if value not in graph.inputs]
     unread = {network.inputs.index(value): value for value in asked}
     origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}
@@ -83,12 +101,13 @@ def _with_factors_in_weights(network: Network) -> Network:
             continue
         weight, own = node.sources[chain.place], f"{node.sources[chain.place]}_of_{name}"
         along = [-1 if axis == chain.axis else 1 for axis in range(arrays[weight].ndim)]
-        arrays[own] = _times(arrays[weight], chain.factor.reshape(along))
+        kind = node.operator.dtype
+        arrays[own] = _times(decode(arrays[weight], kind), chain.factor.reshape(along))
         sources = tuple(own if place == chain.place else source for place, source in enumerate(node.sources))
         shape = graph.values[name].shape
         addend = f"addend_of_{name}"
         arrays[addend] = chain.addend.reshape([-1] + [1] * (len(shape) - 1 - node.operator.channel_dimension))
-        fresh += [Value(one, arrays[one].shape, "float32", constant=True) for one in (own, addend)]
+        fresh += [Value(one, arrays[one].shape, kind, constant=True) for one in (own, addend)]
         for passed in chain.maps:
             del made[passed]
         made[name] = dataclasses.replace(node, sources=sources)
@@ -155,7 +174,7 @@ def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tup
     vector = channel_vector(network.graph, names[1 - names.index(element)], op)
     if vector is None or vector not in network.constants:
         return None
-    return node.expression.function, network.constants[vector].astype(np.float64).reshape(-1)
+    return node.expression.function, _numbers(network.constants[vector]).reshape(-1)
 
 
 def _in_order(made: Mapping[str, Node]) -> list[tuple[str, Node]]:

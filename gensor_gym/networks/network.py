@@ -15,6 +15,7 @@ from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.joins import cuts, joins
 from gensor_gym.dataflow.nodes import Node, Reshape, Value
 from gensor_gym.networks.forms import Form, Types
+from gensor_gym.operators.types import ARRAY_DTYPE
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,9 @@ class Network:
             wrong = next(name for name in {**shapes, **given} if shapes.get(name) != given.get(name))
             raise ValueError(f"{self.graph.name}: constant {wrong} is {given.get(wrong)}, expected {shapes.get(wrong)}")
         for name, array in self.constants.items():
-            if array.dtype != wanted[name].dtype:
-                raise ValueError(f"{self.graph.name}: constant {name} is of {array.dtype}, expected {wanted[name].dtype}")
+            if array.dtype != ARRAY_DTYPE[wanted[name].dtype]:
+                expected = ARRAY_DTYPE[wanted[name].dtype]
+                raise ValueError(f"{self.graph.name}: constant {name} is of {array.dtype}, expected {expected}")
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:
@@ -212,13 +214,19 @@ class Network:
 
 
 def needed(
-    name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str], whole: Set[str] = frozenset()
-) -> Dataflow:
-    """Graph of only the nodes and inputs that the outputs `returns` depend on; `whole` names the nodes that compute in int64."""
+    name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str], whole: Set[str] = frozenset(),
+    rounded: Set[tuple[str, str]] = frozenset(),
+) -> Dataflow:  # fmt: skip
+    """Graph of only the nodes and inputs that the outputs `returns` depend on.
+
+    `whole` names the nodes that compute in int64, `rounded` the values of 16 bits (`Dataflow.rounded`).
+    """
     wanted = set(returns)
     for made, node in reversed(nodes):
         if made in wanted:
             wanted.update(node.inputs)
     kept = tuple(value for value in inputs if value.name in wanted)
     left = tuple((made, node) for made, node in nodes if made in wanted)
-    return Dataflow(name, kept, left, tuple(returns), whole=frozenset(whole & {made for made, _ in left}))
+    there = {made for made, _ in left}
+    rounded = frozenset((made, kind) for made, kind in rounded if made in there)
+    return Dataflow(name, kept, left, tuple(returns), "", frozenset(whole & there), rounded)

@@ -42,9 +42,9 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
         op = op.with_epilogue(found.stage)
         reads += found.reads
         last = name
-    types = {network.graph.values[network.root_of(name)].dtype for name in reads}
-    if types - {"float32"}:
-        raise ValueError(f"{piece[0]} reads values of {', '.join(sorted(types))}, expected float32 alone")
+    types = {network.graph.values[network.root_of(name)].dtype for name in (*reads, last)}
+    if types - {op.dtype}:
+        raise ValueError(f"{piece[0]} reads and makes values of {', '.join(sorted(types))}, expected {op.dtype} alone")
     if (constant := weights(op)) is not None and network.root_of(reads[op.reads.index(constant)]) in network.constants:
         op = op.freeze()
     return Step(op, tuple(network.root_of(name) for name in reads), (last,))
@@ -65,7 +65,8 @@ def fused_step(network: Network, piece: Sequence[str]) -> Step:
     inputs = tuple(Value(names[name], values[name].shape, values[name].dtype, values[name].constant) for name in given)
     made = tuple((names[name], node.reading(names)) for name, node in nodes.items())
     whole = frozenset(names[name] for name in piece if name in network.graph.whole)
-    graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes), whole=whole)
+    rounded = frozenset((names[name], kind) for name, kind in network.graph.rounded if name in piece)
+    graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes), "", whole, rounded)
     return Step(graph, tuple(network.root_of(name) for name in given), tuple(writes))
 
 

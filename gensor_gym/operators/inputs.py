@@ -7,12 +7,15 @@ from functools import cache
 import numpy as np
 
 from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.loops import ARRAY_DTYPE
 
 ARRAY_OFFSET = 16
 """Bytes past a cache line at which NumPy's larger arrays begin, because of the header of glibc's malloc."""
 LARGEST = 448.0
 """Largest e4m3 value, 0x7e. Larger values and infinities become this value, as in `cvt.satfinite` (PTX ISA) and torch 2.13."""
 _NAN = 0x7F
+_QUIET = 0x7FC0
+"""Bits of a NaN in bfloat16."""
 _INFINITY = 0x7F80 << 1
 """Key of infinity in `_by_key`; keys above it are NaN."""
 
@@ -60,6 +63,14 @@ def decode(array: np.ndarray, dtype: str) -> np.ndarray:
     if dtype == "float8_e4m3fn" and array.dtype == np.uint8:
         return from_float8_e4m3fn(array)
     return from_bfloat16(array) if dtype == "bfloat16" and array.dtype == np.uint16 else array
+
+
+def encode(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Values as an array of a kernel: rounded to the nearest number of the data type, as bits if NumPy lacks the type."""
+    if dtype != "bfloat16":
+        return values.astype(ARRAY_DTYPE[dtype], copy=False)
+    plain = np.asarray(values, np.float32)
+    return np.where(np.isnan(plain), np.uint16(_QUIET), to_bfloat16(plain))
 
 
 def to_float8_e4m3fn(values: np.ndarray) -> np.ndarray:
