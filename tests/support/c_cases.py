@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -21,12 +21,16 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.structure import vector_axis
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.answers.expectation import error_bound
+from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import Operator
 
 EXTENTS = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 64, 70, 97)
 DEFAULTS = {knob.name: knob.default for knob in KNOBS}
 CPU_KNOBS = {knob.name: knob.available for knob in KNOBS if knob.kind != "gpu"}
 ACCUMULATORS = 32
+DTYPES = ("float32",) * 4 + ("int8",)
+HALVES = ("bfloat16", "float16")
 
 
 def machine(lanes: int = 16, arch: str = "native") -> Hardware:
@@ -40,10 +44,10 @@ def program(op: Operator, *tiles: tuple[int, ...], hw: Hardware | None = None, *
     return Program(op, hw or machine(), tiles, (1,) * len(op.axes), tuple((DEFAULTS | knobs).items()))
 
 
-def random_program(seed: int, hw: Hardware | None = None) -> Program:
+def random_program(seed: int, hw: Hardware | None = None, dtypes: Sequence[str] = DTYPES) -> Program:
     """The program of a seed: any operator, awkward extents, any tiles that are multiples of one another, any knobs."""
     rng = random.Random(seed)
-    op = random_operator(rng)
+    op = random_operator(rng, dtypes)
     knobs = {name: rng.choice(values) for name, values in CPU_KNOBS.items() if name != "convolution"}
     knobs["thread_split"] = rng.choice((1, 1, 1, 2, 4, 8))
     knobs["convolution"] = rng.choice((0, 1, 2)) if op.name == "conv2d" else 0
@@ -52,22 +56,22 @@ def random_program(seed: int, hw: Hardware | None = None) -> Program:
     return program(op, *tiles, hw=hw, **knobs)
 
 
-def legal_kernel(seed: int, hw: Hardware | None = None) -> Kernel:
+def legal_kernel(seed: int, hw: Hardware | None = None, dtypes: Sequence[str] = DTYPES) -> Kernel:
     """A random operator with a random legal schedule of the extended space, by default for one of three vector widths."""
     rng = random.Random(seed)
-    op, hw = random_operator(rng), hw or machine(rng.choice((16, 16, 8, 4)))
+    op, hw = random_operator(rng, dtypes), hw or machine(rng.choice((16, 16, 8, 4)))
     graph = ConstructionGraph(op, hw, space="extended")
     schedule = graph.random_schedule(np.random.default_rng(seed))
     assert graph.is_legal(schedule)
     return generate(op, schedule, hw)
 
 
-def random_operator(rng: random.Random) -> Operator:
+def random_operator(rng: random.Random, dtypes: Sequence[str] = DTYPES) -> Operator:
     """An operator of any kind with small, mostly awkward extents, half of the time with an epilogue."""
-    dtype = rng.choice(("float32",) * 4 + ("int8",))
+    dtype = rng.choice(dtypes)
     op = rng.choice((_matrix, _matrix, _window, _window, _elementwise))(rng, dtype)
     if rng.random() < 0.5:
-        names = ["bias", "relu", "residual"] + (["gelu", "scale"] if op.dtype == "float32" else [])
+        names = ["bias", "relu", "residual"] + (["gelu", "scale"] if op.dtype != "int8" else [])
         op = op.with_epilogue(*(rng.choice(names) for _ in range(rng.randint(1, 3))))
     return op
 
@@ -97,12 +101,12 @@ def _window(rng: random.Random, dtype: str) -> Operator:
             dilation = 1
         k = groups * rng.choice((1, 3, 8, 16, 20))
         return operators.conv2d(c=c * groups, k=k, dilation=dilation, groups=groups, dtype=dtype, **size)
-    dtype = "float32" if kind == "avg_pool2d" else dtype
+    dtype = "float32" if kind == "avg_pool2d" and dtype == "int8" else dtype
     return getattr(operators, kind)(c=c, dtype=dtype, **size)
 
 
 def _elementwise(rng: random.Random, dtype: str) -> Operator:
-    names = ["relu", "copy", "add", "mul"] + (["gelu", "sigmoid", "tanh", "exp"] if dtype == "float32" else [])
+    names = ["relu", "copy", "add", "mul"] + (["gelu", "sigmoid", "tanh", "exp"] if dtype != "int8" else [])
     shape = [rng.choice(EXTENTS[:12]) for _ in range(rng.randint(1, 3))]
     return operators.elementwise(rng.choice(names), *shape, dtype=dtype)
 
@@ -134,14 +138,17 @@ def worst_error(op: Operator, inputs: tuple[np.ndarray, ...], output: np.ndarray
     """Largest error over what float32 arithmetic may make of it; at most 1 for a right answer, infinite for a NaN.
 
     The bound is the classic one: (length of the reduction + a few) roundings of the sum of absolute values, which the
-    operator itself computes from absolute inputs. int8 must be exact.
+    operator itself computes from absolute inputs. int8 must be exact. 16-bit floats have the bound that measurements have.
     """
     expected = op.reference(*inputs)
+    output = decode(output, op.output.dtype)
     if not np.isfinite(output).all():
         return math.inf
     error = np.abs(output.astype(np.float64) - expected)
     if op.dtype == "int8":
         return math.inf if error.any() else 0.0
+    if op.dtype in HALVES:
+        return float((error / error_bound(op, inputs, expected)).max(initial=0.0))
     size = op.reference(*(np.abs(array) for array in inputs))
     length = math.prod(op.extents[a] for a in op.reduce)
     return float((error / (1.2e-7 * (length + 12) * (np.abs(size) + 1e-2))).max(initial=0.0))

@@ -16,7 +16,7 @@ from gensor_gym.codegen.c.micro.shift import copy_row, plane_function, planes_ca
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.operand import fill_array, fill_name, guard_name, has_guard_field, task_start
 from gensor_gym.codegen.c.pack import COPY_LINE, pack_call, pack_function
-from gensor_gym.codegen.c.plan import LoopPlan, Operand, make_plan
+from gensor_gym.codegen.c.plan import C_TYPES, LoopPlan, Operand, make_plan
 from gensor_gym.codegen.c.shared import (
     has_prepacked,
     shared_call,
@@ -137,7 +137,7 @@ def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
     lines.add("/* What all tasks share. */")
     with lines.block("struct call"):
         lines.add(*(f"const {operand.c_type} *{operand.name};" for operand in _operands(plan)))
-        lines.add(f"{output.c_type} *{output.name};")
+        lines.add(f"{C_TYPES[plan.op.output.dtype]} *{output.name};")
         lines.add(*([f"{output.c_type} *partial;"] if plan.splits > 1 else []))
         lines.add(*(f"{read.c_type} *shared_{read.name};" for read in shared_reads(plan)))
         lines.add(*(["char *workspace;"] if _buffer_bytes(plan) else []))
@@ -176,7 +176,8 @@ def _packed_bytes(read: Operand) -> int:
 
 def _partial_bytes(plan: LoopPlan) -> int:
     """Size of the partial outputs of a split reduction in bytes."""
-    return round_up(plan.splits * plan.op.output.nbytes, LINE) if plan.splits > 1 else 0
+    size = plan.op.output.size * ITEM_BYTES[plan.op.accumulator]
+    return round_up(plan.splits * size, LINE) if plan.splits > 1 else 0
 
 
 def _shared_bytes(plan: LoopPlan) -> int:

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
+import numpy as np
+
+from gensor_gym.codegen.c.plan import HALVES, Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import add, linear
+from gensor_gym.operators.inputs import to_bfloat16
 
 Row = tuple[int, ...]
 """Index of a row of accumulators along every axis of the register tile (`LoopPlan.rows`)."""
@@ -30,6 +33,15 @@ def literal(value: float, c_type: str) -> str:
         return "INFINITY" if value > 0 else "-INFINITY"
     text = repr(float(value))
     return f"{text}f"
+
+
+def stored_literal(value: float, operand: Operand) -> str:
+    """C constant for a number as the operand's elements are in memory: 16-bit floats as their bits."""
+    if operand.dtype == "bfloat16":
+        return f"0x{int(to_bfloat16(np.array([value], np.float32))[0]):04x}"
+    if operand.dtype == "float16":
+        return f"0x{int(np.array([value], np.float16).view(np.uint16)[0]):04x}"
+    return literal(value, operand.c_type)
 
 
 def count(plan: LoopPlan, axis: int) -> str:
@@ -94,7 +106,7 @@ def fill_array(plan: LoopPlan, operand: Operand) -> str:
         if stride and row[vector]:
             steps = sum(row[a] * (plan.op.extents[a] - 1) for a in plan.op.reduce)
             size += steps * operand.access.strides()[d]
-    fill = literal(plan.op.pad_value, operand.c_type)
+    fill = stored_literal(plan.op.pad_value, operand)
     values = "0" if plan.op.pad_value == 0 else f"[0 ... {size - 1}] = {fill}"
     return f"static const {operand.c_type} {fill_name(operand)}[{size}] = {{{values}}};\n"
 
@@ -181,9 +193,9 @@ class Reader:
             return self.filled(SCALAR if operand.lane_stride == 0 else chunk)
         limit = self.limit(operand, row, chunk, tail, point) if operand.lane_stride else None
         if condition is True and limit is None and (chunk.width == 1 or operand.lane_stride == 0):
-            return f"{operand.name}[{self.index(operand, row, chunk, point)}]"
+            return element(operand, operand.name, self.index(operand, row, chunk, point))
         if operand.lane_stride == 0:
-            return f"*{self.pointer(operand, address, condition)}"
+            return element(operand, self.pointer(operand, address, condition))
         if is_gathered(operand, chunk):
             return self._gather(operand, chunk, linear([(1, address[0])], address[1]), limit, condition)
         return self.load(operand, chunk, (self.pointer(operand, address, condition), 0), limit)
@@ -207,10 +219,10 @@ class Reader:
             return self.filled(chunk)
         place = linear([(1, address[0])], address[1] + shift)
         if inside:
-            return f"*({place})" if chunk.width == 1 else f"load{_small(operand)}_{chunk.width}({place})"
+            return element(operand, f"({place})") if chunk.width == 1 else f"load{operand.ending}_{chunk.width}({place})"
         assert limit is not None
-        fill = literal(self.plan.op.pad_value, operand.c_type)
-        return f"load_masked{_small(operand)}_{chunk.width}({place}, {limit.text(shift)}, {fill})"
+        fill = stored_literal(self.plan.op.pad_value, operand)
+        return f"load_masked{operand.ending}_{chunk.width}({place}, {limit.text(shift)}, {fill})"
 
     def index(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> str:
         """C text of the first lane's index, relative to the pointer that `prologue` declares."""
@@ -301,16 +313,17 @@ class Reader:
         return [Limit(((stride, start),) if start != "0" else (), stride * chunk.offset, size)]
 
     def _gather(self, operand: Operand, chunk: Chunk, pointer: str, limit: Limit | None, condition: str | bool) -> str:
-        stride, fill = operand.lane_stride, literal(self.plan.op.pad_value, operand.c_type)
+        stride, fill = operand.lane_stride, stored_literal(self.plan.op.pad_value, operand)
         reach = stride * (chunk.width - 1)
         inside = True if limit is None else limit.known(0, reach)
         if inside is False:
             return self.filled(chunk)
         if inside and condition is True:
-            return f"*({pointer})" if chunk.width == 1 else f"gather{_small(operand)}_{chunk.width}({pointer}, {stride})"
+            alone = chunk.width == 1
+            return element(operand, f"({pointer})") if alone else f"gather{operand.ending}_{chunk.width}({pointer}, {stride})"
         index, size = ("0", str(reach + 1)) if limit is None else limit.text(0).split(", ", 1)
         size = size if condition is True else f"{condition} ? {size} : 0"
-        return f"gather_masked{_small(operand)}_{chunk.width}({pointer}, {stride}, {index}, {size}, {fill})"
+        return f"gather_masked{operand.ending}_{chunk.width}({pointer}, {stride}, {index}, {size}, {fill})"
 
     def filled(self, chunk: Chunk) -> str:
         """C text of a chunk in which all lanes are the pad value."""
@@ -351,11 +364,21 @@ class Reader:
         return add(origin, linear(terms))
 
 
+def element(operand: Operand, pointer: str, index: str = "") -> str:
+    """C text of one element at a pointer, or at an index from there, in the accumulators' type."""
+    if operand.dtype in HALVES:
+        return f"load{operand.ending}_1({add(pointer, index) if index else pointer})"
+    return f"{pointer}[{index}]" if index else f"*{pointer}"
+
+
+def stored(operand: Operand, pointer: str, index: str, value: str) -> str:
+    """C statement that stores one value at an index of the operand."""
+    if operand.dtype in HALVES:
+        return f"store{operand.ending}_1({add(pointer, index)}, {value});"
+    return f"{pointer}[{index}] = {value};"
+
+
 def is_gathered(operand: Operand, chunk: Chunk) -> bool:
     """Whether lanes are loaded one by one. Lanes two elements apart are instead selected from two vector loads."""
-    pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.c_type == "float"
+    pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.dtype in ("float32", *HALVES)
     return operand.lane_stride != 1 and not pairs
-
-
-def _small(operand: Operand) -> str:
-    return "_narrow" if operand.c_type == "int8_t" else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gensor_gym.codegen.c.channels import copy_filters, copy_pixels
 from gensor_gym.codegen.c.micro.dot import panel_lines
-from gensor_gym.codegen.c.operand import literal
+from gensor_gym.codegen.c.operand import stored_literal
 from gensor_gym.codegen.c.plan import LoopPlan, Operand
 from gensor_gym.codegen.c.runs import Run, is_constant, line, loops, low_of, panel_count, parameters, plus, rows_of, runs_of
 from gensor_gym.codegen.c.text import Lines, add, linear
@@ -38,7 +38,7 @@ def pack_function(plan: LoopPlan, operand: Operand) -> str:
         if plan.groups_channels:
             copy_filters(lines, plan, operand, runs) if packing.panel >= 0 else copy_pixels(lines, plan, runs)
         elif packing.panel < 0:
-            _copy_box(lines, runs, literal(plan.op.pad_value, operand.c_type), plan.group >= 0)
+            _copy_box(lines, runs, stored_literal(plan.op.pad_value, operand), plan.group >= 0)
         elif plan.group >= 0:
             _copy_groups(lines, plan, operand, runs)
         elif packing.panel == len(packing.shape) - 1:
@@ -89,7 +89,7 @@ def _copy_panels(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
     with lines.blocks([*loops(outer), f"for (long panel = 0; panel < {panel_count(inner, width)}; panel++)"]):
         low = add(inner.low, f"panel * {width}")
-        fill = literal(plan.op.pad_value, operand.c_type)
+        fill = stored_literal(plan.op.pad_value, operand)
         source, packed = plus("source", start), plus("packed", target)
         lines.add(f"copy_line({source}, {low}, {size}, {packed}, {width}, 1, {fill});")
 
@@ -125,7 +125,7 @@ def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], inner: Run, lane: str) -> None:
     """Write the copy of one line of the tensor to column `lane` of the panels."""
     start, size = (text.replace("i0", lane) for text in line(order, inner.size))
-    fill = literal(plan.op.pad_value, operand.c_type)
+    fill = stored_literal(plan.op.pad_value, operand)
     source, packed = plus("source", start), plus("packed", _column_start(order, plan.tiles[0][plan.vector], lane))
     lines.add(f"copy_line({source}, {inner.low}, {size}, {packed}, {inner.rows}, {inner.pitch}, {fill});")
 

@@ -12,8 +12,12 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import serves_all, vector_axis
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
-C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t"}
-DTYPES = ("float32", "int8")
+C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t", "bfloat16": "uint16_t", "float16": "uint16_t"}
+DTYPES = ("float32", "int8", "bfloat16", "float16")
+ENDINGS = {"int8": "_narrow", "bfloat16": "_bfloat", "float16": "_half"}
+"""Type in memory -> ending of the names of helpers that convert it to and from the accumulators' type."""
+HALVES = ("bfloat16", "float16")
+"""Data types of 16 bits, whose accumulators are float32; kernels read and write their bits."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +50,29 @@ class Packing:
 class Operand:
     """A tensor as the micro-kernel accesses it, in place or packed.
 
-    `strides[a]` is the distance in elements for a step of one along axis a, `lane_stride` the distance of adjacent lanes
-    of a vector (they differ in panels). `guarded` lists dimensions whose index can be outside the view. `tables` lists
-    axes without a constant stride, whose offsets are in a table.
+    `dtype` is the type in memory; partial outputs have that of the accumulators. `strides[a]` is the distance in elements for a
+    step of one along axis a, `lane_stride` the distance of adjacent lanes of a vector (they differ in panels). `guarded` lists
+    dimensions whose index can be outside the view. `tables` lists axes without a constant stride, whose offsets are in a table.
     """
 
     name: str
     access: Access
-    c_type: str
+    dtype: str
     strides: tuple[int, ...]  # [A]
     lane_stride: int
     guarded: tuple[int, ...]
     packing: Packing | None = None
     tables: tuple[int, ...] = ()
+
+    @property
+    def c_type(self) -> str:
+        """C type of an element in memory."""
+        return C_TYPES[self.dtype]
+
+    @property
+    def ending(self) -> str:
+        """Ending of the names of helpers that load and store its elements; empty if they need no conversion."""
+        return ENDINGS.get(self.dtype, "")
 
 
 @dataclass(frozen=True)
@@ -107,7 +121,7 @@ class LoopPlan:
 
     @property
     def accumulator(self) -> str:
-        """C type of accumulators, output and epilogue operands."""
+        """C type of accumulators, and of partial outputs."""
         return C_TYPES[self.op.accumulator]
 
     @property
@@ -213,6 +227,8 @@ def make_plan(program: Program) -> LoopPlan:
     extra = iter(names[len(op.reads) :])
     stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra), shift) for s in op.epilogue)
     output = _plain(op, vector, op.write, names[-1], shift)
+    if splits > 1:
+        output = replace(output, dtype=op.accumulator)
     chunks = vector_chunks(tiles[0][vector] // (GROUP if group == vector else 1), program.hardware.lanes)
     threads = max(1, program.hardware.units)
     return LoopPlan(
@@ -247,7 +263,8 @@ def _effective_tiles(
     """(tiles clipped to the extents, number of chunks of the reduction).
 
     Reduce blocks are merged so that accumulators stay in registers: within a block if an L1 tile is one register tile, and over
-    the whole reduction if a task tile is one register tile and nothing is packed block by block (`blockwise`).
+    the whole reduction if a task tile is one register tile and nothing is packed block by block (`blockwise`). Blocks whose
+    partial sums an output of 16 bits would have to hold are merged too.
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
@@ -257,11 +274,19 @@ def _effective_tiles(
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not blockwise:
         _merge_blocks(op, register, task, splits)
-    if all(l1[a] == register[a] for a in op.spatial):
+    rounded = op.output.dtype in HALVES and (splits == 1 or _blocks(op, task) == 1)
+    if rounded:
+        _merge_blocks(op, register, task, 1)
+    if rounded or all(l1[a] == register[a] for a in op.spatial):
         for a in op.reduce:
             l1[a] = task[a]
-    blocks = math.prod(ceil_div(op.extents[a], task[a]) for a in op.reduce)
+    blocks = _blocks(op, task)
     return (tuple(register), tuple(l1), tuple(task)), min(splits, blocks)
+
+
+def _blocks(op: Operator, task: list[int]) -> int:
+    """Number of reduce blocks of a task tile."""
+    return math.prod(ceil_div(op.extents[a], task[a]) for a in op.reduce)
 
 
 def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes: int, packed: bool) -> tuple[int, int, int]:
@@ -299,7 +324,7 @@ def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | 
     lane_stride = strides[vector]
     if shift is not None:
         strides = tuple(0 if a == shift.axis else stride for a, stride in enumerate(strides))
-    return Operand(name, access, C_TYPES[access.tensor.dtype], strides, lane_stride, guarded)
+    return Operand(name, access, access.tensor.dtype, strides, lane_stride, guarded)
 
 
 def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
@@ -319,7 +344,7 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
     leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
     size = shape[0] * pitch[0] + tiles[0][shift.axis]
     packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)
-    return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), 1, (), packing, tuple(tables))
+    return Operand(name, access, access.tensor.dtype, tuple(strides), 1, (), packing, tuple(tables))
 
 
 def _packed(
@@ -367,7 +392,7 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
     if panel >= 0:
         strides[vector], lane_stride = pitch[panel] // width, GROUP if group >= 0 else 1
     packing = Packing(panel, shape, tuple(pitch), size)
-    return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), lane_stride, (), packing)
+    return Operand(name, access, access.tensor.dtype, tuple(strides), lane_stride, (), packing)
 
 
 def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:

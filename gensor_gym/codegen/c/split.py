@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gensor_gym.codegen.c.micro.finish import accumulate, epilogue_lines
+from gensor_gym.codegen.c.operand import element, stored
 from gensor_gym.codegen.c.plan import LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 
@@ -88,8 +91,9 @@ def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
     loads = [None if o is None else _operand(plan, o, width) for o in plan.stages]
     lines.add(*epilogue_lines(plan, "total", width, loads))
     place = linear([(1, f"{plan.output.name}_row"), (stride, plan.axes[axis])])
-    target = f"call->{plan.output.name}"
-    lines.add(f"store_{width}({target} + {place}, total);" if width > 1 else f"{target}[{place}] = total;")
+    written, target = replace(plan.output, dtype=plan.op.output.dtype), f"call->{plan.output.name}"
+    wide = f"store{written.ending}_{width}({target} + {place}, total);"
+    lines.add(wide if width > 1 else stored(written, target, place, "total"))
 
 
 def _operand(plan: LoopPlan, operand: Operand, width: int) -> str:
@@ -97,4 +101,5 @@ def _operand(plan: LoopPlan, operand: Operand, width: int) -> str:
     axis = _axis(plan)
     place = linear([(1, f"{operand.name}_row"), (operand.strides[axis], plan.axes[axis])])
     wide = width > 1 and operand.strides[axis] == 1
-    return f"load_{width}(call->{operand.name} + {place})" if wide else f"call->{operand.name}[{place}]"
+    given = f"call->{operand.name}"
+    return f"load{operand.ending}_{width}({given} + {place})" if wide else element(operand, given, place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro.fold import fold_lanes
-from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, tile_start
+from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, stored, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, linear
 from gensor_gym.operators.epilogue import ALONE, STAGES
@@ -107,12 +107,12 @@ def _stored(reader: Reader, output: Operand, r: int, c: int, chunk: Chunk) -> st
         return f"(void){name};"
     if limit is not None and not limit.terms and limit.size.isdigit() and not inside:
         known = int(limit.size) - limit.constant
-        return f"store_first_{chunk.width}({output.name} + {index}, {known}, {name});"
+        return f"store_first{output.ending}_{chunk.width}({output.name} + {index}, {known}, {name});"
     if limit is not None and not inside:
-        return f"store_masked_{chunk.width}({output.name} + {index}, {limit.text(0)}, {name});"
+        return f"store_masked{output.ending}_{chunk.width}({output.name} + {index}, {limit.text(0)}, {name});"
     if chunk.width == 1:
-        return f"{output.name}[{index}] = {name};"
-    return f"store_{chunk.width}({output.name} + {index}, {name});"
+        return stored(output, output.name, index, name)
+    return f"store{output.ending}_{chunk.width}({output.name} + {index}, {name});"
 
 
 def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Chunk) -> str:
@@ -141,7 +141,7 @@ def _scatter(lines: Lines, reader: Reader) -> None:
     if reader.edge:  # rows are clamped in edge tiles: count from the first row, which is always valid
         terms.insert(0, (1, f"{output.name}_row_0"))
     with lines.blocks([_loop(reader, plan.vector, "lane"), *heads]):
-        lines.add(f"{base}[{linear(terms)}] = lanes[{linear(number)}][lane];")
+        lines.add(stored(output, base, linear(terms), f"lanes[{linear(number)}][lane]"))
 
 
 def _loop(reader: Reader, axis: int, step: str) -> str:

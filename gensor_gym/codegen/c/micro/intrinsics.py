@@ -48,14 +48,24 @@ _NARROW = {
     "max_ps": ("{sse}", "maxps{n}", "(a, b)|{call}(a, b)"),
     "min_ps": ("{sse}", "minps{n}", "(a, b)|{call}(a, b)"),
     "madd_epi16": ("{sse2}", "pmaddwd{bits}", "(a, b)|(({i}){call}(({h})(a), ({h})(b)))"),
+    "mask_loadu_epi16": (
+        "__AVX512BW__", "loaddquhi{bits}_mask", "(other, keep, p)|(({i}){call}((const short *)(p), ({h})(other), keep))",
+    ),
+    "mask_storeu_epi16": ("__AVX512BW__", "storedquhi{bits}_mask", "(p, keep, x)|{call}((short *)(p), ({h})(x), keep)"),
+    "cvtph_ps": ("__F16C__", "vcvtph2ps{n}", "(x)|{call}((gg_short_4)(x))"),
+    "cvtps_ph": ("__F16C__", "vcvtps2ph{n}", "(x, how)|{call}(x, how)"),
+    "cvtneps_pbh": ("__AVX512BF16__", "cvtneps2bf16_v{w}sf", "(x)|{call}(x)"),
     "dpbusd_avx_epi32": ("__AVXVNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
-}
+}  # fmt: skip
 """Intrinsic of 256 and 128 bits -> (macro of the instruction set, built-in function, `parameters|expansion`)."""
 
 _LARGEST = {
     "max_ps": ("__AVX512F__", "maxps512_mask", "(a, b)|{call}(a, b, ({f}){0}, -1, 4)"),
     "min_ps": ("__AVX512F__", "minps512_mask", "(a, b)|{call}(a, b, ({f}){0}, -1, 4)"),
+    "cvtph_ps": ("__AVX512F__", "vcvtph2ps512_mask", "(x)|{call}((gg_short_8)(x), ({f}){0}, -1, 4)"),
+    "cvtps_ph": ("__AVX512F__", "vcvtps2ph512_mask", "(x, how)|{call}(x, how, (gg_short_8){0}, -1)"),
+    "cvtneps_pbh": ("__AVX512BF16__", "cvtneps2bf16_v16sf", "(x)|{call}(x)"),
     "madd_epi16": ("__AVX512BW__", "pmaddwd512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({i}){0}, -1))"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v16si", "(sum, a, b)|{call}(sum, a, b)"),
 }
@@ -95,6 +105,7 @@ def intrinsics(text: str) -> str:
         return _HEADER
     definitions = [item for item in found if item is not None]
     used = [_WIDTHS[prefix] for prefix, _ in names]
+    used += [width for width in _WIDTHS.values() if f"__m{32 * width}i)" in text]  # in casts of halves
     types = [_TYPES.format(**_words(prefix)) for prefix, width in _WIDTHS.items() if width in used]
     conditions = sorted({condition for _, condition in definitions if condition})
     body = "".join([*types, _MASKS, *(text for text, _ in definitions)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gensor_gym.codegen.c.fuse import Shift
 from gensor_gym.codegen.c.micro.finish import epilogue_lines, result_name, results, row_guard
-from gensor_gym.codegen.c.operand import Reader, count, literal, tile_start
+from gensor_gym.codegen.c.operand import Reader, count, stored_literal, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, linear
 
@@ -56,7 +56,7 @@ def plane_function(plan: LoopPlan, operand: Operand) -> str:
     lines, shift = Lines(), plan.shift
     assert shift is not None
     item, (height, width) = operand.c_type, operand.access.tensor.shape[-2:]
-    fill = literal(plan.op.pad_value, item)
+    fill = stored_literal(plan.op.pad_value, operand)
     tall, wide = shift.phases
     lines.add(f"/* One plane of {operand.name}: {shift.rows} rows from output row `line` on, at a pitch of {shift.pitch}. */")
     head = f"static void pack_{operand.name}(const {item} *image, {item} *packed, long line)"
@@ -144,7 +144,7 @@ def _store_row(lines: Lines, reader: Reader, r: int, row: tuple[int, ...], chunk
             loads.append(reader.value(operand, row, chunk))
         else:
             index = linear([(1, reader.index(operand, row, chunk)), (1, "place")])
-            loads.append(f"load_masked_{lanes}({operand.name} + {index}, 0, left, 0)")
+            loads.append(f"load_masked{operand.ending}_{lanes}({operand.name} + {index}, 0, left, 0)")
     lines.add(*epilogue_lines(plan, "value", lanes, loads))
     index = linear([(1, reader.index(plan.output, row, chunk)), (1, "place")])
-    lines.add(f"store_masked_{lanes}({plan.output.name} + {index}, 0, left, value);")
+    lines.add(f"store_masked{plan.output.ending}_{lanes}({plan.output.name} + {index}, 0, left, value);")

@@ -2,7 +2,8 @@
 
 Helpers are written in the vector extensions that gcc, clang and zig share. Intrinsics are used only if the extensions lack
 an operation (masked memory access, maximum), and always have a plain alternative. `{w}` is the number of lanes, `{acc}`
-their type, `{item}` the type in memory. Helpers named `_narrow` convert between these types.
+their type, `{item}` the type in memory. Helpers named `_narrow` convert between these types, those of `micro/halves.py` convert
+16-bit floats.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
+from gensor_gym.codegen.c.micro import halves as c_halves
 from gensor_gym.codegen.c.micro import turn as c_turn
 from gensor_gym.codegen.c.micro.functions import FUNCTIONS
 from gensor_gym.operators.bodies import REDUCTIONS, Reduction
@@ -210,7 +212,10 @@ _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _CALLED = ("absolute", "at_most", "less", "where", "log")
 """Functions that other functions call, which must be defined first."""
-_ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED, *_PAIRS)
+_ORDER = (
+    *c_halves.CONVERSIONS, "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED,
+    *_PAIRS,
+)  # fmt: skip
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
 """Constants of `exp` without an instruction for powers of two: at the lowest argument, the power's bits become zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
@@ -225,6 +230,8 @@ def prelude(body: str, accumulator: str, item: str) -> str:
     widths = sorted({int(width) for width in re.findall(r"\bvec(\d+)\b", used)})
     types = [f"typedef {accumulator} vec1;\n"] if 1 in widths else []
     types += [_TYPE.format(acc=accumulator, w=w, bytes=4 * w) for w in widths if w > 1]
+    bits = sorted({int(width) for width in re.findall(r"\bhalves(\d+)\b", used)})
+    types += [c_halves.TYPE.format(w=w, bytes=2 * w) for w in bits]
     helpers = [texts[key] for key in sorted(texts, key=_rank)]
     index = [text for name, text in INDEX.items() if f"{name}(" in used]
     return "\n".join(["".join(types), "".join(index), *helpers])
@@ -233,8 +240,15 @@ def prelude(body: str, accumulator: str, item: str) -> str:
 def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
     """Sort key that puts definitions before their uses: by the position of the name in `_ORDER`, then by width."""
     name, width = key
-    base = name.removesuffix("_narrow")
-    return (_ORDER.index(base) if base in _ORDER else len(_ORDER), width, name)
+    base, _ = _parts(name)
+    size = -width if base in c_halves.CONVERSIONS else width
+    return (_ORDER.index(base) if base in _ORDER else len(_ORDER), size, name)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """(name of a helper without its ending for a type in memory, the ending or nothing)."""
+    ending = next((ending for ending in ("_narrow", *c_halves.ENDINGS) if name.endswith(ending)), "")
+    return name.removesuffix(ending), ending
 
 
 def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str]:
@@ -244,10 +258,16 @@ def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str
     while queue:
         name, width = queue.pop()
         key = (name, int(width))
-        base = name.removesuffix("_narrow")
-        if key in texts or base not in (_SCALAR if width == "1" else _VECTOR):
+        base, ending = _parts(name)
+        if key in texts:
             continue
-        texts[key] = _helper(base, int(width), accumulator, item if name != base else "")
+        if ending in c_halves.ENDINGS:
+            text = c_halves.text(base, ending, int(width))
+        elif base in (_SCALAR if width == "1" else _VECTOR):
+            text = _helper(base, int(width), accumulator, item if ending else "")
+        else:
+            continue
+        texts[key] = text
         queue += _CALL.findall(texts[key])
     return texts
 
