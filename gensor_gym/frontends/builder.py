@@ -14,9 +14,11 @@ import numpy as np
 from gensor_gym.dataflow.bounds import MOST_WHOLE
 from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Shape, Transpose, Value
+from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Gather, Map, Node, Reduce, Reshape, Shape, Slice, Transpose, Value
 from gensor_gym.frontends.whole import computed_whole, intervals, is_int32, limits_of_whole
 from gensor_gym.networks.network import Network, needed
+from gensor_gym.operators.inputs import encode
+from gensor_gym.operators.text import of_type
 from gensor_gym.operators.types import Operator
 
 
@@ -32,6 +34,8 @@ class Builder:
         """Name of a value that the operation reads -> its data type in the module; kernels may compute in another type."""
         self.is_whole = False
         """Whether the operation computes integers from integers only."""
+        self.half = ""
+        """The 16-bit type of all floats that the operation reads and makes; empty if there is none."""
         self.whole: set[str] = set()
         """Names of the values that operations from integers to integers have added."""
         self.given: list[Value] = []
@@ -39,7 +43,9 @@ class Builder:
         self._made: dict[str, Node] = {}
         self._constants: dict[str, np.ndarray] = {}
         self._origins: dict[str, str] = {}
-        self._known: dict[tuple[Node, bool], str] = {}
+        self._known: dict[tuple[Node, bool, str], str] = {}
+        self._rounded: dict[str, str] = {}
+        """Name of a map or reduction whose value has 16 bits -> its type (`Dataflow.rounded`)."""
         self._wraps: dict[str, str] = {}
         """Name of a value of int32 -> the value whose lowest 32 bits it keeps."""
         self._numbers: dict[str, int] = {}
@@ -48,11 +54,14 @@ class Builder:
         """Add an input, a tensor that is given at every call."""
         return self._given(Value(self._fresh(name), tuple(shape), dtype))
 
-    def constant(self, name: str, array: np.ndarray) -> str:
-        """Add a constant, a tensor that is the same at every call: as float32, or as int64 if integers are above 2**24."""
+    def constant(self, name: str, array: np.ndarray, half: str = "") -> str:
+        """Add a constant, a tensor that is the same at every call.
+
+        It is of the 16-bit type `half`, without one of float32, or of int64 if integers are above 2**24.
+        """
         far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
         dtype = "int64" if far else "float32"
-        made = self._given(Value(self._fresh(name), array.shape, dtype, constant=True))
+        made = self._given(Value(self._fresh(name), array.shape, half or dtype, constant=True))
         self._constants[made] = np.array(array, dtype, order="C")  # an array, also if it has no axes
         return made
 
@@ -68,7 +77,7 @@ class Builder:
 
     def add(self, node: Node, name: str = "v") -> str:
         """Add a node and return its name, or the name of an equal node that exists. ValueError for shapes that do not fit."""
-        key = node, self.is_whole and not isinstance(node, VIEWS)
+        key = node, self.is_whole and not isinstance(node, VIEWS), self.half
         if (known := self._known.get(key)) is not None:
             return known
         made = self._fresh(name)
@@ -157,7 +166,38 @@ class Builder:
             raise ValueError("means of integers: expected float32")
         if self.is_whole and operator.name in _PRODUCTS and operator.points <= MOST_MULTIPLIED:
             return _PRODUCTS[operator.name](self, *sources)
+        if self.half and any(self.half_of(one) for one in sources):
+            operator, sources = of_type(operator, self.half), tuple(self.halved(one, self.half) for one in sources)
+        elif any(self.half_of(one) for one in sources):
+            sources = tuple(self.map(Operand(one), f"{one}_float") if self.half_of(one) else one for one in sources)
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
+
+    def half_of(self, name: str) -> str:
+        """The 16-bit type of a value; empty for other types."""
+        node = self._made.get(name)
+        if node is None:
+            dtype = self.given_as(name)
+            return dtype if dtype in HALVES else ""
+        if isinstance(node, Contract):
+            return node.operator.dtype if node.operator.dtype in HALVES else ""
+        if isinstance(node, Map | Reduce):
+            return self._rounded.get(name, "")
+        moved = {self.half_of(one) for one in node.inputs if not (isinstance(node, Gather) and one == node.ids)}
+        return moved.pop() if len(moved) == 1 else ""
+
+    def halved(self, name: str, half: str) -> str:
+        """The value rounded to a 16-bit type: itself where the operation has made it, else a copy."""
+        if self.half_of(name) == half:
+            return name
+        node = self._made.get(name)
+        if (array := self._constants.get(name)) is not None:
+            return self.constant(name, array, half)
+        if isinstance(node, Broadcast | Reshape | Slice | Transpose):
+            return self.add(dataclasses.replace(node, source=self.halved(node.source, half)), name)
+        is_own = isinstance(node, Map | Reduce) and self._origins[name] == self.origin and name not in self._rounded
+        made = name if is_own else self.map(Operand(name), f"{name}_{half}")
+        self._rounded[made] = half
+        return made
 
     def wrapped(self, name: str) -> str:
         """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around; moved integers are unchanged."""
@@ -169,19 +209,20 @@ class Builder:
         return made
 
     def dense(self, name: str) -> str:
-        """The value as float32 in memory of its own shape: a copy if it is a repeated value or an input of another type."""
+        """The value as floats in memory of its own shape: a copy if it is a repeated value or an input of integers."""
         node = self._made.get(name)
-        if any(value.name == name and value.dtype != "float32" for value in self.given):
+        if any(value.name == name and value.dtype not in ("float32", *HALVES) for value in self.given):
             return self.copy(name)
         if isinstance(node, Reshape):
             return self.reshape(self.dense(node.source), node.to)
         return self.copy(name) if isinstance(node, Broadcast) else name
 
     def copy(self, name: str) -> str:
-        """Add a copy of the value, in its own memory; the copy of an integer is an integer."""
+        """Add a copy of the value, in its own memory and of its type."""
         was, self.is_whole = self.is_whole, self.is_whole or self._root(name) in self.whole
         made = self.map(Operand(name), f"{name}_copy")
         self.is_whole = was
+        self._rounded.update({made: half} if (half := self.half_of(name)) else {})
         return made
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
@@ -192,8 +233,8 @@ class Builder:
             while root not in self._made or root in roots:  # until it is a new value; a copy of a copy is a value of its own
                 returns[place] = root = one = self.copy(one)
             roots.append(root)
-        graph = self._typed(needed(name, self.given, list(self._made.items()), returns))
-        constants = {value.name: self._constants[value.name] for value in graph.inputs if value.constant}
+        graph = self._typed(needed(name, self.given, list(self._made.items()), returns, rounded=self._rounded.items()))
+        constants = {value.name: encode(self._constants[value.name], value.dtype) for value in graph.inputs if value.constant}
         asked = [value for value in self.given if not value.constant]
         unread = {number: value for number, value in enumerate(asked) if value not in graph.inputs}
         limits = limits_of_whole(graph, constants, self.whole & graph.makers.keys())
@@ -212,7 +253,7 @@ class Builder:
                 nodes.append((name, Map(Operand(names[wraps[name]]))))
             else:
                 names[name] = names[wraps[name]]
-        graph = needed(graph.name, graph.inputs, nodes, graph.returns)
+        graph = needed(graph.name, graph.inputs, nodes, graph.returns, rounded=graph.rounded)
         whole = computed_whole(graph, self._constants, self.whole, wraps)
         return dataclasses.replace(graph, nodes=tuple(self._with_floats(graph, whole)), whole=whole)
 

@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Tenso
 from torch.fx.node import map_arg
 
 from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64
-from gensor_gym.dataflow.nodes import DTYPES
+from gensor_gym.dataflow.nodes import DTYPES, HALVES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.casts import CAST, casts_of, name_of
@@ -51,7 +51,8 @@ Examples = Sequence[Any] | Mapping[str, Any]
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
     """Network of a module in evaluation mode, for inputs with the shapes of `example_inputs`; `name` defaults to its class.
 
-    Inputs are float32 tensors, and ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`).
+    Inputs are float32, bfloat16 or float16 tensors, and ids and masks of int64, int32 or bool, in tuples, lists and dicts
+    (`Network.arguments`). Values of 16 bits are rounded where a kernel stores them; kernels compute in float32.
     Numbers, texts and None among them are the same at every call. Integers are exact, with wrap-around; assertions
     on numbers are not checked. Outputs have the same types, or are cast at the end to other types (`Network.types`).
     They are in tuples, lists, dicts and objects of other classes (`Network.form`), with numbers and None among them. Dynamic
@@ -163,7 +164,7 @@ class _Reader:
             if node.op == "call_function" and is_read and str(node.target) not in _ASSERTIONS:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
-        self.builder.origin, self.builder.is_whole = "the outputs", False
+        self.builder.origin, self.builder.is_whole, self.builder.half = "the outputs", False, ""
         if not (there := [result for result in results if not isinstance(result, FIXED)]):
             raise Unsupported("the module returns no tensor: expected one or more")
         returns = [self._output(place, result) for place, result in enumerate(there)]
@@ -268,11 +269,22 @@ class _Reader:
                 return read[0]
             arguments, options = map_arg((node.args, node.kwargs), lambda one: self._named(one.name))
             found = rule(self.builder, *arguments, **{key: one for key, one in options.items() if key not in _LAYOUT})
+            found = self._halved(found, made)
             is_int32 = self.builder.is_whole and {one.dtype for one in made} == {torch.int32}
             return self.builder.wrapped(found) if is_int32 and isinstance(found, str) else found
         except Exception as error:  # arguments that a rule does not expect may raise anything
             said = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
             raise Unsupported(f"{place}: {node.target}: {said}") from error
+
+    def _halved(self, found: Any, made: Sequence[torch.Tensor]) -> Any:
+        """The values of an operation's results, those of 16-bit types rounded to them."""
+        several = list(found) if isinstance(found, list | tuple) else [found]
+        if not any(name_of(one.dtype) in HALVES for one in made) or len(several) > len(made):
+            return found
+        for place, (name, one) in enumerate(zip(several, made, strict=False)):
+            if isinstance(name, str) and name_of(one.dtype) in HALVES:
+                several[place] = self.builder.halved(name, name_of(one.dtype))
+        return several if isinstance(found, list | tuple) else several[0]
 
     def _made(self, node: torch.fx.Node, place: str) -> Any:
         """Name or tensor of a node that an operation reads; Unsupported if there is none."""
@@ -292,10 +304,12 @@ class _Reader:
                 raise ValueError(f"reads what is cast to {kinds}: expected an output, or {', '.join(DTYPES)}")
         self.builder.origin = f"{place}#{node.name}"
         types = {one.name: _tensors_of(one.meta.get("val")) for one in node.all_input_nodes}
-        self.builder.reads = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
-        makes = {name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))}
-        all_types = {*makes, *self.builder.reads.values()}
-        self.builder.is_whole = bool({"int32", "int64"} & all_types) and "float32" not in all_types
+        kinds = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
+        self.builder.reads = {name: "float32" if kind in HALVES else kind for name, kind in kinds.items()}
+        all_types = {*(name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))), *kinds.values()}
+        floats = all_types & {"float32", *HALVES}
+        self.builder.half = next(iter(floats)) if len(floats) == 1 and floats <= set(HALVES) else ""
+        self.builder.is_whole = bool({"int32", "int64"} & all_types) and not floats
 
     def _named(self, name: str) -> Any:
         """Name of a node's value, or a number for a constant without axes."""
@@ -306,7 +320,8 @@ class _Reader:
             array = _as_array(made)
             if isinstance(array, int | float):
                 return array
-            self.constants[name] = self.builder.constant(name, array)
+            kind = name_of(made.dtype)
+            self.constants[name] = self.builder.constant(name, array, kind if kind in HALVES else "")
         return self.constants[name]
 
 

@@ -18,7 +18,7 @@ from gensor_gym.dataflow.whole import LEAST, MOST, is_computable
 from gensor_gym.frontends.intervals import ANY, Interval, of_node
 
 _RANGES: Mapping[str, Interval] = {
-    "int64": (float(LEAST), float(MOST)), "int32": (-(2.0**31), 2.0**31 - 1.0), "bool": (0.0, 1.0), "float32": ANY,
+    "int64": (float(LEAST), float(MOST)), "int32": (-(2.0**31), 2.0**31 - 1.0), "bool": (0.0, 1.0),
 }  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def _of_input(graph: Dataflow, name: str, dtype: str, constants: Mapping[str, np
     if array is not None:
         numbers = array[~np.isnan(array)]
         return (float(numbers.min()), float(numbers.max())) if numbers.size else ANY
-    return _RANGES[dtype] if rows is None else (0.0, rows - 1.0)  # calls check ids
+    return _RANGES.get(dtype, ANY) if rows is None else (0.0, rows - 1.0)  # calls check ids
 
 
 def _wrapped(interval: Interval) -> Interval:

@@ -50,6 +50,12 @@ def parse(text: str) -> Operator:
     return factory(*values, **options).with_epilogue(*stages)
 
 
+def of_type(op: Operator, dtype: str) -> Operator:
+    """The same operator with elements of another data type; ValueError if it does not take them."""
+    others = tuple(one for one in op.arguments if one[0] != "dtype")
+    return parse(str(op.renamed(arguments=(*others, ("dtype", dtype)))))
+
+
 def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
     """(values by position, values by keyword) of a call in text without epilogue; ValueError for anything but literals."""
     _, call, stages = _split(text)

@@ -143,7 +143,8 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
     graph, lines, item = program.nest.graph, Lines(), program.element.c
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.inputs))
-        lines.add(*(f"{item} *{c_name(name)};" for name in (*graph.returns, *layout.tensors)))
+        lines.add(*(f"{C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.outputs))
+        lines.add(*(f"{item} *{c_name(name)};" for name in layout.tensors))
         lines.add(f"{item} *partials, *scratch;" if layout.partials else f"{item} *scratch;")
     return str(lines).rstrip("\n") + ";\n"
 

@@ -1,4 +1,4 @@
-"""C for special inputs of row nests: tensors of other types, converted when loaded, and tables whose rows ids select."""
+"""C for tensors of row nests in other types, converted when loaded or stored, and for tables whose rows ids select."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ import re
 
 from gensor_gym.gir.nest import Access, RowNest
 
-C_TYPES = {"float32": "float", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
-"""Data type of a graph's input -> C type of an element."""
+C_TYPES = {
+    "float32": "float", "bfloat16": "uint16_t", "float16": "uint16_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t",
+}  # fmt: skip
+"""Data type of a graph's value in memory -> C type of an element."""
+ENDINGS = {"bfloat16": "_bfloat", "float16": "_half"}
+"""16-bit type -> ending of the helpers that load and store it (`codegen.c.micro.halves`)."""
 NO_ROW = "no_row"
 """C name of a row of NaN (0 for integers). It is read for an id out of range, so that nothing outside the table is read."""
 
 
 def c_type(nest: RowNest, access: Access) -> str:
     """C type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
+    return C_TYPES[_dtype(nest, access)]
+
+
+def _dtype(nest: RowNest, access: Access) -> str:
     value = nest.graph.values.get(access.tensor)
-    return C_TYPES[item_of(nest) if value is None else value.dtype]
+    return item_of(nest) if value is None else value.dtype
+
+
+def ending(nest: RowNest, access: Access | None) -> str:
+    """Ending of the helpers that access elements of 16 bits; empty for other types."""
+    return "" if access is None else ENDINGS.get(_dtype(nest, access), "")
 
 
 def item_of(nest: RowNest) -> str:
@@ -24,14 +37,15 @@ def item_of(nest: RowNest) -> str:
 
 
 def is_other(nest: RowNest, access: Access | None) -> bool:
-    """Whether an access reads elements that are converted to the numbers that the nest computes."""
-    return access is not None and c_type(nest, access) != C_TYPES[item_of(nest)]
+    """Whether an access reads integers or floats that are converted, lane by lane, to the numbers that the nest computes."""
+    return access is not None and not ending(nest, access) and c_type(nest, access) != C_TYPES[item_of(nest)]
 
 
 def chosen_row(nest: RowNest, access: Access, pointer: str, ids: str) -> str:
     """C pointer to the row that an id selects; `ids` is the id's variable, `pointer` points to row 0."""
     assert access.chosen is not None
-    lost = f"(const {c_type(nest, access)} *){NO_ROW}" if is_other(nest, access) else NO_ROW
+    kind = c_type(nest, access)
+    lost = NO_ROW if kind == C_TYPES[item_of(nest)] else f"(const {kind} *){NO_ROW}"
     return f"{ids} >= 0 && {ids} < {access.chosen.count} ? {pointer} + (long){ids} * {access.chosen.step}L : {lost}"
 
 
@@ -59,6 +73,7 @@ def helpers(nest: RowNest, body: str) -> str:
     if found:
         wide = 2 if item == "float" and any(c_type(nest, access) == "int64_t" for access in found) else 1
         last = wide * max((nest.columns - 1) * access.column + 1 for access in found) - 1
-        lost = '__builtin_nanf("")' if item == "float" else "0"
+        payload = "0x3fffff" if any(ending(nest, access) for access in found) else ""  # each half of it is no number either
+        lost = f'__builtin_nanf("{payload}")' if item == "float" else "0"
         text += f"static const {item} {NO_ROW}[{last + 1}] = {{[0 ... {last}] = {lost}}};\n"
     return text

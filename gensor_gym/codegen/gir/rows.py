@@ -11,7 +11,7 @@ from gensor_gym.codegen.c.text import Lines, identifiers, linear
 from gensor_gym.codegen.gir.ahead import LINE, Ahead, fetched_ahead
 from gensor_gym.codegen.gir.elements import element_of
 from gensor_gym.codegen.gir.expressions import number
-from gensor_gym.codegen.gir.inputs import c_type, chosen_row, is_other
+from gensor_gym.codegen.gir.inputs import c_type, chosen_row, ending, is_other
 from gensor_gym.codegen.gir.online import OVERFLOW, RunningSum
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
@@ -159,7 +159,7 @@ class RowPrinter:
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self.element.text(one.body, names, {}, 1)};")
                 elif one.target.access is not None:
                     when = f"if ({self._first(one, r)}) " if one.once else ""
-                    self.lines.add(f"{when}*{self._at(one.target, r)} = {self.names[one.cell]}_{r};")
+                    self.lines.add(when + self._put(one.target, self._at(one.target, r), f"{self.names[one.cell]}_{r}"))
                 else:
                     part = one.sources[0][1]
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self._number(part, self._at(part, r))};")
@@ -299,7 +299,7 @@ class RowPrinter:
     def _block(self, one: Instruction) -> int:
         """Number of rows that a transposed load loads together, a power of two; 1 if the instruction is not such a load."""
         access = one.sources[0][1].access if one.kind == "move" else None
-        if access is None or not access.is_turned or self.nest.graph.whole or is_other(self.nest, access):
+        if access is None or not access.is_turned or c_type(self.nest, access) != "float" or self.nest.graph.whole:
             return 1
         return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
@@ -352,17 +352,25 @@ class RowPrinter:
             return self._number(part, f"({at})")
         if part.access is not None and is_other(self.nest, part.access):
             return f"from_{c_type(self.nest, part.access)}_{width}({at}, {stride}, {step.lanes or width})"
+        kind = ending(self.nest, part.access)
         if step.lanes is not None and not part.buffer.padded:
-            fill = self.element.number(0.0)
+            fill = "0" if kind else self.element.number(0.0)
             if stride == 1:
-                return f"load_masked_{width}({at}, 0, {step.lanes}, {fill})"
-            return f"gather_masked_{width}({at}, {stride}, 0, {(step.lanes - 1) * stride + 1}, {fill})"
-        return f"load_{width}({at})" if stride == 1 else f"gather_{width}({at}, {stride})"
+                return f"load_masked{kind}_{width}({at}, 0, {step.lanes}, {fill})"
+            return f"gather_masked{kind}_{width}({at}, {stride}, 0, {(step.lanes - 1) * stride + 1}, {fill})"
+        return f"load{kind}_{width}({at})" if stride == 1 else f"gather{kind}_{width}({at}, {stride})"
 
     def _number(self, part: Slice, at: str) -> str:
         """C text of the single element that `at` points to."""
+        if kind := ending(self.nest, part.access):
+            return f"load{kind}_1({at})"
         cut = self.nest.graph.whole and part.access is not None and c_type(self.nest, part.access) == "float"
         return f"from_float_1(*{at})" if cut else f"*{at}"
+
+    def _put(self, part: Slice, at: str, name: str) -> str:
+        """C statement that stores the single number `name` to where `at` points."""
+        kind = ending(self.nest, part.access)
+        return f"store{kind}_1({at}, {name});" if kind else f"*{at} = {name};"
 
     def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
         """C statement that stores the vector `name` to a slice at the column `here`."""
@@ -372,12 +380,14 @@ class RowPrinter:
         stride = 1 if part.access is None else part.access.column
         at = f"{self._at(part, r)} + {_scaled(here, stride)}"
         if width == 1:
-            return f"*({at}) = {name};"
+            return self._put(part, f"({at})", name)
+        kind = ending(self.nest, part.access)
         if stride != 1:
-            return f"scatter_{width}({at}, {stride}, {step.lanes or width}, {name});"
+            return f"scatter{kind}_{width}({at}, {stride}, {step.lanes or width}, {name});"
         if step.lanes is not None and not part.buffer.padded:
-            return f"store_masked_{width}({at}, 0, {step.lanes}, {name});"
-        return f"{'stream' if self.shape.streaming and not part.buffer.padded else 'store'}_{width}({at}, {name});"
+            return f"store_masked{kind}_{width}({at}, 0, {step.lanes}, {name});"
+        streams = self.shape.streaming and not part.buffer.padded and not kind
+        return f"{'stream' if streams else 'store'}{kind}_{width}({at}, {name});"
 
 
 def c_name(name: str) -> str:

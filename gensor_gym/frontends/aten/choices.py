@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.expressions import Call, Expression, Operand
+from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.frontends.aten.maps import cut
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
@@ -116,4 +117,4 @@ def cast(b: Builder, x: str, dtype: Any = None, **_: Any) -> str:
     was, now = b.reads[x], str(dtype).removeprefix("torch.") if dtype is not None else b.reads[x]
     if now == "bool" and was != "bool":
         return b.map(unequal(x, 0.0), "truth")
-    return b.map(cut(x), "whole") if was == "float32" and now != "float32" else x
+    return b.map(cut(x), "whole") if was == "float32" and now not in ("float32", *HALVES) else x
