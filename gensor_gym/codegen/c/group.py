@@ -22,8 +22,8 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
     """The reduce axis whose elements are multiplied in groups, or -1 if the product is computed element by element.
 
     Groups are possible for types of `GROUPS` in three cases. With a single reduce axis, the first operand must be equal in all
-    lanes and contiguous along the axis, and the second packed with contiguous lanes. If lanes run along the reduction, both operands
-    must be unpacked and contiguous. In a convolution with both operands packed, the axis is that of the input channels.
+    lanes and contiguous along the axis, and the second packed with contiguous lanes. If lanes run along the reduction, both
+    operands must be unpacked and contiguous. In a convolution with both operands packed, the axis is that of the input channels.
     """
     if op.dtype not in GROUPS or not is_product(op) or len(packs) < 2:
         return -1

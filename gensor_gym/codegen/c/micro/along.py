@@ -2,7 +2,7 @@
 
 Of int8, the operand with more rows in the register tile is made unsigned by adding 128 when it is loaded. The excess, 128 times
 the sum of the other operand's elements, is accumulated too, once for all rows that read these elements. It is subtracted before
-lanes are added up. Past the end of the reduction, the other operand's elements are replaced by zeros; of bfloat16, both operands'.
+lanes are added up. Past the end of the reduction, the other operand's elements become zeros; of bfloat16, both operands'.
 """
 
 from __future__ import annotations
