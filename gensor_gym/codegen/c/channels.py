@@ -1,10 +1,11 @@
-"""Packing for int8 convolutions in groups of four channels: four bytes of a pixel, or of a filter's tap, become adjacent."""
+"""Packing for convolutions in groups of channels: a group of a pixel, or of a filter's tap, becomes adjacent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gensor_gym.codegen.c.group import GROUP
+from gensor_gym.codegen.c.micro import pairs
 from gensor_gym.codegen.c.micro.dot import UNSIGNED, interleave_text, sums_lines
 from gensor_gym.codegen.c.plan import LoopPlan, Operand
 from gensor_gym.codegen.c.runs import Run, line, loop, panel_count, plus
@@ -49,26 +50,28 @@ static inline __attribute__((always_inline)) void pack_filters(const int8_t *sou
 """
 
 
-def helper_text() -> str:
+def helper_text(plan: LoopPlan) -> str:
     """C helpers that copy lines of pixels and panels of filters."""
+    if not plan.groups_bytes:
+        return pairs.INTERLEAVE + pairs.CHANNELS
     return interleave_text() + UNSIGNED + "\n" + _TEXT
 
 
 def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
-    """Write the copy of the image: lines of its innermost dimension, four channels at a time."""
+    """Write the copy of the image: lines of its innermost dimension, a group of channels at a time."""
     outer, inner = runs[:-1], runs[-1]
     channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
-    rows = _left(outer[channel].rows, f"i{channel}")
-    with lines.blocks([loop(n, run, GROUP if n == channel else 1) for n, run in enumerate(outer)]):
+    rows = _left(outer[channel].rows, f"i{channel}", plan.group_size)
+    with lines.blocks([loop(n, run, plan.group_size if n == channel else 1) for n, run in enumerate(outer)]):
         source, packed = plus("source", start), plus("packed", target)
         call = f"pack_pixels({source}, {outer[channel].stride}, {rows}, {inner.low}, {size}, {packed}, {inner.rows});"
         lines.add(call)
 
 
 def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[Run]) -> None:
-    """Write the copy of the filters to panels of output channels, each followed by its accumulators' initial values."""
+    """Write the copy of the filters to panels of output channels, each of int8 followed by its accumulators' initial values."""
     assert operand.packing is not None
     width, group = plan.tiles[0][plan.vector], plan.group_dimension(operand)
     panel = next(run for run in runs if run.dimension == operand.packing.panel)
@@ -78,17 +81,19 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
         first = add(panel.low, f"panel * {width}")
         columns = f"least({width}, {panel.size} - ({first}))" if panel.checked else str(width)
         place = linear([(panel.stride, first), (channel.stride, channel.low), *((run.stride, run.low) for run in taps)])
-        lines.add(f"int8_t *const panel_at = {plus('packed', linear([(panel.pitch, 'panel')]))};")
+        lines.add(f"{operand.c_type} *const panel_at = {plus('packed', linear([(panel.pitch, 'panel')]))};")
         with lines.blocks([loop(n, run) for n, run in enumerate(taps[:-1])]):
             inner = [(run.stride, f"i{n}") for n, run in enumerate(taps[:-1])]
             source = plus("source", add(place, linear(inner)))
             target = plus("panel_at", linear([(run.pitch, f"i{n}") for n, run in enumerate(taps[:-1])]))
             sizes = f"{panel.stride}, {columns}, {channel.stride}, {channel.rows}, {taps[-1].rows if taps else 1}"
             lines.add(f"pack_filters({source}, {sizes}, {target}, {width}, {channel.pitch});")
+        if not plan.has_starts:
+            return
         heads = [f"for (long k = 0; k < {channel.rows}; k += {GROUP})", *(loop(n, run) for n, run in enumerate(taps))]
         lines.add(*sums_lines(plan, operand, heads, [(channel.pitch, "k"), *((r.pitch, f"i{n}") for n, r in enumerate(taps))]))
 
 
-def _left(rows: str, index: str) -> str:
-    """C text of the number of channels left from `index` on; just GROUP if all groups are whole."""
-    return str(GROUP) if rows.isdigit() and int(rows) % GROUP == 0 else f"{rows} - {index}"
+def _left(rows: str, index: str, group: int) -> str:
+    """C text of the number of channels left from `index` on; just `group` if all groups are whole."""
+    return str(group) if rows.isdigit() and int(rows) % group == 0 else f"{rows} - {index}"

@@ -95,12 +95,12 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
 
 
 def _group_helpers(plan: LoopPlan) -> list[str]:
-    """C helpers for int8 in groups of four: copies of groups, or a mask for the last step along the reduction."""
+    """C helpers for products in groups: copies of groups, or a mask for the last step along the reduction."""
     if plan.groups_lanes:
         return [tail_table(plan)] if reads_back(plan) else []
     if plan.groups_channels:
-        return [channels.helper_text()]
-    return [helper_text()] if plan.group >= 0 else []
+        return [channels.helper_text(plan)]
+    return [helper_text(plan)] if plan.group >= 0 else []
 
 
 def headers(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Decide which int8 products are computed in groups of four, by instructions that add four products to a 32-bit lane."""
+"""Decide which products of int8 and bfloat16 are computed in groups: instructions add several products to a 32-bit lane."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 GROUP = 4
-"""Number of adjacent elements of the reduction that one lane multiplies at a time."""
+"""Number of adjacent elements of the reduction that one lane multiplies at a time, of int8."""
+GROUPS = {"int8": GROUP, "bfloat16": 2}
+"""Data type of an operator -> number of elements that fill a lane; other products are computed element by element."""
 BIAS = "INT32_C(-2139062144)"
 """C constant whose four bytes are all 128."""
 
@@ -19,11 +21,11 @@ def splat(word: str, width: int) -> str:
 def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
     """The reduce axis whose elements are multiplied in groups, or -1 if the product is computed element by element.
 
-    Groups are possible for int8 products in three cases. With a single reduce axis, the first operand must be equal in all lanes
-    and contiguous along the axis, and the second packed with contiguous lanes. If lanes run along the reduction, both operands
-    must be unpacked and contiguous. In a convolution with both operands packed, the axis is that of the input channels.
+    Groups are possible for types of `GROUPS` in three cases. With a single reduce axis, the first operand must be equal in all
+    lanes and contiguous along the axis, and the second packed with contiguous lanes. If lanes run along the reduction, both
+    operands must be unpacked and contiguous. In a convolution with both operands packed, the axis is that of the input channels.
     """
-    if op.dtype != "int8" or not is_product(op) or len(packs) < 2:
+    if op.dtype not in GROUPS or not is_product(op) or len(packs) < 2:
         return -1
     if vector in op.reduce:
         return vector if not any(packs) and _read_along(op, vector) else -1
@@ -79,20 +81,20 @@ def _moved_by(access: Access, dimension: int) -> list[int]:
     return moving if all(row[a] == 1 for a in moving) else [-1]
 
 
-def widened_tiles(tile: tuple[int, int, int], extent: int) -> tuple[int, int, int]:
-    """(register, L1, task tile) of an axis whose lanes each contain a group: the register tile is four times as long.
+def widened_tiles(tile: tuple[int, int, int], extent: int, group: int) -> tuple[int, int, int]:
+    """(register, L1, task tile) of an axis whose lanes each contain a group: the register tile is `group` times as long.
 
     Outer tiles are rounded up to multiples of inner tiles.
     """
-    register = min(GROUP * tile[0], -(-extent // GROUP) * GROUP)
+    register = min(group * tile[0], -(-extent // group) * group)
     whole = -(-extent // register) * register
     l1 = min(-(-tile[1] // register) * register, whole)
     return register, l1, min(-(-tile[2] // l1) * l1, -(-extent // l1) * l1)
 
 
-def grouped_tiles(tile: tuple[int, int, int], extent: int) -> tuple[int, int, int]:
+def grouped_tiles(tile: tuple[int, int, int], extent: int, group: int) -> tuple[int, int, int]:
     """(register, L1, task tile) of an axis of `extent` elements, with L1 and task tiles rounded up to whole groups."""
-    whole = -(-extent // GROUP) * GROUP
+    whole = -(-extent // group) * group
     register, l1, task = tile
-    l1, task = (min(-(-size // GROUP) * GROUP, whole) for size in (l1, task))
+    l1, task = (min(-(-size // group) * group, whole) for size in (l1, task))
     return min(register, extent), l1, max(l1, task)

@@ -38,7 +38,7 @@ def pack_function(plan: LoopPlan, operand: Operand) -> str:
         if plan.groups_channels:
             copy_filters(lines, plan, operand, runs) if packing.panel >= 0 else copy_pixels(lines, plan, runs)
         elif packing.panel < 0:
-            _copy_box(lines, runs, stored_literal(plan.op.pad_value, operand), plan.group >= 0)
+            _copy_box(lines, runs, stored_literal(plan.op.pad_value, operand), plan.groups_bytes)
         elif plan.group >= 0:
             _copy_groups(lines, plan, operand, runs)
         elif packing.panel == len(packing.shape) - 1:
@@ -70,7 +70,7 @@ def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
 
 
 def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """Write the copy of int8 into panels in groups of four rows; rows are the reduce dimension, the second innermost."""
+    """Write the copy into panels in groups of rows; rows are the reduce dimension, the second innermost."""
     width, outer, middle, inner = plan.tiles[0][plan.vector], runs[:-2], runs[-2], runs[-1]
     start, rows = line(outer, 1) if outer else ("0", "1")
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.c.fuse import Shift, copy_limit, fuse
-from gensor_gym.codegen.c.group import GROUP, group_axis, group_dimension, grouped_tiles, widened_tiles
+from gensor_gym.codegen.c.group import GROUP, GROUPS, group_axis, group_dimension, grouped_tiles, widened_tiles
 from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import serves_all, vector_axis
@@ -93,7 +93,7 @@ class LoopPlan:
     widest: int = 0
     """Width of the whole register tile, if this plan has a narrower tile for the end of the vector axis; else 0."""
     group: int = -1
-    """Reduce axis whose elements are multiplied in groups of four (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
+    """Reduce axis whose elements are multiplied in groups (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 
     @property
     def op(self) -> Operator:
@@ -106,13 +106,28 @@ class LoopPlan:
         return self.vector in self.op.reduce
 
     @property
+    def group_size(self) -> int:
+        """Number of elements of a group: 4 of int8, 2 of bfloat16; 1 without groups."""
+        return GROUPS[self.op.dtype] if self.group >= 0 else 1
+
+    @property
+    def groups_bytes(self) -> bool:
+        """Whether groups are of int8, one operand unsigned, so that sums have an excess (`c/micro/dot.py`)."""
+        return self.group_size == GROUP
+
+    @property
+    def has_starts(self) -> bool:
+        """Whether panels end with the accumulators' initial values."""
+        return self.groups_bytes and not self.groups_lanes
+
+    @property
     def groups_lanes(self) -> bool:
-        """Whether groups of four run along the vector axis: a lane multiplies four adjacent elements of the reduction."""
+        """Whether groups run along the vector axis: a lane multiplies adjacent elements of the reduction."""
         return self.group == self.vector
 
     @property
     def groups_channels(self) -> bool:
-        """Whether copies store four channels of a pixel or of a filter's tap adjacently (`c/channels.py`)."""
+        """Whether copies store a group's channels of a pixel or of a filter's tap adjacently (`c/channels.py`)."""
         return self.group >= 0 and not self.groups_lanes and not self.op.reads[0].coefficients[-1][self.group]
 
     def group_dimension(self, operand: Operand) -> int:
@@ -154,7 +169,7 @@ class LoopPlan:
 
     def step(self, axis: int) -> int:
         """Number of elements along a reduce axis that one step of the micro-kernel processes."""
-        return self.tiles[0][axis] if axis == self.vector else GROUP if axis == self.group else 1
+        return self.tiles[0][axis] if axis == self.vector else self.group_size if axis == self.group else 1
 
     def moves(self, axis: int) -> bool:
         """Whether a task contains several register tiles along a spatial axis."""
@@ -208,6 +223,7 @@ def make_plan(program: Program) -> LoopPlan:
         vector = op.spatial[-1]
     packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
     group = group_axis(op, vector, packs[: len(op.reads)])
+    size = GROUPS[op.dtype] if group >= 0 else 1
     whole = [op.frozen and group < 0 and serves_all(op, read, program.tiles[2]) for read in op.reads]
     blockwise = any(pack and not one for pack, one in zip(packs, whole, strict=False))
     tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]), blockwise)
@@ -221,7 +237,7 @@ def make_plan(program: Program) -> LoopPlan:
         if pack:
             return _packed(program, tiles, vector, group, read, name)
         plain = _plain(op, vector, read, name)
-        return replace(plain, lane_stride=GROUP) if group == vector else plain
+        return replace(plain, lane_stride=size) if group == vector else plain
 
     reads = tuple(operand(*three) for three in zip(op.reads, names, packs, strict=False))
     extra = iter(names[len(op.reads) :])
@@ -229,7 +245,7 @@ def make_plan(program: Program) -> LoopPlan:
     output = _plain(op, vector, op.write, names[-1], shift)
     if splits > 1:
         output = replace(output, dtype=op.accumulator)
-    chunks = vector_chunks(tiles[0][vector] // (GROUP if group == vector else 1), program.hardware.lanes)
+    chunks = vector_chunks(tiles[0][vector] // (size if group == vector else 1), program.hardware.lanes)
     threads = max(1, program.hardware.units)
     return LoopPlan(
         program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
@@ -269,7 +285,8 @@ def _effective_tiles(
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
     if group >= 0:
-        columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group])
+        size = GROUPS[op.dtype]
+        columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group], size)
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not blockwise:
@@ -277,6 +294,8 @@ def _effective_tiles(
     rounded = op.output.dtype in HALVES and (splits == 1 or _blocks(op, task) == 1)
     if rounded:
         _merge_blocks(op, register, task, 1)
+        if group >= 0:
+            task[group] = round_up(task[group], GROUPS[op.dtype])
     if rounded or all(l1[a] == register[a] for a in op.spatial):
         for a in op.reduce:
             l1[a] = task[a]
@@ -353,7 +372,7 @@ def _packed(
     """A packed operand: one copy for all tasks if it serves them all and is not too large, else a copy by each task."""
     op, task = program.operator, tiles[2]
     if serves_all(op, access, task):
-        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group)
+        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, GROUPS.get(op.dtype, 1))
         found = _copied(tiles[0][vector], whole, vector, group, access, name)
         assert found.packing is not None
         if found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware):
@@ -364,9 +383,10 @@ def _packed(
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand packed for one tile `task`: in panels of the register tile's width if possible, else as a box.
 
-    Panels of groups also contain the accumulators' initial values. Pitches inside the grouped dimension include the groups.
+    Panels of groups of int8 also contain the accumulators' initial values. Pitches inside the grouped dimension include groups.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
+    size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1
     panel = _panel_dimension(access, task, vector)
     dimensions = range(len(shape))
     grouped = group_dimension(access, group) if group >= 0 else len(shape)
@@ -375,22 +395,23 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
     if panel >= 0:
         size = width
         for d in reversed([d for d in dimensions if d != panel]):
-            rows = shape[d] + (GROUP if d == grouped else 0)
-            pitch[d], size = size, size * rows
+            rows = round_up(shape[d], size_of_group) if d == grouped and size_of_group != GROUP else shape[d]
+            starts = GROUP if d == grouped and size_of_group == GROUP else 0
+            pitch[d], size = size, size * (rows + starts)
         pitch[panel], size = size, size * ceil_div(shape[panel], width)
     else:
         for d in reversed(dimensions):
             pitch[d] = size
-            item = ITEM_BYTES[access.tensor.dtype] * (GROUP if d > grouped else 1)
+            item = ITEM_BYTES[access.tensor.dtype] * (size_of_group if d > grouped else 1)
             size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], item)
-    pitch = [p * GROUP if d > grouped and d != panel else p for d, p in enumerate(pitch)]
+    pitch = [p * size_of_group if d > grouped and d != panel else p for d, p in enumerate(pitch)]
     strides = [
         sum(pitch[d] * access.coefficients[d][a] for d in dimensions if not (a == vector and d == panel))
         for a in range(len(task))
     ]
     lane_stride = strides[vector]
     if panel >= 0:
-        strides[vector], lane_stride = pitch[panel] // width, GROUP if group >= 0 else 1
+        strides[vector], lane_stride = pitch[panel] // width, size_of_group
     packing = Packing(panel, shape, tuple(pitch), size)
     return Operand(name, access, access.tensor.dtype, tuple(strides), lane_stride, (), packing)
 
@@ -405,12 +426,12 @@ def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
 
 
 def whole_tiles(
-    extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1
+    extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1, size: int = 1
 ) -> tuple[int, ...]:
-    """Sizes of a task tile that covers the whole operator, rounded up to whole register tiles and groups."""
+    """Sizes of a task tile that covers the whole operator, rounded up to whole register tiles and groups of `size`."""
     steps = [1 if a in reduce and a != vector else step for a, step in enumerate(register)]
     if group >= 0:
-        steps[group] = GROUP
+        steps[group] = size
     return tuple(round_up(extent, step) for extent, step in zip(extents, steps, strict=True))
 
 

@@ -130,7 +130,7 @@ def _slice(piece: LoopPlan, read: Operand) -> Operand:
 def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
     """A plan whose task tiles are the pieces: the whole operator, cut along the axis of `_cut_axis`."""
     axis = _cut_axis(plan, read)
-    tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group))
+    tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group, plan.group_size))
     if axis is not None:
         unit = plan.tiles[0][axis] if axis in plan.op.spatial or axis == plan.vector else plan.step(axis)
         tiles[axis] = round_up(ceil_div(tiles[axis], ITEMS), unit)

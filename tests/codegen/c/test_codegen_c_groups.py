@@ -25,10 +25,10 @@ from tests.support.thorough import thorough_but
 LANES = {"x86-64": (4,), "haswell": (4, 8), "skylake-avx512": (8, 16), "native": (4, 8, 16)}
 
 
-def gemv(seed: int, arch: str = "native", hw: Hardware | None = None) -> Program:
+def gemv(seed: int, arch: str = "native", hw: Hardware | None = None, dtype: str = "int8") -> Program:
     """A product with a vector: lengths below, at and above the register tile's, blocks of the reduction, shares of threads."""
     rng = random.Random(seed)
-    op = operators.gemv(rng.choice((1, 3, 7, 16, 33)), rng.choice((2, 3, 16, 31, 64, 65, 100, 257, 1000)), dtype="int8")
+    op = operators.gemv(rng.choice((1, 3, 7, 16, 33)), rng.choice((2, 3, 16, 31, 64, 65, 100, 257, 1000)), dtype=dtype)
     op = op.with_epilogue("bias", "relu") if rng.random() < 0.4 else op
     rows, width = rng.choice((1, 2, 3, 4, 6, 8)), rng.choice((1, 3, 4, 8, 16, 16, 24, 32, 48))
     l1 = (rows * rng.choice((1, 1, 2, 3)), width * rng.choice((1, 1, 2, 4)))
@@ -37,14 +37,14 @@ def gemv(seed: int, arch: str = "native", hw: Hardware | None = None) -> Program
     return program(op, (rows, width), l1, task, hw=hw or machine(rng.choice(LANES[arch]), arch), **knobs)
 
 
-def convolution(seed: int, arch: str = "native", hw: Hardware | None = None) -> Program:
+def convolution(seed: int, arch: str = "native", hw: Hardware | None = None, dtype: str = "int8") -> Program:
     """A direct convolution with vectors over channels and both operands packed: any stride, padding, blocks of channels."""
     rng = random.Random(seed)
     r, s = rng.choice((1, 2, 3, 5)), rng.choice((1, 2, 3, 7))
     op = operators.conv2d(
         n=rng.choice((1, 1, 2)), c=rng.choice((2, 3, 4, 8, 17, 33)), h=r + rng.choice((0, 4, 9)), w=s + rng.choice((1, 5, 31)),
         k=rng.choice((1, 3, 8, 16, 20, 40)), r=r, s=s, stride=(rng.choice((1, 2, 3)), rng.choice((1, 1, 2))),
-        padding=(rng.randint(0, r // 2), rng.randint(0, s // 2)), dtype="int8",
+        padding=(rng.randint(0, r // 2), rng.randint(0, s // 2)), dtype=dtype,
     )  # fmt: skip
     op = op.with_epilogue("bias", "relu") if rng.random() < 0.4 else op
     hw = hw or machine(rng.choice(LANES[arch]), arch)

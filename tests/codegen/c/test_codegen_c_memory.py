@@ -17,7 +17,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import load_entry
 from gensor_gym.codegen.runtime.threads import pointers, runtime
 from gensor_gym.hardware.compiler import find_compiler
-from gensor_gym.operators.types import ITEM_BYTES
+from gensor_gym.operators.types import ARRAY_DTYPE, ITEM_BYTES
 from tests.support.apart import in_a_process_of_its_own
 from tests.support.c_cases import compiled, inputs_of, machine, random_program, worst_error
 from tests.support.guarded import guarded
@@ -110,7 +110,7 @@ def run_kernel_between_guard_pages(kernel: Kernel) -> None:
     inputs = inputs_of(op)
     for at_end in (True, False):
         given = [guarded(array, at_end) for array in inputs]
-        output = guarded(np.full(op.output.shape, 0, op.output.dtype), at_end)
+        output = guarded(np.full(op.output.shape, 0, ARRAY_DTYPE[op.output.dtype]), at_end)
         workspace = guarded(np.full(kernel.workspace_bytes, 0xFF, np.uint8), at_end)
         entry(pointers(given), output.ctypes.data, workspace.ctypes.data, ctypes.byref(team))
         assert worst_error(op, inputs, output) <= 1.0, f"{op}\n{kernel.source}"

@@ -1,13 +1,13 @@
-"""int8 products in groups of four with lanes along the reduction: each lane adds up products of four adjacent elements.
+"""Products in groups with lanes along the reduction: each lane adds up products of adjacent elements.
 
-The operand with more rows in the register tile is made unsigned by adding 128 when it is loaded. The excess, 128 times the sum of
-the other operand's elements, is accumulated too, once for all rows that read these elements. It is subtracted before lanes are
-added up. Past the end of the reduction, the other operand's elements are replaced by zeros.
+Of int8, the operand with more rows in the register tile is made unsigned by adding 128 when it is loaded. The excess, 128 times
+the sum of the other operand's elements, is accumulated too, once for all rows that read these elements. It is subtracted before
+lanes are added up. Past the end of the reduction, the other operand's elements become zeros; of bfloat16, both operands'.
 """
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c.group import BIAS, GROUP, splat
+from gensor_gym.codegen.c.group import BIAS, splat
 from gensor_gym.codegen.c.operand import Reader, bounds
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines
@@ -56,9 +56,9 @@ def finish(lines: Lines, reader: Reader) -> None:
 
 
 def tail_table(plan: LoopPlan) -> str:
-    """C definition of `not_done`: zero bytes, then all-ones bytes. A window of it masks elements that a step has done."""
-    width = plan.step(plan.vector)
-    return f"static const int8_t not_done[{2 * width}] = {{[{width} ... {2 * width - 1}] = -1}};\n"
+    """C definition of `not_done`: zeros, then elements of all ones. A window of it masks elements that a step has done."""
+    width, item, ones = plan.step(plan.vector), plan.reads[0].c_type, "-1" if plan.groups_bytes else "0xffff"
+    return f"static const {item} not_done[{2 * width}] = {{[{width} ... {2 * width - 1}] = {ones}}};\n"
 
 
 def reads_back(plan: LoopPlan) -> bool:
@@ -73,35 +73,40 @@ def reads_back(plan: LoopPlan) -> bool:
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
     """Write one step along the reduction, of the register tile's width; `tail` means that fewer elements are left."""
     plan, (unsigned, other) = reader.plan, roles(reader)
+    item, kind, ending = ("int8_t", "vec", "") if plan.groups_bytes else ("uint16_t", "pairs", "_bfloat")
     name, end, width = plan.axes[plan.vector], bounds(plan, plan.vector)[1], plan.step(plan.vector)
     if tail and reads_back(plan):
-        lines.add(f"const int8_t *const kept = not_done + ({end} - {name});", f"{name} = {end} - {width};")
+        lines.add(f"const {item} *const kept = not_done + ({end} - {name});", f"{name} = {end} - {width};")
     declared: set[str] = set()
     for c, chunk in enumerate(plan.chunks):
         for r, row in enumerate(plan.rows):
             places = [reader.distinct(read).index(reader.key(read, row)) for read in (unsigned, other)]
             a, b = f"{unsigned.name}_{places[0]}_{c}", f"{other.name}_{places[1]}_{c}"
             if b not in declared:
-                lines.add(f"const vec{chunk.width} {b} = {_loaded(reader, other, row, chunk, tail, kept=True)};")
+                lines.add(f"const {kind}{chunk.width} {b} = {_loaded(reader, other, row, chunk, tail, kept=True)};")
+            if b not in declared and plan.groups_bytes:
                 excess = _excess(places[1], c)
                 lines.add(f"{excess} = dot_{chunk.width}({excess}, {splat(BIAS, chunk.width)}, {b});")
             if a not in declared:
-                lines.add(f"const vec{chunk.width} {a} = {_loaded(reader, unsigned, row, chunk, tail)} ^ {BIAS};")
+                loaded = _loaded(reader, unsigned, row, chunk, tail, kept=not plan.groups_bytes)
+                lines.add(f"const {kind}{chunk.width} {a} = {loaded}{f' ^ {BIAS}' if plan.groups_bytes else ''};")
             declared |= {a, b}
-            lines.add(f"sum_{r}_{c} = dot_{chunk.width}(sum_{r}_{c}, {a}, {b});")
+            lines.add(f"sum_{r}_{c} = dot{ending}_{chunk.width}(sum_{r}_{c}, {a}, {b});")
 
 
 def _loaded(reader: Reader, operand: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool, kept: bool = False) -> str:
     """C text that loads groups of an operand; with `kept`, elements that an earlier step has processed become zeros."""
-    plan, offset = reader.plan, GROUP * chunk.offset
+    plan, words = reader.plan, "words" if reader.plan.groups_bytes else "words_bfloat"
+    offset = plan.group_size * chunk.offset
     address = f"{operand.name} + {reader.index(operand, row, chunk)}"
     if not tail:
-        return f"words_{chunk.width}({address})"
+        return f"{words}_{chunk.width}({address})"
     if reads_back(plan):
-        mask = f" & words_{chunk.width}(kept + {offset})" if kept else ""
-        return f"words_{chunk.width}({address}){mask}"
+        mask = f" & {words}_{chunk.width}(kept + {offset})" if kept else ""
+        return f"{words}_{chunk.width}({address}){mask}"
     left = f"{bounds(plan, plan.vector)[1]} - {plan.axes[plan.vector]}{f' - {offset}' if offset else ''}"
-    return f"words_part_{chunk.width}({address}, {left})"
+    part = "words_part" if plan.groups_bytes else "words_part_bfloat"
+    return f"{part}_{chunk.width}({address}, {left})"
 
 
 def _excess(place: int, chunk: int) -> str:

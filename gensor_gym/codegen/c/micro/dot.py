@@ -1,14 +1,16 @@
-"""int8 products in groups of four: one lane adds four products of unsigned and signed bytes (`vpdpbusd` on x86).
+"""Products in groups: a lane adds four products of unsigned and signed bytes (`vpdpbusd` on x86) or two of bfloat16 (`pairs.py`).
 
-The scalar operand is made unsigned by adding 128 (flipping the top bit of each byte), when it is packed or when it is loaded.
-The excess, 128 times the sums of the other operand's columns, is computed when that operand is packed. Its negative is stored
-after each panel as the accumulators' initial value: in every reduce block or, if tasks share panels over the whole reduction, in
-the first block only. 32-bit sums wrap, so the result is exact.
+Of int8, the scalar operand is made unsigned by adding 128 (flipping the top bit of each byte), when it is packed or when it is
+loaded. The excess, 128 times the sums of the other operand's columns, is computed when that operand is packed. Its negative is
+stored after each panel as the accumulators' initial value: in every reduce block or, if tasks share panels over the whole
+reduction, in the first block only. 32-bit sums wrap, so the result is exact.
 """
 
 from __future__ import annotations
 
 from gensor_gym.codegen.c.group import BIAS, GROUP, splat
+from gensor_gym.codegen.c.micro.pairs import INTERLEAVE as INTERLEAVE_PAIRS
+from gensor_gym.codegen.c.micro.pairs import PACK_PAIRS
 from gensor_gym.codegen.c.operand import Reader, bounds, is_split
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, add, linear
@@ -146,8 +148,10 @@ def intrinsics(width: int) -> dict[str, object]:
     }
 
 
-def helper_text() -> str:
-    """C helpers that pack int8 panels in groups of four and make bytes unsigned."""
+def helper_text(plan: LoopPlan) -> str:
+    """C helpers that pack panels in groups, and of int8 make bytes unsigned."""
+    if not plan.groups_bytes:
+        return INTERLEAVE_PAIRS + PACK_PAIRS
     return _PART + interleave_text() + _GROUPS + UNSIGNED
 
 
@@ -163,11 +167,13 @@ def interleave_text() -> str:
 
 
 def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, rows: tuple[str, int], target: str) -> list[str]:
-    """C statements that pack one panel and store the accumulators' initial values after it.
+    """C statements that pack one panel and, of int8, store the accumulators' initial values after it.
 
     `source` and `target` are addresses, `columns` is the source's number of columns, `rows` its (number of rows, row stride).
     """
     width, count = plan.tiles[0][plan.vector], rows[0]
+    if not plan.groups_bytes:
+        return [f"pack_pairs({source}, {rows[1]}, {columns}, {count}, {target}, {width});"]
     lines = [f"const long count = {count};", f"int8_t *const panel_at = {target};"]
     lines += [f"pack_groups({source}, {rows[1]}, {columns}, count, panel_at, {width});"]
     return lines + sums_lines(plan, operand, [f"for (long k = 0; k < count; k += {GROUP})"], [(width, "k")])
@@ -201,7 +207,7 @@ def start_row(plan: LoopPlan, operand: Operand) -> int:
 
 def start_axes(plan: LoopPlan) -> list[int]:
     """Axes along which a task must know its reduce block, because only the first block starts from the panels' values."""
-    packing = plan.reads[1].packing if plan.group >= 0 and not plan.groups_lanes else None
+    packing = plan.reads[1].packing if plan.has_starts else None
     return [a for a in plan.op.reduce if packing is not None and packing.shared and plan.grid[a] > 1]
 
 
@@ -238,21 +244,26 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
     """Write one step of one group: load the register tile's operands and add their products, row by row."""
     plan = reader.plan
     scalar, lanes = plan.reads
+    kind, dot = ("vec", "dot") if plan.groups_bytes else ("pairs", "dot_bfloat")
     declared = set()
     for r, row in enumerate(plan.rows):
         for c, chunk in enumerate(plan.chunks):
             a = f"{scalar.name}_{reader.distinct(scalar).index(reader.key(scalar, row))}_{chunk.width}"
             b = f"{lanes.name}_{reader.distinct(lanes).index(reader.key(lanes, row))}_{c}"
             values = {a: _scalar(reader, scalar, row, chunk, tail)}
-            values[b] = _words(f"{lanes.name} + {reader.index(lanes, row, chunk)}", chunk.width)
-            lines.add(*(f"const vec{chunk.width} {n} = {v};" for n, v in values.items() if n not in declared))
+            address = f"{lanes.name} + {reader.index(lanes, row, chunk)}"
+            values[b] = _words(address, chunk.width) if plan.groups_bytes else f"words_bfloat_{chunk.width}({address})"
+            lines.add(*(f"const {kind}{chunk.width} {n} = {v};" for n, v in values.items() if n not in declared))
             declared |= set(values)
-            lines.add(f"sum_{r}_{c} = dot_{chunk.width}(sum_{r}_{c}, {a}, {b});")
+            lines.add(f"sum_{r}_{c} = {dot}_{chunk.width}(sum_{r}_{c}, {a}, {b});")
 
 
 def _scalar(reader: Reader, scalar: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool) -> str:
-    """C text of a group of the scalar operand, unsigned, in every lane."""
+    """C text of a group of the scalar operand, unsigned if of int8, in every lane."""
     address = add(scalar.name, reader.index(scalar, row, Chunk(0, 1)))
+    if not reader.plan.groups_bytes:
+        lone = tail and not reader.plan.groups_channels  # copies of channels have a zero there
+        return f"spread{'_part' if lone else ''}_bfloat_{chunk.width}({address})"
     if scalar.packing is not None:
         return f"spread_{chunk.width}({address})"
     rest = reader.plan.op.extents[reader.plan.group] % GROUP

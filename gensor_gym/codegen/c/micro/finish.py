@@ -32,7 +32,7 @@ def accumulate(plan: LoopPlan, name: str, term: str, width: int) -> str:
 def finish(lines: Lines, reader: Reader) -> None:
     """Write the addition of lanes and, for the last block of the reduction, the divisor and the epilogue."""
     plan = reader.plan
-    if plan.groups_lanes:
+    if plan.groups_lanes and plan.groups_bytes:
         c_along.finish(lines, reader)
     if plan.vector_is_reduced:
         fold_lanes(lines, reader)

@@ -55,6 +55,7 @@ _NARROW = {
     "cvtph_ps": ("__F16C__", "vcvtph2ps{n}", "(x)|{call}((gg_short_4)(x))"),
     "cvtps_ph": ("__F16C__", "vcvtps2ph{n}", "(x, how)|{call}(x, how)"),
     "cvtneps_pbh": ("__AVX512BF16__", "cvtneps2bf16_v{w}sf", "(x)|{call}(x)"),
+    "dpbf16_ps": ("__AVX512BF16__", "dpbf16ps_v{w}sf", "(sum, a, b)|{call}(sum, a, b)"),
     "dpbusd_avx_epi32": ("__AVXVNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
 }  # fmt: skip
@@ -66,6 +67,7 @@ _LARGEST = {
     "cvtph_ps": ("__AVX512F__", "vcvtph2ps512_mask", "(x)|{call}((gg_short_8)(x), ({f}){0}, -1, 4)"),
     "cvtps_ph": ("__AVX512F__", "vcvtps2ph512_mask", "(x, how)|{call}(x, how, (gg_short_8){0}, -1)"),
     "cvtneps_pbh": ("__AVX512BF16__", "cvtneps2bf16_v16sf", "(x)|{call}(x)"),
+    "dpbf16_ps": ("__AVX512BF16__", "dpbf16ps_v16sf", "(sum, a, b)|{call}(sum, a, b)"),
     "madd_epi16": ("__AVX512BW__", "pmaddwd512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({i}){0}, -1))"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v16si", "(sum, a, b)|{call}(sum, a, b)"),
 }
@@ -77,6 +79,8 @@ typedef short {h} __attribute__((vector_size({bytes})));
 typedef unsigned short {u} __attribute__((vector_size({bytes})));
 typedef char {c} __attribute__((vector_size({bytes})));
 """
+_BFLOATS = "typedef short __m{bits}bh __attribute__((vector_size({bytes}), may_alias));\n"
+"""The type of bfloat16 numbers of gcc 12; later versions have a type of their own."""
 _MASKS = "typedef unsigned char __mmask8;\ntypedef unsigned short __mmask16;\n"
 
 _CHOICE = """#if defined(__GNUC__) && !defined(__clang__) && defined(__has_builtin)
@@ -105,10 +109,12 @@ def intrinsics(text: str) -> str:
         return _HEADER
     definitions = [item for item in found if item is not None]
     used = [_WIDTHS[prefix] for prefix, _ in names]
-    used += [width for width in _WIDTHS.values() if f"__m{32 * width}i)" in text]  # in casts of halves
+    defined = "".join(text for text, _ in definitions)
+    used += [width for width in _WIDTHS.values() if f"__m{32 * width}i)" in text or f"gg_short_{width})" in defined]
     types = [_TYPES.format(**_words(prefix)) for prefix, width in _WIDTHS.items() if width in used]
+    types += [_BFLOATS.format(bits=32 * width, bytes=4 * width) for width in _WIDTHS.values() if f"__m{32 * width}bh" in text]
     conditions = sorted({condition for _, condition in definitions if condition})
-    body = "".join([*types, _MASKS, *(text for text, _ in definitions)])
+    body = "".join([*types, _MASKS, defined])
     return _CHOICE.replace("{condition}", " && \\\n    ".join(conditions) or "1").replace("{definitions}", body)
 
 
@@ -141,7 +147,8 @@ def _definition(prefix: str, name: str) -> tuple[str, str] | None:
         macro, builtin, text = table[name]
     call = "__builtin_ia32_" + builtin.format(**words)
     macro = macro.format(**words)
-    return _define(prefix, name, text.replace("{call}", call), words), f"(!defined({macro}) || __has_builtin({call}))"
+    known = f"__has_builtin({call})" + (" && __GNUC__ < 13" if name == "dpbf16_ps" else "")
+    return _define(prefix, name, text.replace("{call}", call), words), f"(!defined({macro}) || {known})"
 
 
 def _define(prefix: str, name: str, text: str, words: dict[str, object]) -> str:

@@ -90,15 +90,15 @@ def identity(plan: LoopPlan) -> str:
 def _start(lines: Lines, reader: Reader) -> None:
     """Declare the accumulators, with the identity or with the partial results of earlier blocks."""
     plan = reader.plan
-    if plan.group >= 0:
+    if plan.groups_bytes:
         (c_along if plan.groups_lanes else c_dot).start(lines, reader)
-    for c, chunk in enumerate(plan.chunks if plan.group < 0 or plan.groups_lanes else ()):
+    for c, chunk in enumerate(() if plan.has_starts else plan.chunks):
         start = identity(plan) if chunk.width == 1 else f"splat_{chunk.width}({identity(plan)})"
         names = [accumulator(r, c) for r in range(len(plan.rows))]
         lines.add(f"{_vector_type(chunk)} " + ", ".join(f"{name} = {start}" for name in names) + ";")
     if not plan.is_carried or plan.vector_is_reduced:
         return
-    output, joined = plan.output, "=" if plan.group < 0 else "+="
+    output, joined = plan.output, "+=" if plan.has_starts else "="
     with lines.block("if (!first)"):
         for r, row in enumerate(plan.rows):
             for c, chunk in enumerate(plan.chunks):

@@ -18,6 +18,7 @@ from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
 from gensor_gym.codegen.c.micro import halves as c_halves
+from gensor_gym.codegen.c.micro import pairs as c_pairs
 from gensor_gym.codegen.c.micro import turn as c_turn
 from gensor_gym.codegen.c.micro.functions import FUNCTIONS
 from gensor_gym.operators.bodies import REDUCTIONS, Reduction
@@ -232,6 +233,8 @@ def prelude(body: str, accumulator: str, item: str) -> str:
     types += [_TYPE.format(acc=accumulator, w=w, bytes=4 * w) for w in widths if w > 1]
     bits = sorted({int(width) for width in re.findall(r"\bhalves(\d+)\b", used)})
     types += [c_halves.TYPE.format(w=w, bytes=2 * w) for w in bits]
+    bits = sorted({int(width) for width in re.findall(r"\bpairs(\d+)\b", used)})
+    types += [c_pairs.TYPE.format(w=w, bytes=4 * w) if w > 1 else c_pairs.TYPE_OF_ONE for w in bits]
     helpers = [texts[key] for key in sorted(texts, key=_rank)]
     index = [text for name, text in INDEX.items() if f"{name}(" in used]
     return "\n".join(["".join(types), "".join(index), *helpers])
@@ -262,7 +265,8 @@ def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str
         if key in texts:
             continue
         if ending in c_halves.ENDINGS:
-            text = c_halves.text(base, ending, int(width))
+            pair = c_pairs.text(base, int(width)) if ending == c_pairs.ENDING else ""
+            text = pair or c_halves.text(base, ending, int(width))
         elif base in (_SCALAR if width == "1" else _VECTOR):
             text = _helper(base, int(width), accumulator, item if ending else "")
         else:
