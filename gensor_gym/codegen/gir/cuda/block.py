@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from gensor_gym.codegen.c.text import identifiers
 from gensor_gym.codegen.cuda.text import Writer
 from gensor_gym.codegen.gir.cuda.elements import element_of
-from gensor_gym.codegen.gir.cuda.inputs import converted
+from gensor_gym.codegen.gir.cuda.inputs import converted, kept
 from gensor_gym.codegen.gir.cuda.moves import Tile
 from gensor_gym.codegen.gir.cuda.online import RunningSum, floored
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace, parts_name
@@ -122,7 +122,7 @@ class BlockPrinter:
                 out.line(f"const {self.element.c} {name} = {self.element.text(one.body, self.names, {}, 1)};")
             elif one.target.access is not None:
                 with out.guarded([*writers, *self.pointers.once(one.target.access)]):
-                    out.line(f"*{self.pointers.names[one.target.access]} = {name};")
+                    out.line(f"*{self.pointers.names[one.target.access]} = {kept(self.nest, one.target.access, name)};")
             else:
                 part = one.sources[0][1]
                 loaded = self.pointers.loaded(part.access, converted(self.nest, part.access, f"*{self._at(part)}"))

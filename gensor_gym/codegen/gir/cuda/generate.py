@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gensor_gym.codegen.cuda.dialect import CUDA
+from gensor_gym.codegen.cuda.ptx import device_functions
 from gensor_gym.codegen.gir.cuda.block import BlockPrinter
 from gensor_gym.codegen.gir.cuda.elements import element_of, whole_functions
-from gensor_gym.codegen.gir.cuda.inputs import TYPES, type_of
+from gensor_gym.codegen.gir.cuda.inputs import TYPES, half_of, type_of
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace
 from gensor_gym.codegen.gir.cuda.prelude import functions_for
 from gensor_gym.codegen.gir.generate import GirProgram
@@ -24,7 +25,8 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
         raise ValueError(f"{graph.name}: input {other[0].name} is {other[0].dtype}, expected one of {', '.join(TYPES)}")
     loads = (cell.made for cell in program.nest.cells if isinstance(cell.made, Access) and cell.made.chosen)
     item = element_of(program.nest).c
-    if table := next((access.tensor for access in loads if type_of(program.nest, access) != item), None):
+    others = (access for access in loads if type_of(program.nest, access) != item and not half_of(program.nest, access))
+    if table := next((access.tensor for access in others), None):
         raise ValueError(f"{graph.name}: ids select rows of {table}, a table of another type: expected {item} on a GPU")
     kernels = tuple(KernelPlaces(program, number) for number in range(len(lowered.kernels)))
     workspace = Workspace(kernels)
@@ -42,7 +44,7 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
     text = "\n".join(texts)
     shared = f"{CUDA.shared_memory}\n\n" if any(launch.shared_bytes for launch in launches) else ""
     title = f"// {program.nest.graph} on {program.hardware.name}: {program.schedule}\n\n"
-    functions = whole_functions(text) if graph.whole else functions_for(text)
+    functions = whole_functions(text) if graph.whole else device_functions(text) + functions_for(text)
     source = f"{title}{functions}{shared}{text}"
     return Kernel(program.nest.graph, "cuda", program.hardware.arch, source, tuple(launches), workspace.nbytes)
 
@@ -64,7 +66,7 @@ def _kernel(program: GirProgram, entry: str, threads: int, body: str, shared_byt
     graph = program.nest.graph
     inputs = [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
     item = element_of(program.nest).c
-    outputs = [f"{item} *__restrict__ {c_name(name)}" for name in graph.returns]
+    outputs = [f"{TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.outputs]
     arguments = ", ".join([*inputs, *outputs, "float *__restrict__ workspace"])
     shared = f"  {item} *const shared = reinterpret_cast<{item} *>(shared_memory);\n" if shared_bytes else ""
     return f'extern "C" __global__ void __launch_bounds__({threads})\n{entry}({arguments}) {{\n{shared}{body}}}\n'

@@ -1,13 +1,16 @@
-"""CUDA text of special inputs of row nests: tensors of other types, converted when loaded, and tables whose rows ids select."""
+"""CUDA text for tensors of row nests in other types, converted when loaded or stored, and for tables whose rows ids select."""
 
 from __future__ import annotations
 
 from gensor_gym.codegen.cuda.text import Writer
 from gensor_gym.codegen.gir.cuda.elements import WHOLE, element_of
+from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.gir.nest import Access, RowNest
 
-TYPES = {"float32": "float", "int32": "int", "int64": "long long", "bool": "unsigned char"}
-"""Data type of a graph's input -> type of an element."""
+TYPES = {
+    "float32": "float", **dict.fromkeys(HALVES, "unsigned short"), "int32": "int", "int64": "long long", "bool": "unsigned char",
+}  # fmt: skip
+"""Data type of a graph's value in memory -> type of an element; those of 16 bits are bits."""
 _LOST = "__int_as_float(0x7fffffff)"
 
 
@@ -17,9 +20,23 @@ def type_of(nest: RowNest, access: Access) -> str:
     return element_of(nest).c if value is None else TYPES[value.dtype]
 
 
+def half_of(nest: RowNest, access: Access | None) -> str:
+    """The 16-bit type of the elements that an access reads or writes; empty for other types."""
+    value = None if access is None else nest.graph.values.get(access.tensor)
+    return value.dtype if value is not None and value.dtype in HALVES else ""
+
+
+def kept(nest: RowNest, access: Access | None, number: str) -> str:
+    """CUDA text of a number as an element that is stored."""
+    half = half_of(nest, access)
+    return f"to_{half}({number})" if half else number
+
+
 def converted(nest: RowNest, access: Access | None, element: str) -> str:
     """CUDA text of an element that is loaded, as one of the nest's numbers."""
     own = element_of(nest).c
+    if half := half_of(nest, access):
+        return f"from_{half}({element})"
     if access is None or (kind := type_of(nest, access)) == own:
         return element
     return f"from_float_1({element})" if kind == "float" else f"static_cast<{own}>({element})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gensor_gym.codegen.cuda.text import Loop, Writer
 from gensor_gym.codegen.gir.cuda.elements import element_of
-from gensor_gym.codegen.gir.cuda.inputs import TYPES, converted, type_of
+from gensor_gym.codegen.gir.cuda.inputs import TYPES, converted, half_of, kept, type_of
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces
 from gensor_gym.codegen.gir.cuda.where import Pointers
 from gensor_gym.codegen.gir.elements import Element
@@ -55,6 +55,7 @@ class Tile:
 
     def load(self, out: Writer, part: Slice, name: str, at: str) -> None:
         """Write the declaration of `name[TILE][VECTOR]` and its load from a slice whose row begins at `at`."""
+        four_of, nothing = self._four(part)
         if part.buffer.level is Level.REG:
             out.line(f"{self._element.c} (&{name})[TILE][VECTOR] = {at}[step];")
             return
@@ -65,11 +66,12 @@ class Tile:
         elif self._is_wide(part):
             with out.nest([Loop("u", "TILE")]):
                 inside = f"column + u * (LANES * VECTOR) < {self.columns}" if self.overhangs else ""
-                vector = f"*reinterpret_cast<const float4 *>({at} + column + u * (LANES * VECTOR))"
-                vector = f"{inside} ? {vector} : float4{{0.0f, 0.0f, 0.0f, 0.0f}}" if inside else vector
-                out.line(f"const float4 four = {vector};")
-                fields = ((i, self.pointers.loaded(part.access, f"four.{field}")) for i, field in enumerate("xyzw"))
-                out.line(" ".join(f"{name}[u][{i}] = {value};" for i, value in fields))
+                vector = f"*reinterpret_cast<const {four_of} *>({at} + column + u * (LANES * VECTOR))"
+                vector = f"{inside} ? {vector} : {four_of}{{{', '.join([nothing] * 4)}}}" if inside else vector
+                out.line(f"const {four_of} four = {vector};")
+                fields = (converted(self._nest, part.access, f"four.{field}") for field in "xyzw")
+                values = (self.pointers.loaded(part.access, field) for field in fields)
+                out.line(" ".join(f"{name}[u][{i}] = {value};" for i, value in enumerate(values)))
         else:
             with self.elements(out):
                 element = converted(self._nest, part.access, f"{at}[{self._offset(part)}]")
@@ -78,7 +80,7 @@ class Tile:
 
     def store(self, out: Writer, part: Slice, name: str, at: str, conditions: list[str]) -> None:
         """Write the store of a tile to a slice, guarded by `conditions`; a store to registers is not guarded."""
-        streaming = self.places.shape.streaming and not part.buffer.padded
+        streaming = self.places.shape.streaming and not part.buffer.padded and not half_of(self._nest, part.access)
         if part.buffer.level is Level.REG:
             with self.elements(out):
                 out.line(f"{at}[step][u][i] = {name}[u][i];")
@@ -89,12 +91,14 @@ class Tile:
             with out.nest([Loop("u", "TILE")]):
                 inside = [f"column + u * (LANES * VECTOR) < {self.columns}"] if self.overhangs else []
                 with out.guarded(conditions + inside):
-                    four = "float4{" + ", ".join(f"{name}[u][{i}]" for i in range(4)) + "}"
-                    target = f"reinterpret_cast<float4 *>({at} + column + u * (LANES * VECTOR))"
+                    four_of, _ = self._four(part)
+                    numbers = (kept(self._nest, part.access, f"{name}[u][{i}]") for i in range(4))
+                    four = f"{four_of}{{{', '.join(numbers)}}}"
+                    target = f"reinterpret_cast<{four_of} *>({at} + column + u * (LANES * VECTOR))"
                     out.line(f"__stcs({target}, {four});" if streaming else f"*{target} = {four};")
         else:
             with self.elements(out), out.guarded(conditions + ([self.inside] if self.inside else [])):
-                target, value = f"{at} + {self._offset(part)}", f"{name}[u][i]"
+                target, value = f"{at} + {self._offset(part)}", kept(self._nest, part.access, f"{name}[u][i]")
                 out.line(f"__stcs({target}, {value});" if streaming else f"*({target}) = {value};")
 
     def turn_in(self, out: Writer, access: Access, at: str) -> None:
@@ -107,7 +111,9 @@ class Tile:
         """Write the store of a step's tile (all rows) from shared memory to its tensor, guarded by `conditions`."""
         with self._across(out, access, " && ".join(["side_here", *conditions])) as element:
             target = f"{at} + static_cast<long long>(first_column + c) * {access.column}"
-            out.line(f"__stcs({target}, {element});" if self.places.shape.streaming else f"*({target}) = {element};")
+            streaming = self.places.shape.streaming and not half_of(self._nest, access)
+            value = kept(self._nest, access, element)
+            out.line(f"__stcs({target}, {value});" if streaming else f"*({target}) = {value};")
 
     @contextmanager
     def _across(self, out: Writer, access: Access, here: str) -> Iterator[str]:
@@ -126,14 +132,19 @@ class Tile:
         return f"(shared + {self.places.shared[access]} + place * (WIDE + 1))"
 
     def _is_wide(self, part: Slice) -> bool:
-        """Whether every vector is 16 contiguous, aligned bytes of float32 inside the row or its padding."""
+        """Whether every vector is four contiguous, aligned floats inside the row or its padding."""
         if self._nest.graph.whole or self.places.shape.vector != 4 or (self.columns % 4 and not part.buffer.padded):
             return False
         access = part.access
         if access is None:
             return True
         steps = (access.offset, *access.rows, access.chosen.step if access.chosen else 0)
-        return type_of(self._nest, access) == TYPES["float32"] and access.column == 1 and all(step % 4 == 0 for step in steps)
+        floats = type_of(self._nest, access) == TYPES["float32"] or bool(half_of(self._nest, access))
+        return floats and access.column == 1 and all(step % 4 == 0 for step in steps)
+
+    def _four(self, part: Slice) -> tuple[str, str]:
+        """(CUDA type of four elements of a slice, an element that is zero)."""
+        return ("ushort4", "0") if half_of(self._nest, part.access) else ("float4", "0.0f")
 
     def _offset(self, part: Slice) -> str:
         stride = 1 if part.access is None else part.access.column
