@@ -20,6 +20,7 @@ from tests.support.apart import in_a_process_of_its_own
 from tests.support.dataflows import random_dataflow
 from tests.support.gir_cases import SUITE, kernel_of, machine, of_suite
 from tests.support.row_dataflows import random_rows_dataflow
+from tests.support.row_halves import random_halves_dataflow
 from tests.support.row_integers import random_integers_dataflow
 from tests.support.thorough import thorough_but
 
@@ -63,7 +64,9 @@ def test_many_programs_of_the_suite_between_guard_pages(name: str) -> None:
     in_a_process_of_its_own(__name__, f"check(suite_kernels({name!r}, range(2, 202)))")
 
 
-GRAPHS = ((random_dataflow, 0.4), (random_rows_dataflow, 0.6), (random_integers_dataflow, 0.6))
+GRAPHS = (
+    (random_dataflow, 0.4), (random_rows_dataflow, 0.6), (random_integers_dataflow, 0.6), (random_halves_dataflow, 0.6),
+)  # fmt: skip
 """Makers of graphs from a seed, and the share of them that are nests."""
 
 

@@ -28,6 +28,7 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.placement import Level, levels_of
 from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
+from gensor_gym.operators.types import ARRAY_DTYPE
 from tests.support.c_cases import machine
 from tests.support.guarded import guarded
 from tests.support.kept import KEEPING
@@ -123,8 +124,9 @@ def loaded(text: str, count: int, arch: str = "native") -> list[Any]:
 def called(kernel: Kernel, entry: Any, inputs: Sequence[np.ndarray], at_end: bool = True) -> list[np.ndarray]:
     """The outputs, of arrays that begin or end at pages that nobody may touch."""
     given = [guarded(array, at_end) for array in inputs]
-    fills = {"float32": np.nan, "int64": -1}
-    outputs = [guarded(np.full(one.shape, fills[one.dtype], one.dtype), at_end) for one in kernel.operator.outputs]
+    fills = {"float32": np.nan, "float16": np.nan, "bfloat16": 0x7FC0, "int64": -1}
+    made = [np.full(one.shape, fills[one.dtype], ARRAY_DTYPE[one.dtype]) for one in kernel.operator.outputs]
+    outputs = [guarded(array, at_end) for array in made]
     workspace = guarded(np.full(kernel.workspace_bytes, 0xFF, np.uint8), at_end)
     written = pointers(outputs) if len(outputs) > 1 else outputs[0].ctypes.data
     entry(pointers(given), written, workspace.ctypes.data, ctypes.byref(runtime(2)))

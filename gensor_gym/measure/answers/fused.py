@@ -16,6 +16,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Map, Node, Reduce
 from gensor_gym.measure.answers.downloaded import Downloaded
 from gensor_gym.measure.answers.draw import Draw, drawn_inputs, wrong_words
+from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import Operator
 
 
@@ -41,7 +42,7 @@ class FusedDraw:
 
         Infinities and NaN must match exactly.
         """
-        given = [output] if len(self.outputs) == 1 else list(output)
+        given = self._read(output)
         for number, (array, expected) in enumerate(zip(given, self.outputs, strict=True)):
             wrong = array != expected.value if expected.value.dtype.kind == "i" else _wrong(array, expected)
             if count := int(np.count_nonzero(wrong)):
@@ -52,10 +53,15 @@ class FusedDraw:
 
     def distance(self, output: Any) -> tuple[float, float]:
         """(||output - reference||, ||reference||) over all outputs."""
-        given = [output] if len(self.outputs) == 1 else list(output)
+        given = self._read(output)
         parts = [(array - e.value, e.value) for array, e in zip(given, self.outputs, strict=True)]
         norms = [(np.linalg.norm(error.ravel()), np.linalg.norm(value.ravel())) for error, value in parts]
         return float(np.hypot.reduce([a for a, _ in norms])), float(np.hypot.reduce([b for _, b in norms]))
+
+
+    def _read(self, output: Any) -> list[np.ndarray]:
+        """The outputs as numbers; bits of bfloat16, the only unsigned integers that a fused operator writes, become float32."""
+        return [decode(array, "bfloat16") for array in ([output] if len(self.outputs) == 1 else output)]
 
 
 def _wrong(array: np.ndarray, expected: Bounded) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from gensor_gym import codegen
 from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.scalars import SCALARS
 from gensor_gym.dataflow.text import parse
 from gensor_gym.gir.nest import row_nest
@@ -19,6 +22,7 @@ from tests.support.dataflows import random_dataflow
 from tests.support.gir_cases import SUITE
 from tests.support.gir_gpu_cases import faults_of, gpu, graph_kernels, kernel_of, random_kernel, suite_kernels
 from tests.support.row_dataflows import random_rows_dataflow
+from tests.support.row_halves import random_halves_dataflow
 from tests.support.row_integers import random_integers_dataflow
 
 CHOSEN = {
@@ -68,13 +72,14 @@ def test_many_programs_of_the_suite(name: str) -> None:
     assert not faults, "\n".join(faults.values())
 
 
-def test_programs_of_random_integers() -> None:
-    kernels = graph_kernels(random_integers_dataflow, range(12))
+@pytest.mark.parametrize("make_graph", [random_integers_dataflow, random_halves_dataflow])
+def test_programs_of_random_graphs_of_other_types(make_graph: Callable[[int], Dataflow]) -> None:
+    kernels = graph_kernels(make_graph, range(12))
     assert len(kernels) >= 6 and faults_of(kernels) == {}
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("make_graph", [random_dataflow, random_rows_dataflow, random_integers_dataflow])
+@pytest.mark.parametrize("make_graph", [random_dataflow, random_rows_dataflow, random_integers_dataflow, random_halves_dataflow])
 def test_programs_of_random_graphs(make_graph: object) -> None:
     kernels = graph_kernels(make_graph, range(100))  # type: ignore[arg-type]
     faults = faults_of(kernels)
