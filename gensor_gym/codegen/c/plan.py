@@ -256,7 +256,7 @@ def make_plan(program: Program) -> LoopPlan:
 def _check(program: Program) -> None:
     """Check that C can be generated for the program's data type and hardware; ValueError if not."""
     if program.operator.dtype not in DTYPES:
-        raise ValueError(f"C kernels take dtype {' or '.join(DTYPES)}, got {program.operator.dtype!r}")
+        raise ValueError(f"C kernels take dtype {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, got {program.operator.dtype!r}")
     if program.hardware.kind != "cpu":
         raise ValueError(f"C is generated for hardware of kind 'cpu', got {program.hardware.name!r} of kind 'gpu'")
 
