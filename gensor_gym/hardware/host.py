@@ -10,6 +10,8 @@ from gensor_gym.hardware.cpuinfo import CpuInfo, cpu_info
 from gensor_gym.hardware.probe import COPIED, FIGURES, measured
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
+_PAIRS = "avx512_bf16"
+"""Flag of processors that add two products of bfloat16 to a lane by one instruction."""
 _LATENCY_CLOCKS = {"register": 4, "l1": 5, "l2": 14, "l3": 50}
 _DRAM_LATENCY = 100e-9
 _ESTIMATED_CLOCK = 2.5e9
@@ -63,6 +65,7 @@ def estimates(info: CpuInfo) -> dict[str, float]:
 def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
     """Hardware from the system's description and the figures; `origin` is the source of the figures."""
     clock, float32 = figures["clock"], figures["float32"]
+    bfloat16 = float32 * (2 if _PAIRS in info.flags else 1)
     int8 = float32 * (4 if info.flags & {"avx512_vnni", "avx_vnni", "asimddp"} else 2)
     return Hardware(
         name="host",
@@ -72,7 +75,7 @@ def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
         clock=clock,
         lanes=info.lanes,
         vector_registers=info.vector_registers,
-        peak=(("float32", float32), ("float16", float32), ("bfloat16", float32), ("int8", int8)),
+        peak=(("float32", float32), ("float16", float32), ("bfloat16", bfloat16), ("int8", int8)),
         memory=_memory(info, figures),
         launch_overhead=5e-7 if info.cores > 1 else 1e-7,
         source=_source(info, origin),
@@ -111,8 +114,9 @@ def _source(info: CpuInfo, origin: str) -> dict[str, str]:
         "clock": f"{origin}: dependent integer additions",
         "lanes": "feature flags in /proc/cpuinfo",
         "vector_registers": "follows from the vector unit",
-        "peak": f"float32 {origin}: register-resident multiply-adds, all cores at once; float16 and bfloat16 at its "
-        "rate (converted, then accumulated in float32); int8 derived: x4 with dot-product instructions, x2 without",
+        "peak": f"float32 {origin}: register-resident multiply-adds, all cores at once; float16 at its rate (converted, then "
+        f"accumulated in float32), bfloat16 {'derived: x2 by vdpbf16ps' if _PAIRS in info.flags else 'too'}; int8 derived: x4 "
+        "with dot-product instructions, x2 without",
         "launch_overhead": "estimate of one fork and join (several cores) or one call (one core)",
         "memory.register.capacity": "follows from the vector unit",
         "memory.register.bandwidth": "derived from the float32 peak: three operands a multiply-add",

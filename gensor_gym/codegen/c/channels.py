@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gensor_gym.codegen.c.group import GROUP
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import pairs
 from gensor_gym.codegen.c.micro.dot import UNSIGNED, interleave_text, sums_lines
-from gensor_gym.codegen.c.plan import LoopPlan, Operand
+from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.runs import Run, line, loop, panel_count, plus
 from gensor_gym.codegen.c.text import Lines, add, linear
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from gensor_gym.codegen.c import channels
+from gensor_gym.codegen.c.layout.operands import C_TYPES, Operand
 from gensor_gym.codegen.c.loops import register_tiles
 from gensor_gym.codegen.c.micro.ahead import asks_by_turns, turns
 from gensor_gym.codegen.c.micro.along import reads_back, tail_table
@@ -16,7 +17,7 @@ from gensor_gym.codegen.c.micro.shift import copy_row, plane_function, planes_ca
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.operand import fill_array, fill_name, guard_name, has_guard_field, task_start
 from gensor_gym.codegen.c.pack import COPY_LINE, pack_call, pack_function
-from gensor_gym.codegen.c.plan import C_TYPES, LoopPlan, Operand, make_plan
+from gensor_gym.codegen.c.plan import LoopPlan, make_plan
 from gensor_gym.codegen.c.shared import (
     has_prepacked,
     shared_call,

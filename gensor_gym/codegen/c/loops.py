@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.kernel import flags, parameters
 from gensor_gym.codegen.c.operand import bounds, count, guard_name, has_guard_field, is_split, tile_start
-from gensor_gym.codegen.c.plan import LoopPlan, Operand
+from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import Lines, add, linear
 from gensor_gym.codegen.c.variants import Variant, guarded, overhanging
 

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gensor_gym.codegen.c.plan import HALVES, Chunk, LoopPlan, Operand
+from gensor_gym.codegen.c.layout.operands import HALVES, Operand
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import add, linear
 from gensor_gym.operators.inputs import to_bfloat16
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gensor_gym.codegen.c.channels import copy_filters, copy_pixels
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.dot import panel_lines
 from gensor_gym.codegen.c.operand import stored_literal
-from gensor_gym.codegen.c.plan import LoopPlan, Operand
+from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.runs import Run, is_constant, line, loops, low_of, panel_count, parameters, plus, rows_of, runs_of
 from gensor_gym.codegen.c.text import Lines, add, linear
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gensor_gym.codegen.c.fuse import Shift, copy_limit, fuse
+from gensor_gym.codegen.c.fuse import Shift, fuse
 from gensor_gym.codegen.c.group import GROUP, GROUPS, group_axis, group_dimension, grouped_tiles, widened_tiles
+from gensor_gym.codegen.c.layout import copies
+from gensor_gym.codegen.c.layout.operands import C_TYPES, HALVES, Operand
 from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import serves_all, vector_axis
-from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
+from gensor_gym.operators.types import Access, Operator
 
-C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t", "bfloat16": "uint16_t", "float16": "uint16_t"}
 DTYPES = ("float32", "int8", "bfloat16", "float16")
-ENDINGS = {"int8": "_narrow", "bfloat16": "_bfloat", "float16": "_half"}
-"""Type in memory -> ending of the names of helpers that convert it to and from the accumulators' type."""
-HALVES = ("bfloat16", "float16")
-"""Data types of 16 bits, whose accumulators are float32; kernels read and write their bits."""
 
 
 @dataclass(frozen=True)
@@ -26,53 +23,6 @@ class Chunk:
 
     offset: int
     width: int
-
-
-@dataclass(frozen=True)
-class Packing:
-    """Layout of a packed operand.
-
-    `panel` is the dimension that is cut into panels as wide as the register tile, or -1 for a plain box. `shape` is the
-    task tile's box. `pitch[d]` is the distance in elements of neighbours along its dimension d (along `panel`: of whole
-    panels). `size` is the buffer's number of elements. `leaves[d]` says that the box can extend outside the view,
-    `shared` that one copy of the whole tensor serves all tasks.
-    """
-
-    panel: int
-    shape: tuple[int, ...]  # [D]
-    pitch: tuple[int, ...]  # [D]
-    size: int
-    leaves: tuple[bool, ...] = ()
-    shared: bool = False
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A tensor as the micro-kernel accesses it, in place or packed.
-
-    `dtype` is the type in memory; partial outputs have that of the accumulators. `strides[a]` is the distance in elements for a
-    step of one along axis a, `lane_stride` the distance of adjacent lanes of a vector (they differ in panels). `guarded` lists
-    dimensions whose index can be outside the view. `tables` lists axes without a constant stride, whose offsets are in a table.
-    """
-
-    name: str
-    access: Access
-    dtype: str
-    strides: tuple[int, ...]  # [A]
-    lane_stride: int
-    guarded: tuple[int, ...]
-    packing: Packing | None = None
-    tables: tuple[int, ...] = ()
-
-    @property
-    def c_type(self) -> str:
-        """C type of an element in memory."""
-        return C_TYPES[self.dtype]
-
-    @property
-    def ending(self) -> str:
-        """Ending of the names of helpers that load and store its elements; empty if they need no conversion."""
-        return ENDINGS.get(self.dtype, "")
 
 
 @dataclass(frozen=True)
@@ -233,30 +183,28 @@ def make_plan(program: Program) -> LoopPlan:
     def operand(read: Access, name: str, pack: bool) -> Operand:
         """The operand of a read: shifted, packed or in place."""
         if shift is not None and read is op.reads[0]:
-            return _shifted(op, tiles, read, name, shift)
+            return copies.shifted(op, tiles, read, name, shift)
         if pack:
-            return _packed(program, tiles, vector, group, read, name)
+            return copies.packed(program, tiles, vector, group, read, name)
         plain = _plain(op, vector, read, name)
         return replace(plain, lane_stride=size) if group == vector else plain
 
     reads = tuple(operand(*three) for three in zip(op.reads, names, packs, strict=False))
     extra = iter(names[len(op.reads) :])
     stages = tuple(None if s.access is None else _plain(op, vector, s.access, next(extra), shift) for s in op.epilogue)
-    output = _plain(op, vector, op.write, names[-1], shift)
-    if splits > 1:
-        output = replace(output, dtype=op.accumulator)
+    written = op.accumulator if splits > 1 else op.output.dtype
+    output = replace(_plain(op, vector, op.write, names[-1], shift), dtype=written)
     chunks = vector_chunks(tiles[0][vector] // (size if group == vector else 1), program.hardware.lanes)
-    threads = max(1, program.hardware.units)
     return LoopPlan(
         program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
-        splits=splits, threads=threads, shift=shift, group=group,
+        splits=splits, threads=max(1, program.hardware.units), shift=shift, group=group,
     )  # fmt: skip
 
 
 def _check(program: Program) -> None:
     """Check that C can be generated for the program's data type and hardware; ValueError if not."""
     if program.operator.dtype not in DTYPES:
-        raise ValueError(f"C kernels take dtype {' or '.join(DTYPES)}, got {program.operator.dtype!r}")
+        raise ValueError(f"C kernels take dtype {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, got {program.operator.dtype!r}")
     if program.hardware.kind != "cpu":
         raise ValueError(f"C is generated for hardware of kind 'cpu', got {program.hardware.name!r} of kind 'gpu'")
 
@@ -344,101 +292,3 @@ def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | 
     if shift is not None:
         strides = tuple(0 if a == shift.axis else stride for a, stride in enumerate(strides))
     return Operand(name, access, access.tensor.dtype, strides, lane_stride, guarded)
-
-
-def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
-    """The operand of a shifted matrix product's copied input."""
-    task = whole_tiles(op.extents, tiles[0], op.reduce, shift.axis) if shift.shared else tiles[2]
-    shape = [1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients[:-1]]
-    pitch = (shape[1] * shift.plane, shift.plane, 1)
-    strides = [sum(pitch[d] * row[a] for d, row in enumerate(access.coefficients)) for a in range(len(task))]
-    tables = []
-    for axis, taps in zip(op.reduce[-2:], shift.taps, strict=True):
-        step = taps[1] if len(taps) > 1 else 0
-        if all(tap == i * step for i, tap in enumerate(taps)):
-            strides[axis] = step
-        else:
-            tables.append(axis)
-    padded = tuple(map(round_up, op.extents, task))  # the last task's box has the full size, too
-    leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
-    size = shape[0] * pitch[0] + tiles[0][shift.axis]
-    packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)
-    return Operand(name, access, access.tensor.dtype, tuple(strides), 1, (), packing, tuple(tables))
-
-
-def _packed(
-    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
-) -> Operand:
-    """A packed operand: one copy for all tasks if it serves them all and is not too large, else a copy by each task."""
-    op, task = program.operator, tiles[2]
-    if serves_all(op, access, task):
-        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, GROUPS.get(op.dtype, 1))
-        found = _copied(tiles[0][vector], whole, vector, group, access, name)
-        assert found.packing is not None
-        if found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware):
-            return replace(found, packing=replace(found.packing, shared=True))
-    return _copied(tiles[0][vector], task, vector, group, access, name)
-
-
-def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
-    """An operand packed for one tile `task`: in panels of the register tile's width if possible, else as a box.
-
-    Panels of groups of int8 also contain the accumulators' initial values. Pitches inside the grouped dimension include groups.
-    """
-    shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
-    size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1
-    panel = _panel_dimension(access, task, vector)
-    dimensions = range(len(shape))
-    grouped = group_dimension(access, group) if group >= 0 else len(shape)
-    pitch = [0] * len(shape)
-    size = 1
-    if panel >= 0:
-        size = width
-        for d in reversed([d for d in dimensions if d != panel]):
-            rows = round_up(shape[d], size_of_group) if d == grouped and size_of_group != GROUP else shape[d]
-            starts = GROUP if d == grouped and size_of_group == GROUP else 0
-            pitch[d], size = size, size * (rows + starts)
-        pitch[panel], size = size, size * ceil_div(shape[panel], width)
-    else:
-        for d in reversed(dimensions):
-            pitch[d] = size
-            item = ITEM_BYTES[access.tensor.dtype] * (size_of_group if d > grouped else 1)
-            size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], item)
-    pitch = [p * size_of_group if d > grouped and d != panel else p for d, p in enumerate(pitch)]
-    strides = [
-        sum(pitch[d] * access.coefficients[d][a] for d in dimensions if not (a == vector and d == panel))
-        for a in range(len(task))
-    ]
-    lane_stride = strides[vector]
-    if panel >= 0:
-        strides[vector], lane_stride = pitch[panel] // width, size_of_group
-    packing = Packing(panel, shape, tuple(pitch), size)
-    return Operand(name, access, access.tensor.dtype, tuple(strides), lane_stride, (), packing)
-
-
-def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
-    """The dimension whose index, within a task tile, only the vector axis moves, in steps of one; -1 if there is none."""
-    moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
-    touched = [d for d, axes in enumerate(moving) if vector in axes]
-    if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
-        return touched[0]
-    return -1
-
-
-def whole_tiles(
-    extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1, size: int = 1
-) -> tuple[int, ...]:
-    """Sizes of a task tile that covers the whole operator, rounded up to whole register tiles and groups of `size`."""
-    steps = [1 if a in reduce and a != vector else step for a, step in enumerate(register)]
-    if group >= 0:
-        steps[group] = size
-    return tuple(round_up(extent, step) for extent, step in zip(extents, steps, strict=True))
-
-
-def _row_pitch(length: int, item: int) -> int:
-    """Distance in elements of packed rows: an odd number of cache lines, so that rows spread over the cache's sets."""
-    if length == 1:
-        return 1
-    line = 64 // item
-    lines = ceil_div(length, line)
-    return length if lines == 1 else (lines + 1 - lines % 2) * line

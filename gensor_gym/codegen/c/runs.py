@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.operand import task_start
-from gensor_gym.codegen.c.plan import LoopPlan, Operand
+from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import add, ceil_div, linear, round_up
 
 

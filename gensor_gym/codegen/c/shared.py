@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from gensor_gym.codegen.c.layout.copies import whole_tiles
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.shift import plane_call, plane_function
 from gensor_gym.codegen.c.operand import task_start
 from gensor_gym.codegen.c.pack import pack_call, pack_function
-from gensor_gym.codegen.c.plan import LoopPlan, Operand, whole_tiles
+from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import Lines, add, ceil_div, linear, round_up
 from gensor_gym.operators.traits import weights
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.operand import is_fixed, is_fixed_dimension, is_split
-from gensor_gym.codegen.c.plan import LoopPlan, Operand, vector_chunks
+from gensor_gym.codegen.c.plan import LoopPlan, vector_chunks
 from gensor_gym.codegen.c.text import round_up
 
 

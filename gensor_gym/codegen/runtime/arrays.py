@@ -59,7 +59,7 @@ class Signature:
     def read(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The inputs as NumPy arrays, without a copy; ValueError for a wrong number of inputs or an array on a device."""
         self.check_number(values)
-        return [self._of_host(value, name) for value, (_, _, _, name) in zip(values, self._inputs, strict=True)]
+        return [self._of_host(value, tensor, name) for value, (tensor, _, _, name) in zip(values, self._inputs, strict=True)]
 
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[np.ndarray]:
         """The inputs as dense, aligned host arrays; ValueError unless number, shapes, types and device are right.
@@ -78,7 +78,7 @@ class Signature:
     def input(self, place: int, value: Any) -> np.ndarray:
         """Input number `place` as a host array, checked for shape and type but not for density."""
         tensor = self._tensors[place]
-        return self.checked(self._of_host(value, f"input {tensor.name}"), tensor, f"input {tensor.name}")
+        return self.checked(self._of_host(value, tensor, f"input {tensor.name}"), tensor, f"input {tensor.name}")
 
     def filled(self, out: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The caller's own `out`, an array or a tuple of several, as a list of host arrays.
@@ -107,7 +107,8 @@ class Signature:
         """
         if not (isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")):  # `asarray` might fill in a copy
             raise ValueError(f"{self.op}: out is a {type(value).__qualname__}, expected an array of NumPy or of DLPack")
-        array = self.checked(self._of_host(value, "out"), self._outputs[place], "out")
+        tensor = self._outputs[place]
+        array = self.checked(self._of_host(value, tensor, "out"), tensor, "out")
         if not array.flags.carray:
             why = _fault(array) if array.flags.writeable else "read-only"
             raise ValueError(f"{self.op}: out is {why}, expected a writable array, dense in row-major order and aligned")
@@ -142,7 +143,7 @@ class Signature:
             raise ValueError(f"{self.op}: {len(arrays)} arrays given, expected {count} and at most one output")
         return given, own[0] if own else None
 
-    def _of_host(self, value: Any, name: str) -> np.ndarray:
+    def _of_host(self, value: Any, tensor: Tensor, name: str) -> np.ndarray:
         """Any array as a NumPy array, without a copy if it supports DLPack; ValueError if it cannot be read on the host."""
         if type(value) is np.ndarray:
             return value
@@ -150,11 +151,11 @@ class Signature:
             return np.asarray(value)
         try:
             if type(value).__module__.startswith("torch"):  # `numpy` is some microseconds faster, and shares memory or raises
-                return value.numpy()
+                return _bits_of(value) if tensor.dtype == "bfloat16" and is_bfloat16(value) else value.numpy()
             if int(value.__dlpack_device__()[0]) in HOST_DEVICES:
                 return np.from_dlpack(value)
             error: Exception | str = f"it lies on device {getattr(value, 'device', value.__dlpack_device__())}"
-        except (BufferError, RuntimeError, TypeError) as refused:  # with gradients, in bfloat16, on another device
+        except (BufferError, RuntimeError, TypeError) as refused:  # with gradients, of a type that NumPy lacks, on another device
             error = refused
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read where it lies in the host's memory: {error}")
@@ -179,6 +180,19 @@ def _described(out: Any) -> str:
     return f"{kind} of {len(out)}" if isinstance(out, tuple | list) else kind
 
 
+def is_bfloat16(value: Any) -> bool:
+    """Whether an array of any library is a torch tensor of bfloat16."""
+    return type(value).__module__.startswith("torch") and str(value.dtype) == "torch.bfloat16"
+
+
+def _bits_of(tensor: Any) -> np.ndarray:
+    """The bits of a torch tensor of bfloat16 as uint16, on its memory; RuntimeError where a tensor of float32 has one."""
+    if tensor.requires_grad or tensor.is_neg():
+        raise RuntimeError("it requires grad or is negated when it is read")
+    bits: np.ndarray = tensor.view(sys.modules["torch"].int16).numpy()
+    return bits.view(np.uint16)
+
+
 def _fault(array: Any) -> str:
     """The reason why kernels cannot read an array in place, for a message."""
     return "misaligned" if array.flags.c_contiguous else "not dense in row-major order"
@@ -195,4 +209,7 @@ def in_library_of(first: Any, output: Any) -> Any:
     library = named() if named else sys.modules[type(first).__module__.partition(".")[0]]
     of_host = getattr(library, "from_numpy", None) if isinstance(output, np.ndarray) else None
     make = of_host or getattr(library, "from_dlpack", None)
-    return output if make is None else make(output)
+    if make is None:
+        return output
+    bits = of_host and output.dtype == np.uint16 and is_bfloat16(first)
+    return make(output.view(np.int16)).view(first.dtype) if bits else make(output)

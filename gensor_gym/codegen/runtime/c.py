@@ -58,7 +58,9 @@ class NativeFunction:
         """`team` is the last argument of `entry`: a `struct gg_runtime`, or a struct whose first field is a `gg_runtime`."""
         self.signature = Signature(computation)
         self._entry, self._team, self._workspace_bytes = entry, team, workspace_bytes
-        self._builtin = BuiltinKernel(entry, team, workspace_bytes, self.signature.given, self.signature.made)
+        signature, op = self.signature, self.signature.op
+        types = [tensor.dtype for tensor in (*op.inputs, *op.outputs)]
+        self._builtin = BuiltinKernel(entry, team, workspace_bytes, signature.given, signature.made, types)
         self._compute, self._knows_torch = self._builtin.call, False
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:

@@ -19,6 +19,8 @@ from gensor_gym.codegen.runtime.threads import ARCH
 _METH_FASTCALL = 0x0080
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 """NumPy's `dtype.kind` -> DLPack's type code (`DLDataTypeCode` in the header of DLPack)."""
+_BFLOAT16 = 4
+"""DLPack's type code of bfloat16, whose arrays of NumPy contain bits."""
 _TEXTS = ("objects.h", "tensors.c", "call.c")
 """Source files, which are concatenated and compiled together."""
 _ENTRIES = ("gg_python_call", "gg_python_fill")
@@ -88,10 +90,15 @@ class BuiltinKernel:
     """
 
     def __init__(
-        self, entry: Any, team: ctypes.Structure, workspace_bytes: int, inputs: Sequence[Array], outputs: Sequence[Array]
-    ) -> None:
-        """`inputs` and `outputs` are (shape, dtype) of each array; RuntimeError if `call.c` cannot read this Python or NumPy."""
-        library, sizes = builtins(), [_kind(*array) for array in (*inputs, *outputs)]
+        self, entry: Any, team: ctypes.Structure, workspace_bytes: int, inputs: Sequence[Array], outputs: Sequence[Array],
+        types: Sequence[str],
+    ) -> None:  # fmt: skip
+        """`inputs` and `outputs` are (shape, dtype) of each array, `types` the data types of the operator's tensors.
+
+        RuntimeError if `call.c` cannot read this Python or NumPy.
+        """
+        library = builtins()
+        sizes = [_kind(*array, name) for array, name in zip((*inputs, *outputs), types, strict=True)]
         kinds = (_Kind * len(sizes))(*(kind for kind, _ in sizes))
         self.workspaces = workspaces = list[np.ndarray]()
         """The workspaces allocated so far: as many as calls have run at the same time."""
@@ -112,11 +119,11 @@ class BuiltinKernel:
         weakref.finalize(self, library.gg_python_forget, ctypes.byref(state)).atexit = False
 
 
-def _kind(shape: tuple[int, ...], dtype: np.dtype) -> tuple[_Kind, Any]:
+def _kind(shape: tuple[int, ...], dtype: np.dtype, name: str) -> tuple[_Kind, Any]:
     """(description of an array for the checks in `call.c`, C array of its shape, which must be kept alive)."""
     kept = (ctypes.c_ssize_t * max(1, len(shape)))(*shape)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    element = _DLPACK_CODES[dtype.kind], 8 * dtype.itemsize
+    element = _BFLOAT16 if name == "bfloat16" else _DLPACK_CODES[dtype.kind], 8 * dtype.itemsize
     return _Kind(id(dtype), ctypes.addressof(kept), len(shape), size, *element), kept
 
 

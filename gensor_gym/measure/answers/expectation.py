@@ -23,6 +23,9 @@ depth of 64) to 0.22 (32768) on average and of 2.9 at most among 65,536 (emulate
 shows in most elements, a single product of thousands in none. If all products have one sign, so have the errors: 7 percent at a
 depth of 4096.
 
+`vdpbf16ps` takes bfloat16 below 2^-126 as zeros, and its results below as well. Draws contain no such elements, and what an
+output of bfloat16 loses there is within the bound's last term, 2^-126.
+
 Integers are exact. NaN never passes: outputs are filled with NaN beforehand.
 
 Operators of more than `FULL_FLOPS` are checked at the corners and `SAMPLES` random elements, computed from the operator's

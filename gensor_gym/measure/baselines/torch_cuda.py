@@ -18,17 +18,13 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.measure.answers.draw import Expected
-from gensor_gym.measure.baselines.torch import tensors_of, torch_function
+from gensor_gym.measure.baselines.torch import TOLERANCE, distance_fault, tensors_of, torch_function
 from gensor_gym.measure.workers.trial import BaselineKind
 from gensor_gym.operators.types import Operator
 
 GRAPH_CALLS = 128
 """Calls in one graph, as in `devices/cuda.py`."""
 _WARM_CALLS = 3
-TOLERANCE = {"float32": 5e-5, "tf32x3": 5e-5, "tf32": 1e-3, "float16": 5e-3, "bfloat16": 3e-2, "int8": 0.0, "float8_e4m3fn": 3e-2}
-"""Accepted ||out - reference|| / ||reference||, by the operator's data type. Winograd and FFT convolutions are within
-2e-5 and would fail the bound of single elements that generated kernels must meet; TF32 errs by 3e-4, which is too much
-for float32."""
 LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
     ("conv2d", False): ("torch.nhwc",),
     ("depthwise_conv2d", False): ("torch.nhwc",),
@@ -119,16 +115,6 @@ class TorchCudaBaseline(Replayed):
     def fault(self, draw: Expected) -> str:
         """Message if the whole output is too far from the reference in the 2-norm; empty if it is right."""
         return distance_fault(self.output(), self._shape, draw, self._tolerance)
-
-
-def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
-    """Empty if ||output - reference|| <= tolerance * ||reference|| over the elements whose reference is known, else a message."""
-    if tuple(output.shape) != shape:
-        return f"shape {tuple(output.shape)} instead of {shape}"
-    error, scale = draw.distance(output)
-    if error <= tolerance * scale:  # NaN fails
-        return ""
-    return f"relative distance from the reference is {error / max(scale, 1e-300):.3g}, accepted {tolerance:g}"
 
 
 def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:

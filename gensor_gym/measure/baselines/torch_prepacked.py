@@ -11,17 +11,20 @@ from typing import Any
 
 from gensor_gym.operators.types import Operator
 
+DTYPES = ("float32", "bfloat16")
+
 
 def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls oneDNN with prepacked weights: float32 gemm or conv2d, optionally with bias, then relu or gelu.
+    """Function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, optionally with bias, then relu or gelu.
 
     ValueError for any other operator.
     """
     stages = [stage.name for stage in op.epilogue]
     bias = x[2] if stages[:1] == ["bias"] else None
     rest = stages[1:] if bias is not None else stages
-    if op.name not in ("gemm", "conv2d") or op.dtype != "float32" or rest not in ([], ["relu"], ["gelu"]):
-        raise ValueError(f"no prepacked torch baseline for {op}; there is one for gemm and conv2d of float32, +bias, +relu|gelu")
+    if op.name not in ("gemm", "conv2d") or op.dtype not in DTYPES or rest not in ([], ["relu"], ["gelu"]):
+        known = " or ".join(DTYPES)
+        raise ValueError(f"no prepacked torch baseline for {op}; there is one for gemm and conv2d of {known}, +bias, +relu|gelu")
     after: tuple[str, list[Any], str] = (rest[0] if rest else "none", [], "none" if rest == ["gelu"] else "")
     return _linear(x, bias, after) if op.name == "gemm" else _convolution(op, x, bias, after)
 

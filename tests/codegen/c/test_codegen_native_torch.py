@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from gensor_gym import operators
+from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.runtime import tensors
 from gensor_gym.codegen.runtime.arrays import CopyWarning, Signature
 from gensor_gym.codegen.runtime.c import NativeKernel
+from tests.support.c_cases import program
 from tests.support.called_kernel import MORE_THAN_KEPT, OP, in_threads
 
 torch = pytest.importorskip("torch")
@@ -85,6 +87,31 @@ def test_what_does_not_stand_in_memory_as_it_is_read_is_refused(kernel: NativeKe
     for one in (misaligned, a.T.contiguous().T):
         with pytest.warns(CopyWarning):
             kernel(one, b)
+
+
+@pytest.fixture(scope="module")
+def of_bfloat16() -> NativeKernel:
+    op = operators.gemm(24, 32, 16, dtype="bfloat16")
+    return NativeKernel(generate_c(program(op, (6, 16, 1), (12, 32, 16), (24, 32, 16), pack_b=1)), 1)
+
+
+def test_bfloat16_is_read_and_returned_as_such(of_bfloat16: NativeKernel) -> None:
+    """Tensors of bfloat16 and arrays of its bits, in place: `bind` reads them in Python, a call by the interface for C."""
+    bits = operators.random_inputs(of_bfloat16.kernel.operator, np.random.default_rng(0))
+    a, b = (torch.from_numpy(one.view(np.int16)).view(torch.bfloat16) for one in bits)
+    expected = NativeKernel(of_bfloat16.kernel, 1)(*bits)
+    wide = torch.from_numpy(expected.view(np.int16)).view(torch.bfloat16)
+    assert torch.allclose(wide.float(), a.float() @ b.float(), rtol=2**-7, atol=1e-2)
+    own = torch.empty(24, 32, dtype=torch.bfloat16)
+    assert of_bfloat16(a, b, out=own) is own and torch.equal(own, wide)
+    assert of_bfloat16.bind(a, b)().dtype == torch.bfloat16 and torch.equal(of_bfloat16.bind(a, b)(), wide)
+    with pytest.warns(CopyWarning):
+        assert torch.equal(of_bfloat16(a.T.contiguous().T, b, out=own), wide)
+    for wrong in (a.clone().requires_grad_(), torch._neg_view(a), a.float(), a.half(), a.to("meta")):
+        with pytest.raises(ValueError, match="input A"):
+            of_bfloat16(wrong, b, out=own)
+    assert torch.equal(of_bfloat16(a, b), wide) and of_bfloat16(a, b).dtype == torch.bfloat16
+    assert torch.equal(of_bfloat16(a, bits[1]), wide) and np.array_equal(of_bfloat16(bits[0], b), expected)
 
 
 def test_a_tensor_under_a_transform_is_refused(kernel: NativeKernel, given: tuple[Any, Any]) -> None:

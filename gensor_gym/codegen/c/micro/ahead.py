@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.operand import Reader, bounds
-from gensor_gym.codegen.c.plan import LoopPlan, Operand
+from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 from gensor_gym.operators.types import ITEM_BYTES
 

@@ -8,8 +8,9 @@ lanes are added up. Past the end of the reduction, the other operand's elements 
 from __future__ import annotations
 
 from gensor_gym.codegen.c.group import BIAS, splat
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.operand import Reader, bounds
-from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines
 
 HELPERS = {

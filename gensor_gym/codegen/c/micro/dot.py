@@ -9,10 +9,11 @@ reduction, in the first block only. 32-bit sums wrap, so the result is exact.
 from __future__ import annotations
 
 from gensor_gym.codegen.c.group import BIAS, GROUP, splat
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.pairs import INTERLEAVE as INTERLEAVE_PAIRS
 from gensor_gym.codegen.c.micro.pairs import PACK_PAIRS
 from gensor_gym.codegen.c.operand import Reader, bounds, is_split
-from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines, add, linear
 
 _PART = """/* The first `count` of four bytes, then zeros. */

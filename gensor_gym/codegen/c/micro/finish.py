@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro.fold import fold_lanes
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, stored, tile_start
-from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines, linear
 from gensor_gym.operators.epilogue import ALONE, STAGES
 

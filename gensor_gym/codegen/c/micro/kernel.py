@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro.ahead import ask_ahead
@@ -9,7 +10,7 @@ from gensor_gym.codegen.c.micro.finish import accumulate, finish, store
 from gensor_gym.codegen.c.micro.shift import store_rows
 from gensor_gym.codegen.c.micro.window import window, written_out
 from gensor_gym.codegen.c.operand import NOWHERE, Point, Reader, bounds, is_split, literal
-from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines
 from gensor_gym.codegen.c.variants import Variant
 from gensor_gym.operators.bodies import BODIES, limited

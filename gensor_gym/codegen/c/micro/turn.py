@@ -12,6 +12,15 @@ COUNTS = {2: "two", 4: "four", 8: "eight"}
 HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart") for word in COUNTS.values()}
 """Helper -> template, which is one placeholder that `texts` replaces."""
 
+_BUTTERFLY = """    UNROLL({w})
+    for (int i = 0; i < {w}; i++) {
+        if (i & {h}) continue;
+        const vec{w} low = x[i], high = x[i + {h}];
+        x[i] = __builtin_shufflevector(low, high, {low});
+        x[i + {h}] = __builtin_shufflevector(low, high, {high});
+    }
+"""
+
 
 def texts(width: int) -> dict[str, str]:
     """Helper -> its C text for vectors of `width` lanes, for blocks of at most `width` rows."""
@@ -21,6 +30,19 @@ def texts(width: int) -> dict[str, str]:
             found[f"turn_{word}"] = _turn(count, word, width)
             found[f"apart_{word}"] = _apart(count, word, width)
     return found
+
+
+def butterflies(width: int) -> str:
+    """C text of the stages of a transposition; the stage of distance h swaps the off-diagonal blocks of size h."""
+    text, distance = "", width // 2
+    while distance >= 1:
+        lanes = range(width)
+        low = ", ".join(str(width + lane - distance if lane & distance else lane) for lane in lanes)
+        high = ", ".join(str(width + lane if lane & distance else lane + distance) for lane in lanes)
+        stage = _BUTTERFLY.replace("{low}", low).replace("{high}", high)
+        text += stage.replace("{h}", str(distance))
+        distance //= 2
+    return text
 
 
 def _turn(count: int, word: str, width: int) -> str:

@@ -167,15 +167,6 @@ static inline vec{w} keep_{w}(vec{w} x, long count, {acc} other) {
     **{f"fold_{each.name}": _folds(each) for each in _FOLDED},
 }
 
-_BUTTERFLY = """    UNROLL({w})
-    for (int i = 0; i < {w}; i++) {
-        if (i & {h}) continue;
-        const vec{w} low = x[i], high = x[i + {h}];
-        x[i] = __builtin_shufflevector(low, high, {low});
-        x[i + {h}] = __builtin_shufflevector(low, high, {high});
-    }
-"""
-
 _PAIRS = {
     f"fold_{each.name}": f"static inline {{acc}} fold_{each.name}_2(vec2 x) {{ return {each.joined('x[0]', 'x[1]', 1)}; }}\n"
     for each in _FOLDED
@@ -295,7 +286,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     values["even"] = ", ".join(str(2 * lane) for lane in lanes)
     values["odd"] = ", ".join(str(2 * lane + 1) for lane in lanes)
     values["joined"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
-    values["butterflies"] = _butterflies(width)
+    values["butterflies"] = c_turn.butterflies(width)
     values |= c_fold.lane_lists(width) | c_dot.intrinsics(width)
     values["pieces"] = _pieces(width)
     values |= c_turn.texts(width) if name in c_turn.HELPERS else {}
@@ -352,19 +343,6 @@ def _pieces(width: int) -> str:
         rest = f" p += {size}, x = __builtin_shufflevector(x, x, {', '.join(lanes)});" if size > 1 else ""
         text += f"    if (count & {size}) {{ {stored};{rest} }}\n"
         size //= 2
-    return text
-
-
-def _butterflies(width: int) -> str:
-    """C text of the stages of a transposition; the stage of distance h swaps the off-diagonal blocks of size h."""
-    text, distance = "", width // 2
-    while distance >= 1:
-        lanes = range(width)
-        low = ", ".join(str(width + lane - distance if lane & distance else lane) for lane in lanes)
-        high = ", ".join(str(width + lane if lane & distance else lane + distance) for lane in lanes)
-        stage = _BUTTERFLY.replace("{low}", low).replace("{high}", high)
-        text += stage.replace("{h}", str(distance))
-        distance //= 2
     return text
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.finish import accumulate
 from gensor_gym.codegen.c.operand import Address, Point, Reader, bounds, is_gathered
-from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines
 from gensor_gym.operators.bodies import BODIES
 

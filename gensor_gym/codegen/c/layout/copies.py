@@ -1,0 +1,111 @@
+"""Layouts of copies: panels and boxes of packed operands, planes of a shifted product's input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gensor_gym.codegen.c.fuse import Shift, copy_limit
+from gensor_gym.codegen.c.group import GROUP, GROUPS, group_dimension
+from gensor_gym.codegen.c.layout.operands import Operand, Packing
+from gensor_gym.codegen.c.text import ceil_div, round_up
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.structure import serves_all
+from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
+
+
+def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
+    """The operand of a shifted matrix product's copied input."""
+    task = whole_tiles(op.extents, tiles[0], op.reduce, shift.axis) if shift.shared else tiles[2]
+    shape = [1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients[:-1]]
+    pitch = (shape[1] * shift.plane, shift.plane, 1)
+    strides = [sum(pitch[d] * row[a] for d, row in enumerate(access.coefficients)) for a in range(len(task))]
+    tables = []
+    for axis, taps in zip(op.reduce[-2:], shift.taps, strict=True):
+        step = taps[1] if len(taps) > 1 else 0
+        if all(tap == i * step for i, tap in enumerate(taps)):
+            strides[axis] = step
+        else:
+            tables.append(axis)
+    padded = tuple(map(round_up, op.extents, task))  # the last task's box has the full size, too
+    leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
+    size = shape[0] * pitch[0] + tiles[0][shift.axis]
+    packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)
+    return Operand(name, access, access.tensor.dtype, tuple(strides), 1, (), packing, tuple(tables))
+
+
+def packed(
+    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
+) -> Operand:
+    """A packed operand: one copy for all tasks if it serves them all and is not too large, else a copy by each task."""
+    op, task = program.operator, tiles[2]
+    if serves_all(op, access, task):
+        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, GROUPS.get(op.dtype, 1))
+        found = _copied(tiles[0][vector], whole, vector, group, access, name)
+        assert found.packing is not None
+        if found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware):
+            return replace(found, packing=replace(found.packing, shared=True))
+    return _copied(tiles[0][vector], task, vector, group, access, name)
+
+
+def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
+    """An operand packed for one tile `task`: in panels of the register tile's width if possible, else as a box.
+
+    Panels of groups of int8 also contain the accumulators' initial values. Pitches inside the grouped dimension include groups.
+    """
+    shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
+    size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1
+    panel = _panel_dimension(access, task, vector)
+    dimensions = range(len(shape))
+    grouped = group_dimension(access, group) if group >= 0 else len(shape)
+    pitch = [0] * len(shape)
+    size = 1
+    if panel >= 0:
+        size = width
+        for d in reversed([d for d in dimensions if d != panel]):
+            rows = round_up(shape[d], size_of_group) if d == grouped and size_of_group != GROUP else shape[d]
+            starts = GROUP if d == grouped and size_of_group == GROUP else 0
+            pitch[d], size = size, size * (rows + starts)
+        pitch[panel], size = size, size * ceil_div(shape[panel], width)
+    else:
+        for d in reversed(dimensions):
+            pitch[d] = size
+            item = ITEM_BYTES[access.tensor.dtype] * (size_of_group if d > grouped else 1)
+            size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], item)
+    pitch = [p * size_of_group if d > grouped and d != panel else p for d, p in enumerate(pitch)]
+    strides = [
+        sum(pitch[d] * access.coefficients[d][a] for d in dimensions if not (a == vector and d == panel))
+        for a in range(len(task))
+    ]
+    lane_stride = strides[vector]
+    if panel >= 0:
+        strides[vector], lane_stride = pitch[panel] // width, size_of_group
+    packing = Packing(panel, shape, tuple(pitch), size)
+    return Operand(name, access, access.tensor.dtype, tuple(strides), lane_stride, (), packing)
+
+
+def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
+    """The dimension whose index, within a task tile, only the vector axis moves, in steps of one; -1 if there is none."""
+    moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
+    touched = [d for d, axes in enumerate(moving) if vector in axes]
+    if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
+        return touched[0]
+    return -1
+
+
+def whole_tiles(
+    extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1, size: int = 1
+) -> tuple[int, ...]:
+    """Sizes of a task tile that covers the whole operator, rounded up to whole register tiles and groups of `size`."""
+    steps = [1 if a in reduce and a != vector else step for a, step in enumerate(register)]
+    if group >= 0:
+        steps[group] = size
+    return tuple(round_up(extent, step) for extent, step in zip(extents, steps, strict=True))
+
+
+def _row_pitch(length: int, item: int) -> int:
+    """Distance in elements of packed rows: an odd number of cache lines, so that rows spread over the cache's sets."""
+    if length == 1:
+        return 1
+    line = 64 // item
+    lines = ceil_div(length, line)
+    return length if lines == 1 else (lines + 1 - lines % 2) * line
