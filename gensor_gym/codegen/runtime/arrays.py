@@ -211,5 +211,5 @@ def in_library_of(first: Any, output: Any) -> Any:
     make = of_host or getattr(library, "from_dlpack", None)
     if make is None:
         return output
-    bits = of_host and output.dtype == np.uint16 and is_bfloat16(first)
-    return make(output.view(np.int16)).view(first.dtype) if bits else make(output)
+    bits = of_host and output.dtype == np.uint16 and str(first.dtype) != "torch.uint16"
+    return make(output.view(np.int16)).view(library.bfloat16) if bits else make(output)
