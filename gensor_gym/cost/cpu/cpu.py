@@ -42,6 +42,7 @@ from gensor_gym.graph.tables.tables import (
     EXTENT,
     FROZEN_READ,
     FUNCTIONS,
+    GROUPED,
     L2_BW,
     L2_BYTES,
     L3_BW,
@@ -101,7 +102,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     points = 1.0
     group = group_of(row, slot, ints)
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
-        tile = row[TILE + axis] if axis == slot else 4 if axis == group else 1
+        tile = row[TILE + axis] if axis == slot else ints[GROUPED] if axis == group else 1
         points *= (ints[EXTENT + axis] + tile - 1) // tile
     tiles = tiles_of(row, 0, ints) * 1.0
     passes = reduce_steps(row, 1, ints)

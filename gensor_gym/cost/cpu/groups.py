@@ -1,4 +1,4 @@
-"""int8 products that generated C computes in groups of four, and the axis of the groups (`codegen.c.group`). Compiled."""
+"""Products that generated C computes in groups, and the axis of the groups (`codegen.c.group`). Compiled."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from gensor_gym.graph.tables.tables import (
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
-    ITEM,
+    GROUPED,
     NUM_DIMS,
     NUM_READS,
     PADDED,
     STRIDE,
 )
 
-GROUP = 4
-"""Number of elements of the reduction that a lane multiplies and adds at a time."""
-
 
 @lean
 def group_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """The reduce axis along which an int8 product takes groups of four elements (`codegen.c.group`), -1 without groups."""
-    if ints[ITEM] != 1 or ints[BODY] != 0 or ints[NUM_READS] < 2:
+    """The reduce axis along which a product of int8 or bfloat16 takes groups (`codegen.c.group`), -1 without groups."""
+    if ints[GROUPED] == 1 or ints[BODY] != 0 or ints[NUM_READS] < 2:
         return -1
     if row[CONVOLUTION] == 1:
         channels = is_vector_dimension(0, SPATIAL_SLOTS, ints) and is_vector_dimension(1, SPATIAL_SLOTS, ints)

@@ -21,7 +21,7 @@ from gensor_gym.cost.constants import (
     UNGROUPED,
 )
 from gensor_gym.cost.cpu.copies import is_contiguous, is_packed
-from gensor_gym.cost.cpu.groups import GROUP, group_of
+from gensor_gym.cost.cpu.groups import group_of
 from gensor_gym.cost.cpu.tiles import ROWS, TASK, moves_back
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import rows_of, vectors_along, vectors_of
@@ -35,6 +35,7 @@ from gensor_gym.graph.tables.tables import (
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
+    GROUPED,
     ITEM,
     LANES,
     NUM_DIMS,
@@ -50,6 +51,8 @@ LINE = 64.0
 MAX_UNROLLED = 512
 """Limit on the vector multiply-adds of an unrolled loop body (`codegen.c.micro`)."""
 LOADS_PER_CYCLE = 2.0
+WIDENED = 2.0
+"""Instructions that convert a vector of 16-bit floats when it is loaded: one widens, one shifts."""
 FMA_CHAIN = 4.0
 """Cycles of a dependent multiply-add (Skylake to Zen 5)."""
 
@@ -59,7 +62,7 @@ def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
     """Average number of vectors in a row of accumulators over all register tiles; tiles at the end of the axis are narrower."""
     whole = vectors_along(row, ints) * 1.0
     if slot >= SPATIAL_SLOTS and group_of(row, slot, ints) == slot:
-        return vectors_of(row[TILE + slot] // GROUP, ints) * 1.0
+        return vectors_of(row[TILE + slot] // ints[GROUPED], ints) * 1.0
     if slot >= SPATIAL_SLOTS or row[CONVOLUTION] == 2:
         return whole
     width, extent, task = row[TILE + slot], ints[EXTENT + slot], row[TILE + TASK * MAX_AXES + slot]
@@ -202,7 +205,7 @@ def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a register tile per reduction point, or per group of four points: (arithmetic ports, loads and decoding)."""
+    """Cycles of a register tile per reduction point, or per group of points: (arithmetic ports, loads and decoding)."""
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
     rows, group = rows_of(row, slot, ints) * 1.0, group_of(row, slot, ints)
     combined = rows * vectors
@@ -221,7 +224,17 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
         loads += floats[PREFETCHES] * _prefetched(row, slot, vectors, ints)
     unrolled = _unrolled(row, slot, rows * vectors, ints)
     fma = combined / per_cycle
-    if ints[ITEM] == 1 and ints[BODY] == 0:
+    size = ints[GROUPED] * 1.0
+    if size == 2.0 and ints[BODY] == 0:
+        if group == slot:
+            fma = 2.0 * combined / per_cycle
+        elif group >= 0:
+            fma, unrolled = fma * 2.0, unrolled if row[CONVOLUTION] == 1 else max(1.0, unrolled / 2.0)
+        else:  # widened to float32 one by one
+            fma, combined = fma * 2.0, combined + WIDENED * loads
+    elif ints[ITEM] == 2:
+        combined += WIDENED * loads
+    elif size == 4.0 and ints[BODY] == 0:
         if group == slot:  # every vector of the rows is made unsigned, and the vectors of the other operand are summed up
             combined += combined + vectors
             fma = 4.0 * combined / per_cycle

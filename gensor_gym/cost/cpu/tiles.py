@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gensor_gym.cost.cpu.groups import GROUP, group_of
+from gensor_gym.cost.cpu.groups import group_of
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import vectors_of
 from gensor_gym.graph.tables.geometry import power_value
@@ -14,8 +14,11 @@ from gensor_gym.graph.tables.tables import (
     EXTENT,
     FIRST_SPATIAL,
     FROZEN_READ,
+    GROUPED,
+    ITEM,
     LANES,
     NUM_DIMS,
+    NUM_READS,
     STRIDE,
 )
 
@@ -37,7 +40,8 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
 
     Tiles are cut to the extent (along the vector axis, to whole vectors). If a task is one register tile and nothing is packed
     for each reduce block, its reduce blocks are merged. If an L1 tile is one register tile, its accumulators stay in registers
-    over the whole task tile. A shifted matrix product whose input is copied takes whole rows of pixels and the whole reduction.
+    over the whole task tile. Blocks whose partial sums an output of 16 bits would have to hold are merged. A shifted matrix
+    product whose input is copied takes whole rows of pixels and the whole reduction.
     """
     for i in range(ROW):
         result[i] = row[i]
@@ -53,7 +57,10 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
         return
     if not _packs_blocks(row, slot, ints) and _is_one(result, TASK, ints):
         _merge_blocks(result, ints)
-    if _is_one(result, 1, ints):
+    whole = ints[ITEM + ints[NUM_READS]] == 2 and (row[THREAD_SPLIT] == 0 or not _has_blocks(result, ints))
+    if whole:
+        _merge_all(result, ints)
+    if whole or _is_one(result, 1, ints):
         for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
             result[TILE + MAX_AXES + axis] = result[TILE + TASK * MAX_AXES + axis]
 
@@ -100,10 +107,10 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _widen(row, axis, ints):  # noqa: ANN001, ANN201
-    """Make the tiles four times as long along a vector axis whose lanes take a group of four each (`codegen.c.group`)."""
+    """Make the tiles longer along a vector axis whose lanes take a group each (`codegen.c.group`)."""
     extent, register = ints[EXTENT + axis], TILE + axis
     l1, task = register + MAX_AXES, register + TASK * MAX_AXES
-    row[register] = min(GROUP * row[register], round_up(extent, GROUP))
+    row[register] = min(ints[GROUPED] * row[register], round_up(extent, ints[GROUPED]))
     row[l1] = min(round_up(row[l1], row[register]), round_up(extent, row[register]))
     row[task] = min(round_up(row[task], row[l1]), round_up(extent, row[l1]))
 
@@ -153,6 +160,24 @@ def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
         else:
             row[task] = round_up(extent, row[TILE + axis])
         first = False
+
+
+@lean
+def _merge_all(row, ints):  # noqa: ANN001, ANN201
+    """Merge the reduce blocks of a task into one."""
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        task, extent = TILE + TASK * MAX_AXES + axis, ints[EXTENT + axis]
+        if extent > row[task]:
+            row[task] = round_up(extent, row[TILE + axis])
+
+
+@lean
+def _has_blocks(row, ints):  # noqa: ANN001, ANN201
+    """Whether a task has several reduce blocks."""
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        if row[TILE + TASK * MAX_AXES + axis] < ints[EXTENT + axis]:
+            return True
+    return False
 
 
 @lean

@@ -51,6 +51,7 @@ from gensor_gym.graph.tables.tables import (
     FLOPS,
     FOLDED,
     FREE_KNOBS,
+    GROUPED,
     FROZEN_READ,
     FUNCTIONS,
     HORIZON,
@@ -107,6 +108,7 @@ from gensor_gym.operators.traits import is_convolution, weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 NUM_INTS = ALLOWED + NUM_ACTIONS
+_GROUPED = {"int8": 4, "bfloat16": 2}
 
 
 def make_tables(
@@ -153,6 +155,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[NUM_LEVELS] = LEVELS[hardware.kind]
     ints[NUM_READS] = len(op.reads)
     ints[BODY] = list(BODIES).index(op.body)
+    ints[GROUPED] = _GROUPED.get(op.dtype, 1)
     ints[EXTENT : EXTENT + MAX_AXES] = 1
     ints[[EXTENT + s for s in slots]] = op.extents
     ints[FIRST_SPATIAL] = slots[0]

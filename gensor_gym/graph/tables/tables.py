@@ -38,8 +38,9 @@ SHARED_BLOCK, SHARED_UNIT, SHARED_GRAIN, SHARED_RESERVED, BANKS = range(REGS_THR
 VECTOR_REGS, L1_BYTES, L2_BYTES, L3_BYTES = range(BANKS + 1, BANKS + 5)
 HORIZON = L3_BYTES + 1
 COPIED = HORIZON + 1  # 1 if a shifted matrix product needs its input copied
+GROUPED = COPIED + 1  # elements of the reduction that a CPU's lane can multiply at a time: 4 of int8, 2 of bfloat16, else 1
 # ints: the operator on tensor cores (`structure.MatrixAxes`), all 0 if it cannot use them
-MATRIX_M, MATRIX_N, MATRIX_K, MATRIX_A, MATRIX_B = range(COPIED + 1, COPIED + 6)  # slots of axes, indices of reads
+MATRIX_M, MATRIX_N, MATRIX_K, MATRIX_A, MATRIX_B = range(GROUPED + 1, GROUPED + 6)  # slots of axes, indices of reads
 INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
 PRODUCTS = INSTRUCTION_K + 1  # instructions per product of fragments: 3 for tf32x3, 2 if mma.sync widens operands, else 1
 ASYNC = PRODUCTS + 1  # 1 if copies to shared memory are asynchronous (cp.async)
