@@ -10,7 +10,20 @@ import numpy as np
 from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, largest, rounded, stored, summed
 from gensor_gym.dataflow.expressions import bounded
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import (
+    HALVES,
+    Broadcast,
+    Concat,
+    Contract,
+    Gather,
+    Map,
+    Node,
+    Pad,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+)  # fmt: skip
 from gensor_gym.dataflow.whole import computed_node
 from gensor_gym.operators.inputs import decode
 

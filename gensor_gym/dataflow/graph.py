@@ -71,7 +71,8 @@ class Dataflow:
             raise ValueError(f"{self.name}: a value of two types: {sorted(self.rounded)}")
         for name, kind in sorted(self.rounded):
             if not isinstance(self.makers.get(name), Map | Reduce) or name in self.whole or kind not in HALVES:
-                raise ValueError(f"{self.name}: {name} of {kind}: expected a map or reduction in {self.dtype}, of {' or '.join(HALVES)}")
+                expected = f"a map or reduction that computes in {self.dtype}, of {' or '.join(HALVES)}"
+                raise ValueError(f"{self.name}: {name} of {kind}: expected {expected}")
         kinds = (self.dtype, *HALVES)
         views = [value for value in self.outputs if value.dtype not in kinds and self.behind(value.name)[-1] not in self.whole]
         if views:

@@ -14,7 +14,20 @@ import numpy as np
 from gensor_gym.dataflow.bounds import MOST_WHOLE
 from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Gather, Map, Node, Reduce, Reshape, Shape, Slice, Transpose, Value
+from gensor_gym.dataflow.nodes import (
+    HALVES,
+    Broadcast,
+    Contract,
+    Gather,
+    Map,
+    Node,
+    Reduce,
+    Reshape,
+    Shape,
+    Slice,
+    Transpose,
+    Value,
+)
 from gensor_gym.frontends.whole import computed_whole, intervals, is_int32, limits_of_whole
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.inputs import encode

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import operator as python
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.node import map_arg
 
-from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64
 from gensor_gym.dataflow.nodes import DTYPES, HALVES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.casts import CAST, casts_of, name_of
+from gensor_gym.frontends.constants import as_array, constant_output
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.decomposed import DECOMPOSITIONS, in_place_of_torchs
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
@@ -212,7 +210,7 @@ class _Reader:
             raise Unsupported(f"output {place} is {_said(value)}: expected a tensor")
         made = self._made(result, f"output {place}") if isinstance(result, torch.fx.Node) else result
         if not isinstance(made, str):
-            made = self.builder.constant(result.name, _constant_output(made, place))
+            made = self.builder.constant(result.name, constant_output(made, place))
         if value.dtype != torch.float32 and self.builder.given_as(made) in ("int32", "int64"):
             self.builder.is_whole = True
             made = self.builder.copy(made)
@@ -300,13 +298,13 @@ class _Reader:
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(DTYPES)}")
         for read in node.all_input_nodes:
             if self.casts.get(read.name) and node.name not in self.casts:
-                kinds = ", ".join(self.casts[read.name])
-                raise ValueError(f"reads what is cast to {kinds}: expected an output, or {', '.join(DTYPES)}")
+                said = ", ".join(self.casts[read.name])
+                raise ValueError(f"reads what is cast to {said}: expected an output, or {', '.join(DTYPES)}")
         self.builder.origin = f"{place}#{node.name}"
         types = {one.name: _tensors_of(one.meta.get("val")) for one in node.all_input_nodes}
-        kinds = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
-        self.builder.reads = {name: "float32" if kind in HALVES else kind for name, kind in kinds.items()}
-        all_types = {*(name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))), *kinds.values()}
+        types_read = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
+        self.builder.reads = {name: "float32" if kind in HALVES else kind for name, kind in types_read.items()}
+        all_types = {*(name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))), *types_read.values()}
         floats = all_types & {"float32", *HALVES}
         self.builder.half = next(iter(floats)) if len(floats) == 1 and floats <= set(HALVES) else ""
         self.builder.is_whole = bool({"int32", "int64"} & all_types) and not floats
@@ -317,7 +315,7 @@ class _Reader:
         if not isinstance(made, torch.Tensor):
             return made
         if name not in self.constants:
-            array = _as_array(made)
+            array = as_array(made)
             if isinstance(array, int | float):
                 return array
             kind = name_of(made.dtype)
@@ -372,34 +370,3 @@ def _tensors_of(value: Any) -> list[torch.Tensor]:
     """The tensors among the results of an operation."""
     several = value if isinstance(value, list | tuple) else [value]
     return [one for one in several if isinstance(one, torch.Tensor)]
-
-
-def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
-    """Elements of a constant output as float32, or as int64; Unsupported if neither is exact."""
-    if tensor.dtype in (torch.float32, torch.int64):
-        found: np.ndarray = tensor.detach().contiguous().numpy()
-        return found
-    with refusing(f"output {place}: "):
-        made = np.asarray(_as_array(tensor), np.float32)
-        if not torch.equal(tensor.nan_to_num(), torch.from_numpy(made).to(tensor.dtype).nan_to_num()):
-            raise ValueError(f"a constant of {tensor.dtype}: expected what float32 holds")
-        return made
-
-
-def _number(whole: int) -> int | float:
-    """The integer as a float if float64 represents it exactly, else unchanged."""
-    return float(whole) if abs(whole) <= MOST_IN_FLOAT64 else whole
-
-
-def _as_array(tensor: torch.Tensor) -> np.ndarray | float:
-    """The tensor as a float32 or int64 array, or as a number if it has no axes; ValueError if neither is exact."""
-    if tensor.is_complex() or tensor.is_quantized or tensor.dtype == torch.uint64:
-        raise ValueError(f"a constant of {tensor.dtype}: expected real numbers, or integers of at most 63 bits")
-    if not tensor.is_floating_point() and tensor.dtype != torch.bool:
-        whole: np.ndarray = tensor.detach().to(torch.int64).contiguous().numpy()
-        return whole if tensor.dim() else _number(whole.item())
-    if tensor.dim() == 0:
-        if not math.isnan(number := float(tensor)):  # expressions cannot print NaN
-            return number
-    array: np.ndarray = tensor.detach().to(torch.float32).contiguous().numpy()
-    return array

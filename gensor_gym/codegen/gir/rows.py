@@ -11,7 +11,8 @@ from gensor_gym.codegen.c.text import Lines, identifiers, linear
 from gensor_gym.codegen.gir.ahead import LINE, Ahead, fetched_ahead
 from gensor_gym.codegen.gir.elements import element_of
 from gensor_gym.codegen.gir.expressions import number
-from gensor_gym.codegen.gir.inputs import c_type, chosen_row, ending, is_other
+from gensor_gym.codegen.gir.inputs import c_type, chosen_row
+from gensor_gym.codegen.gir.moves import loaded, put, scaled, stored, taken
 from gensor_gym.codegen.gir.online import OVERFLOW, RunningSum
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
@@ -159,10 +160,10 @@ class RowPrinter:
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self.element.text(one.body, names, {}, 1)};")
                 elif one.target.access is not None:
                     when = f"if ({self._first(one, r)}) " if one.once else ""
-                    self.lines.add(when + self._put(one.target, self._at(one.target, r), f"{self.names[one.cell]}_{r}"))
+                    self.lines.add(when + put(self.nest, one.target, self._at(one.target, r), f"{self.names[one.cell]}_{r}"))
                 else:
                     part = one.sources[0][1]
-                    self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self._number(part, self._at(part, r))};")
+                    self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {taken(self.nest, part, self._at(part, r))};")
 
     def _at(self, part: Slice, r: int) -> str:
         """C variable that points to row r of a slice."""
@@ -308,7 +309,7 @@ class RowPrinter:
         part, width = one.sources[0][1], self.shape.vector
         assert part.access is not None
         stride, lanes = part.access.column, step.lanes or width
-        at, into = f"{self._at(part, r)} + {_scaled(here, stride)}", f"{self.names[one.cell]}_{r}_{u}_turned"
+        at, into = f"{self._at(part, r)} + {scaled(here, stride)}", f"{self.names[one.cell]}_{r}_{u}_turned"
         self.lines.add(f"vec{width} {into}[{block}];")
         if stride == block:
             self.lines.add(f"apart_{COUNTS[block]}_{width}({at}, {lanes}, {into});")
@@ -343,51 +344,15 @@ class RowPrinter:
 
     def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:
         """C text that loads a slice's vector at the column `here`."""
-        width = self.shape.vector
         if part.buffer.level is Level.REG:
-            return f"{c_name(part.buffer.name)}_in{r}[{int(here) // width}]"
-        stride = 1 if part.access is None else part.access.column
-        at = f"{self._at(part, r)} + {_scaled(here, stride)}"
-        if width == 1:
-            return self._number(part, f"({at})")
-        if part.access is not None and is_other(self.nest, part.access):
-            return f"from_{c_type(self.nest, part.access)}_{width}({at}, {stride}, {step.lanes or width})"
-        kind = ending(self.nest, part.access)
-        if step.lanes is not None and not part.buffer.padded:
-            fill = "0" if kind else self.element.number(0.0)
-            if stride == 1:
-                return f"load_masked{kind}_{width}({at}, 0, {step.lanes}, {fill})"
-            return f"gather_masked{kind}_{width}({at}, {stride}, 0, {(step.lanes - 1) * stride + 1}, {fill})"
-        return f"load{kind}_{width}({at})" if stride == 1 else f"gather{kind}_{width}({at}, {stride})"
-
-    def _number(self, part: Slice, at: str) -> str:
-        """C text of the single element that `at` points to."""
-        if kind := ending(self.nest, part.access):
-            return f"load{kind}_1({at})"
-        cut = self.nest.graph.whole and part.access is not None and c_type(self.nest, part.access) == "float"
-        return f"from_float_1(*{at})" if cut else f"*{at}"
-
-    def _put(self, part: Slice, at: str, name: str) -> str:
-        """C statement that stores the single number `name` to where `at` points."""
-        kind = ending(self.nest, part.access)
-        return f"store{kind}_1({at}, {name});" if kind else f"*{at} = {name};"
+            return f"{c_name(part.buffer.name)}_in{r}[{int(here) // self.shape.vector}]"
+        return loaded(self.nest, part, self._at(part, r), here, self.shape.vector, step.lanes)
 
     def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
         """C statement that stores the vector `name` to a slice at the column `here`."""
-        width = self.shape.vector
         if part.buffer.level is Level.REG:
-            return f"{c_name(part.buffer.name)}_in{r}[{int(here) // width}] = {name};"
-        stride = 1 if part.access is None else part.access.column
-        at = f"{self._at(part, r)} + {_scaled(here, stride)}"
-        if width == 1:
-            return self._put(part, f"({at})", name)
-        kind = ending(self.nest, part.access)
-        if stride != 1:
-            return f"scatter{kind}_{width}({at}, {stride}, {step.lanes or width}, {name});"
-        if step.lanes is not None and not part.buffer.padded:
-            return f"store_masked{kind}_{width}({at}, 0, {step.lanes}, {name});"
-        streams = self.shape.streaming and not part.buffer.padded and not kind
-        return f"{'stream' if streams else 'store'}{kind}_{width}({at}, {name});"
+            return f"{c_name(part.buffer.name)}_in{r}[{int(here) // self.shape.vector}] = {name};"
+        return stored(self.nest, part, self._at(part, r), here, (self.shape.vector, step.lanes, self.shape.streaming), name)
 
 
 def c_name(name: str) -> str:
@@ -403,7 +368,3 @@ def _sum(reduction: Instruction, r: int, u: int) -> str:
 def _body(reduction: Instruction) -> Reduction:
     """The kind of a reduction that is not online."""
     return reduction.body  # type: ignore[return-value]
-
-
-def _scaled(here: str, stride: int) -> str:
-    return here if stride == 1 else f"({here}) * {stride}"

@@ -224,17 +224,14 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
         loads += floats[PREFETCHES] * _prefetched(row, slot, vectors, ints)
     unrolled = _unrolled(row, slot, rows * vectors, ints)
     fma = combined / per_cycle
-    size = ints[GROUPED] * 1.0
-    if size == 2.0 and ints[BODY] == 0:
-        if group == slot:
-            fma = 2.0 * combined / per_cycle
-        elif group >= 0:
-            fma, unrolled = fma * 2.0, unrolled if row[CONVOLUTION] == 1 else max(1.0, unrolled / 2.0)
-        else:  # widened to float32 one by one
-            fma, combined = fma * 2.0, combined + WIDENED * loads
-    elif ints[ITEM] == 2:
-        combined += WIDENED * loads
-    elif size == 4.0 and ints[BODY] == 0:
+    if ints[ITEM] == 2:
+        if ints[GROUPED] == 2 and ints[BODY] == 0:  # a pair in the time of a multiply-add of float32
+            fma = 2.0 * fma
+        if group < 0:
+            combined += WIDENED * loads
+        elif group != slot and row[CONVOLUTION] != 1:
+            unrolled = max(1.0, unrolled / 2.0)
+    elif ints[ITEM] == 1 and ints[BODY] == 0:
         if group == slot:  # every vector of the rows is made unsigned, and the vectors of the other operand are summed up
             combined += combined + vectors
             fma = 4.0 * combined / per_cycle
