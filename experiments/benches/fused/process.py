@@ -94,7 +94,8 @@ def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str,
 
 def arrays_of(given: Any) -> list[np.ndarray]:
     """Outputs of a call to any library, as NumPy arrays."""
-    return [np.asarray(one) for one in (given if isinstance(given, tuple | list) else (given,))]
+    several = given if isinstance(given, tuple | list) else (given,)
+    return [np.asarray(one.float() if str(one.dtype) == "torch.bfloat16" else one) for one in several]
 
 
 def _answer(answers: TextIO, row: dict[str, Any]) -> None:

@@ -46,6 +46,8 @@ class Settings:
     """Plan of `ours`: the name of a rule in `gensor_gym.networks.fusion.rules`."""
     seed: int = 0
     arena: str = "hot"
+    dtype: str = "float32"
+    """Data type of weights and inputs."""
     limit_s: float = 3600.0
     enough_s: float = float("inf")
     """Seconds after which no further round begins, except the first few rounds."""
@@ -65,6 +67,7 @@ def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[R
 def _timed(case: Case, settings: Settings, cache: Path) -> Row:
     """Time one case and return its row."""
     row: Row = {"network": case.network, "batch": case.batch, "threads": settings.threads}
+    row |= {"dtype": settings.dtype} if settings.dtype != "float32" else {}
     asked = {name: value for name, value in asdict(settings).items() if name not in _OF_RACE}
     most = settings.most_bytes / (1 + len(case.sides))
     asked |= {"network": case.network, "batch": case.batch, "most_bytes": most if most < float("inf") else None}

@@ -21,6 +21,7 @@ from experiments.benches.fused.process import OURS
 from experiments.benches.fused.suite import PACKAGES, versions_of
 from experiments.benches.lines import Lines, check_each, machine
 from experiments.benches.networks.cases import Case, Settings, timed
+from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.registry import check_known
 
@@ -30,8 +31,9 @@ def run(config: DictConfig, emit: Lines) -> None:
     settings = config.networks
     check_names(settings, "networks")
     check_each(settings, "peers", PACKAGES, "networks")
+    check_known("dtype", settings.dtype, ("float32", *HALVES))
     check_whole(settings, 1, "trials", "rounds", "batch", "threads", of="networks.", null=("threads",))
-    same = {name: settings[name] for name in ("trials", "rounds", "plan", "arena", "limit_s")}
+    same = {name: settings[name] for name in ("trials", "rounds", "plan", "arena", "dtype", "limit_s")}
     how = Settings(**same, threads=settings.threads or usable_cores(), seed=config.seed)
     emit(kind="machine", threads=how.threads, versions=versions_of(settings.peers), rounds=how.rounds, **machine())
     rows: list[dict[str, Any]] = []
@@ -61,4 +63,5 @@ def sheet(rows: Sequence[dict[str, Any]], threads: int) -> Sheet:
          *(factor(row["over"][name]) if name in row["over"] else NOTHING for name in PACKAGES))
         for row in rows
     ]  # fmt: skip
-    return Sheet.of(f"networks, batch {rows[0]['batch']}, {threads} thread{'s' * (threads > 1)}", head, lines)
+    kind = rows[0].get("dtype", "float32")
+    return Sheet.of(f"networks, {kind}, batch {rows[0]['batch']}, {threads} thread{'s' * (threads > 1)}", head, lines)
