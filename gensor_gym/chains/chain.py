@@ -14,7 +14,7 @@ from functools import cached_property
 from gensor_gym.chains.strided import Strided, read_views, refined, written_view
 from gensor_gym.dataflow.expressions import Call, Constant, Expression
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import HALVES, Contract, Map, Node, Value
+from gensor_gym.dataflow.nodes import Contract, Map, Node, Value
 from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
 from gensor_gym.operators.types import Operator
 
@@ -64,6 +64,11 @@ class Chain:
     """The nest over all rows of all elements of the batch, whose columns are the scores' columns; None if there is none."""
 
     @property
+    def dtype(self) -> str:
+        """Data type of the three matrices that are read and of the result; scores and weights are float32."""
+        return self.graph.outputs[0].dtype
+
+    @property
     def rows(self) -> int:
         """Number of rows of one element of the batch."""
         return self.products[0].rows
@@ -102,12 +107,6 @@ def is_chain(graph: Dataflow) -> bool:
     return sum(isinstance(node, Contract) and node.operator.body == "multiply_add" for _, node in graph.nodes) == 2
 
 
-def check_float32(graph: Dataflow) -> None:
-    """Check that a chain or panel has no value of 16 bits, which its kernels do not convert; ValueError if it has."""
-    if halves := [value for value in graph.values.values() if value.dtype in HALVES]:
-        raise ValueError(f"{graph.name}: {halves[0].name} is of {halves[0].dtype}, expected float32")
-
-
 def chain_of(graph: Dataflow) -> Chain:
     """The chain of a graph; ValueError with the reason if it is not a chain."""
     nodes, views = dict(graph.nodes), read_views(graph)
@@ -115,15 +114,14 @@ def chain_of(graph: Dataflow) -> Chain:
     result, out = written_view(graph)
     if len(products) != 2 or products[1][0] != result:
         raise ValueError(f"{graph.name}: {len(products)} products, expected two, the second of which is the output")
-    check_float32(graph)
     (scores, one), (_, other) = products
     weights = other.sources[0]
     inside = list(_between(graph, nodes, weights, scores))
     for name in (*one.sources, other.sources[1]):
         if name not in views:
             raise ValueError(f"{graph.name}: a product reads {name}, expected an input or what strides say of one")
-        if (dtype := graph.values[views[name].tensor].dtype) != "float32":
-            raise ValueError(f"{graph.name}: a product reads {views[name].tensor} of {dtype}, expected float32")
+        if (dtype := graph.values[views[name].tensor].dtype) != other.operator.dtype or dtype != one.operator.dtype:
+            raise ValueError(f"{graph.name}: a product reads {views[name].tensor} of {dtype}, expected {other.operator.dtype}")
     _check_all_used(graph, nodes, [*inside, scores, result], [*one.sources, *other.sources[1:]], result)
     shapes = shape_of(one.operator), shape_of(other.operator)
     if shapes[0].rows != shapes[1].rows or shapes[0].columns != shapes[1].inner:
@@ -220,7 +218,7 @@ def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: st
     """Row nest of the nodes between the products."""
     values = graph.values
     read = dict.fromkeys(one for name in inside for one in nodes[name].inputs if one not in inside)
-    inputs = tuple(Value(name, values[name].shape, values[name].dtype) for name in read)
+    inputs = tuple(Value(name, values[name].shape, values[name].dtype if name != scores else "float32") for name in read)
     return row_nest(Dataflow("middle", inputs, tuple((name, _multiplied(nodes[name])) for name in inside), (weights,)))
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.chains.chain import check_float32, goes_row_by_row, shape_of
+from gensor_gym.chains.chain import goes_row_by_row, shape_of
 from gensor_gym.chains.room import placement
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.nodes import Contract, Reshape
+from gensor_gym.dataflow.nodes import HALVES, Contract, Reshape
 from gensor_gym.dataflow.postops import post_op
 from gensor_gym.gir.lowering import Lowered, lower
 from gensor_gym.gir.nest import Access, RowNest, row_nest
@@ -81,7 +81,8 @@ def panel_of(graph: Dataflow) -> Panel:
     if len(products) != 1:
         raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")
     ((first, contract),) = products
-    check_float32(graph)
+    if halves := [value for value in graph.values.values() if value.dtype in HALVES]:
+        raise ValueError(f"{graph.name}: {halves[0].name} is of {halves[0].dtype}, expected float32")
     shape_of(contract.operator)
     op, reads, made = contract.operator, list(contract.sources), first
     while (name := _only_reader(graph, made)) is not None:

@@ -17,7 +17,7 @@ from gensor_gym.codegen.c.codegen import LINE, headers
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, add, linear
 from gensor_gym.codegen.chains.product import Operand, ProductPrinter, fetched
-from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
+from gensor_gym.codegen.gir.inputs import C_TYPES, ENDINGS, helpers
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
 from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
 from gensor_gym.hardware.types import Hardware
@@ -66,20 +66,20 @@ class ChainProgram:
     def products(self) -> tuple[ProductPrinter, ProductPrinter]:
         """Printers of the chain's two products."""
         chain, value, pitch = self.chain, self.schedule.value, pitch_of(self.chain)
-        scores = Operand(pitch, 1, padded=True)
+        scores, ending = Operand(pitch, 1, padded=True), ENDINGS.get(chain.dtype, "")
 
         def printer(name: str, place: int, a: Operand, b: Matrix, c: Operand) -> ProductPrinter:
             shape = chain.products[place]
-            depth = min(value("depth") or shape.inner, shape.inner)
+            depth = shape.inner if c.ending else min(value("depth") or shape.inner, shape.inner)  # 16 bits hold no partial sums
             return ProductPrinter(
                 name, shape, value("height"), value(name), value("vector"), depth, self.room.copied[place],
-                a, Operand(b.row, b.column), c,
+                a, Operand(b.row, b.column, ending=ending), c,
             )  # fmt: skip
 
         left, out = chain.left, chain.out
         return (
-            printer("first", 0, Operand(left.row, left.column), chain.first, scores),
-            printer("second", 1, scores, chain.second, Operand(out.row, out.column)),
+            printer("first", 0, Operand(left.row, left.column, ending=ending), chain.first, scores),
+            printer("second", 1, scores, chain.second, Operand(out.row, out.column, ending=ending)),
         )
 
     @property
@@ -117,7 +117,7 @@ def _struct(program: ChainProgram) -> str:
     chain, lines = program.chain, Lines()
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in chain.graph.inputs))
-        lines.add(f"float *{c_name(chain.graph.returns[0])};")
+        lines.add(*(f"{C_TYPES[value.dtype]} *{c_name(value.name)};" for value in chain.graph.outputs))
         lines.add(*(f"float *{c_name(name)};" for name in _panels(chain)))
         lines.add("float *scratch;")
     return str(lines).rstrip("\n") + ";\n"
@@ -153,8 +153,10 @@ def _block(program: ChainProgram, rows: int) -> str:
     """C function that computes one block of rows: first product, row nest, second product."""
     chain, room, lines = program.chain, program.room, Lines()
     first, second = program.products
-    arguments = "const struct call *const call, float *const scratch, const float *const a, const float *const b"
-    arguments += ", const float *const v, float *const out, const long row"
+    types = first.a.c_type, first.right.c_type, second.right.c_type
+    given = (f"const {kind} *const {name}" for kind, name in zip(types, "abv", strict=True))
+    arguments = f"const struct call *const call, float *const scratch, {', '.join(given)}"
+    arguments += f", {second.c.c_type} *const out, const long row"
     with lines.block(f"static void block_{rows}({arguments})"):
         lines.add(f"float *const scores = {add('scratch', str(room.scores))};")
         first.block(lines, rows, "a", "b", "scores")
@@ -198,15 +200,14 @@ def _task(program: ChainProgram) -> str:
         lines.add(f"const long begin = {f'index % {parts} * {program.rows_of_task}' if parts > 1 else '0'};")
         lines.add(f"const long end = least(begin + {program.rows_of_task}, {chain.rows});")
         digits = _digits(lines, chain)
-        given = zip(("a", "b", "v"), (chain.left, chain.first, chain.second), strict=True)
-        for name, matrix in given:
-            lines.add(f"const float *{name} = {_start(matrix, c_name(matrix.tensor), digits)};")
-        lines.add(f"float *const out = {_start(chain.out, c_name(chain.graph.returns[0]), digits)};")
+        first, second = program.products
+        lines.add(f"const {first.a.c_type} *a = {_start(chain.left, c_name(chain.left.tensor), digits)};")
         places = 0, program.room.copies[0]
-        for name, product, copied, start in zip("bv", program.products, program.room.copied, places, strict=True):
-            if copied:
-                place = add("scratch", str(start))
-                lines.add(f"copy_{product.name}({name}, {place});", f"{name} = {place};")
+        for name, product, matrix, start in zip("bv", program.products, (chain.first, chain.second), places, strict=True):
+            there, place = _start(matrix, c_name(matrix.tensor), digits), add("scratch", str(start))
+            lines.add(*([f"copy_{product.name}({there}, {place});"] if product.copied else []))
+            lines.add(f"const {product.right.c_type} *{name} = {place if product.copied else there};")
+        lines.add(f"{second.c.c_type} *const out = {_start(chain.out, c_name(chain.graph.returns[0]), digits)};")
         _blocks(lines, program)
     return str(lines)
 

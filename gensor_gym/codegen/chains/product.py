@@ -22,11 +22,24 @@ def fetched(pointer: str, ahead: int, place: str, writes: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Operand:
-    """Strides of a matrix in elements. If `padded`, whole vectors may be loaded and stored at the end of a row."""
+    """Strides of a matrix in elements. If `padded`, whole vectors may be loaded and stored at the end of a row.
+
+    `ending` ends the names of helpers that load and store elements of 16 bits (`codegen.gir.inputs.ENDINGS`); empty for float32.
+    """
 
     row: int
     column: int
     padded: bool = False
+    ending: str = ""
+
+    @property
+    def c_type(self) -> str:
+        """C type of an element."""
+        return "uint16_t" if self.ending else "float"
+
+    def number(self, at: str) -> str:
+        """C text of the element that `at` points to."""
+        return f"load{self.ending}_1({at})" if self.ending else f"*({at})"
 
 
 @dataclass(frozen=True)
@@ -66,14 +79,14 @@ class ProductPrinter:
         return self.vectors * self.width
 
     @property
+    def right(self) -> Operand:
+        """B where register tiles read it: the copy of float32, or the tensor."""
+        return Operand(self.wide, 1, padded=True) if self.copied else self.b
+
+    @property
     def carries(self) -> bool:
         """Whether sums are computed in several parts, so that a tile is added to its earlier value in C."""
         return self.depth < self.shape.inner
-
-    @property
-    def step(self) -> int:
-        """Elements between successive rows of B where register tiles read it: in the copy, else in its tensor."""
-        return self.wide if self.copied else self.b.row
 
     def strips(self) -> Iterator[Strip]:
         """Yield the strips of columns: first all whole register tiles, then a narrower tile for the remainder."""
@@ -102,7 +115,8 @@ class ProductPrinter:
         """C function that adds up some steps of the sum for one register tile and stores it."""
         w, lines = self.width, Lines()
         carried = ", const int carried" if self.carries else ""
-        arguments = f"const float *a, const float *b, float *const c, const long steps{carried}"
+        a, right = self.a, self.right
+        arguments = f"const {a.c_type} *a, const {right.c_type} *b, {self.c.c_type} *const c, const long steps{carried}"
         places = [(r, v) for r in range(height) for v in range(strip.vectors)]
         with lines.block(f"static void {self._tile_name(height, strip)}({arguments})"):
             for r in range(height):
@@ -110,15 +124,15 @@ class ProductPrinter:
                 lines.add(f"vec{w} {names};")
             if self.carries:
                 with lines.block("if (carried)"):
-                    lines.add(*(f"s{r}_{v} = {self._load(self._c(r, v), strip, v, self.c.padded)};" for r, v in places))
+                    lines.add(*(f"s{r}_{v} = {self._load(self.c, self._c(r, v), strip, v)};" for r, v in places))
             unroll = max(1, min(4, _UNROLLED // len(places)))
             lines.add(f"UNROLL({unroll})")
-            with lines.block(f"for (long k = 0; k < steps; k++, a += {self.a.column}, b += {self.step})"):
+            with lines.block(f"for (long k = 0; k < steps; k++, a += {self.a.column}, b += {right.row})"):
                 for v in range(strip.vectors):
-                    loaded = self._load(add("b", str(v * w)), strip, v, self.copied or self.b.padded)
+                    loaded = self._load(right, add("b", str(v * w)), strip, v)
                     lines.add(f"const vec{w} b{v} = hold_{w}({loaded});")
                 for r in range(height):
-                    lines.add(f"const float a{r} = a[{r * self.a.row}];")
+                    lines.add(f"const float a{r} = {a.number(add('a', str(r * a.row))) if a.ending else f'a[{r * a.row}]'};")
                     lines.add(*(f"s{r}_{v} += a{r} * b{v};" for v in range(strip.vectors)))
             lines.add(*(self._store(self._c(r, v), f"s{r}_{v}", strip, v) for r, v in places))
         return str(lines)
@@ -129,15 +143,17 @@ class ProductPrinter:
     def _is_cut(self, strip: Strip, vector: int, padded: bool) -> bool:
         return not padded and vector == strip.vectors - 1 and strip.lanes < self.width
 
-    def _load(self, at: str, strip: Strip, vector: int, padded: bool) -> str:
-        if self._is_cut(strip, vector, padded):
-            return f"load_masked_{self.width}({at}, 0, {strip.lanes}, 0.0f)"
-        return f"load_{self.width}({at})"
+    def _load(self, operand: Operand, at: str, strip: Strip, vector: int) -> str:
+        ending = operand.ending
+        if self._is_cut(strip, vector, operand.padded):
+            return f"load_masked{ending}_{self.width}({at}, 0, {strip.lanes}, {'0' if ending else '0.0f'})"
+        return f"load{ending}_{self.width}({at})"
 
     def _store(self, at: str, what: str, strip: Strip, vector: int) -> str:
+        ending = self.c.ending
         if self._is_cut(strip, vector, self.c.padded):
-            return f"store_masked_{self.width}({at}, 0, {strip.lanes}, {what});"
-        return f"store_{self.width}({at}, {what});"
+            return f"store_masked{ending}_{self.width}({at}, 0, {strip.lanes}, {what});"
+        return f"store{ending}_{self.width}({at}, {what});"
 
     def block(self, lines: Lines, rows: int, a: str, b: str, c: str) -> None:
         """Write the loops over a block's register tiles; the loop over rows is the innermost, so that it reuses a tile of B."""
@@ -161,7 +177,7 @@ class ProductPrinter:
             r = "r" if count > 1 else str(start)
             places = [
                 linear([(self.a.row, r), (self.a.column, k)]),
-                linear([(panel, "j"), (self.step, k)]),
+                linear([(panel, "j"), (self.right.row, k)]),
                 linear([(self.c.row, r), (1, "j")]),
             ]
             if count == 1 and start:
@@ -179,7 +195,7 @@ class ProductPrinter:
         """C function `copy_NAME`, which copies B tile by tile of columns and pads the last tile with zeros."""
         lines = Lines()
         whole = self.shape.columns // self.wide * self.wide
-        with lines.block(f"static void copy_{self.name}(const float *const source, float *const copy)"):
+        with lines.block(f"static void copy_{self.name}(const {self.b.c_type} *const source, float *const copy)"):
             if whole:
                 with lines.block(f"for (long j = 0; j < {whole}; j += {self.wide})"):
                     self._copy_strip(lines, "j", self.wide)
@@ -200,17 +216,18 @@ class ProductPrinter:
                 lines.add(f"for (long x = 0; x < {width}; x++)")
                 lines.add(f"    for (long k = 0; k < {self.shape.inner}; k += {_LINE}) {ahead}")
                 given = f"{here}, {self.b.column}, {add(copy, str(done))}"
-                lines.add(f"copy_columns_{width}({given}, {self.shape.inner}, {self.wide});")
+                lines.add(f"copy_columns{self.b.ending}_{width}({given}, {self.shape.inner}, {self.wide});")
         if whole == self.wide and self.b.row == 1:
             return
         with lines.block(f"for (long k = 0; k < {self.shape.inner}; k++)"):
-            lines.add(f"const float *const from = {add(source, linear([(self.b.row, 'k')]))};")
+            lines.add(f"const {self.b.c_type} *const from = {add(source, linear([(self.b.row, 'k')]))};")
             lines.add(f"float *const to = {add(copy, linear([(self.wide, 'k')]))};")
             for done in range(0, whole if self.b.row != 1 else 0, _LINE):
                 lines.add(fetched("from", _AHEAD * self.b.row, str(done)))
             for done in range(0, whole if self.b.row != 1 else 0, width):
-                lines.add(f"store_{width}({add('to', str(done))}, load_{width}({add('from', str(done))}));")
+                lines.add(f"store_{width}({add('to', str(done))}, load{self.b.ending}_{width}({add('from', str(done))}));")
             if whole < self.wide:
-                value = f"from[{linear([(self.b.column, 'x')])}]"
+                place = linear([(self.b.column, "x")])
+                value = self.b.number(f"from + {place}") if self.b.ending else f"from[{place}]"
                 value = value if columns == self.wide else f"x < {columns} ? {value} : 0.0f"
                 lines.add(f"for (long x = {whole}; x < {self.wide}; x++) to[x] = {value};")

@@ -9,6 +9,8 @@ with the processor's conversions where it has them. `vcvtneps2bf16` stores zeros
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.micro.turn import butterflies
+
 ENDINGS = ("_bfloat", "_half")
 """Endings of helpers' names: of bfloat16 and of float16."""
 CONVERSIONS = ("widened", "rounded")
@@ -85,6 +87,23 @@ static inline vec{w} gather_masked{s}_{w}(const uint16_t *p, long stride, long i
     return widened{s}_{w}(bits);
 }
 """,
+    "transpose": """/* packed[i * step + lane] = source[lane * stride + i] for i, lane < {w}, widened. */
+static inline void transpose{s}_{w}(const uint16_t *source, long stride, float *packed, long step) {
+    vec{w} x[{w}];
+    UNROLL({w})
+    for (int i = 0; i < {w}; i++) x[i] = load{s}_{w}(source + i * stride);
+{butterflies}    UNROLL({w})
+    for (int i = 0; i < {w}; i++) store_{w}(packed + i * step, x[i]);
+}
+""",
+    "copy_columns": """/* packed[i * step + lane] = source[lane * stride + i] for i < count and lane < {w}, widened. */
+static inline void copy_columns{s}_{w}(const uint16_t *source, long stride, float *packed, long count, long step) {
+    long i = 0;
+    for (; i + {w} <= count; i += {w}) transpose{s}_{w}(source + i, stride, packed + i * step, step);
+    for (; i < count; i++)
+        for (long lane = 0; lane < {w}; lane++) packed[i * step + lane] = widened{s}_1(source[lane * stride + i]);
+}
+""",
     "store": """static inline void store{s}_{w}(uint16_t *p, vec{w} x) { *(halves{w} *)p = rounded{s}_{w}(x); }
 """,
     "store_masked": """/* Lanes whose index + lane lies in 0..size-1 to memory. */
@@ -147,7 +166,7 @@ def text(name: str, ending: str, width: int) -> str:
         template = (_ONE if width == 1 else _CONVERSIONS)[name + ending]
     else:
         template = (_NUMBERS if width == 1 else _VECTORS).get(name, "")
-    values = {"s": ending, "w": str(width), "bytes": str(4 * width), **_processor(name + ending, width), **_masked(width)}
+    values = {"butterflies": butterflies(width), "s": ending, "w": str(width), "bytes": str(4 * width), **_processor(name + ending, width), **_masked(width)}
     values["pieces"] = _pieces(width)
     for key, value in values.items():
         template = template.replace("{" + key + "}", value)
