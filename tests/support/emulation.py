@@ -26,6 +26,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.compile import lanes_of, run_compiler
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import ARRAY_DTYPE
 from tests.support.c_cases import machine
 
 RUNTIME = Path(__file__).parents[2] / "gensor_gym" / "codegen" / "runtime"
@@ -161,6 +162,6 @@ def outputs(
     found, at = [], 0
     for kernel in kernels:
         (tensor,) = kernel.operator.outputs
-        found.append(np.frombuffer(done.stdout, tensor.dtype, tensor.size, at).reshape(tensor.shape))
+        found.append(np.frombuffer(done.stdout, ARRAY_DTYPE[tensor.dtype], tensor.size, at).reshape(tensor.shape))
         at += tensor.nbytes
     return found

@@ -15,7 +15,7 @@ from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.cpuinfo import cpu_info
 from tests.codegen.c.test_codegen_c_groups import KINDS
-from tests.support.c_cases import inputs_of, legal_kernel, machine, random_operator, worst_error
+from tests.support.c_cases import HALVES, inputs_of, legal_kernel, machine, random_operator, worst_error
 from tests.support.emulation import AVX2, NEON, built, emulator, outputs
 
 TARGETS = {"neon": NEON, "avx2": AVX2}
@@ -52,6 +52,17 @@ def test_int8_in_groups_of_four_is_right(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
     kernels = [generate_c(kind(seed, hw=target.hardware)) for kind in KINDS.values() for seed in range(700, 712)]
     assert sum("dot_" in kernel.source for kernel in kernels) >= 18
+    assert_right(kernels, [*target.qemu, str(built(kernels, target, tmp_path))], target.guards)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_floats_of_16_bits_are_right(name: str, tmp_path: Path) -> None:
+    """Random schedules, and products of bfloat16 in pairs."""
+    target = TARGETS[name]
+    kernels = [legal_kernel(seed, target.hardware, HALVES) for seed in range(9500, 9530)]
+    pairs = [kind(seed, hw=target.hardware, dtype="bfloat16") for kind in KINDS.values() for seed in range(700, 708)]
+    kernels += map(generate_c, pairs)
+    assert sum("dot_bfloat_" in kernel.source for kernel in kernels) >= 10
     assert_right(kernels, [*target.qemu, str(built(kernels, target, tmp_path))], target.guards)
 
 
