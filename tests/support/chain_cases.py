@@ -13,6 +13,8 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.operators.kinds.linear import batched_gemm, gemm
 from tests.support.gir_cases import machine
 
+HALF_OF = {3: "bfloat16", 7: "float16"}
+"""Seed modulo 8 -> 16-bit type of the chain's matrices; others are float32."""
 EXTENTS = (1, 2, 3, 5, 7, 16, 17, 31, 33, 48, 65)
 
 
@@ -21,6 +23,7 @@ class ChainDraw:
 
     def __init__(self, seed: int) -> None:
         self.rng, self.b = np.random.default_rng(seed), Builder()
+        self.b.half = HALF_OF.get(seed % 8, "")
         self.outer = tuple(int(self.rng.choice((1, 2, 3))) for _ in range(self.rng.integers(0, 3)))
         m, k, n, d = (int(self.rng.choice(EXTENTS)) for _ in range(4))
         scores = self._product(self._operand("q", m, k), self._operand("k", k, n), m, n, k)
@@ -32,7 +35,7 @@ class ChainDraw:
         """A matrix for each element of the batch, of an input whose axes are in any order."""
         shape = (*self.outer, rows, columns)
         order = self.rng.permutation(len(shape)) if self.rng.integers(3) else np.arange(len(shape))
-        given = self.b.input(name, [shape[axis] for axis in order])
+        given = self.b.input(name, [shape[axis] for axis in order], self.b.half or "float32")
         turned = self.b.transpose(given, np.argsort(order).tolist())
         return self._joined(turned, rows, columns)
 
