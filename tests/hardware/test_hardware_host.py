@@ -209,6 +209,9 @@ def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[i
     assert hw.level("l2").copied == 0.0 and "measured" in hw.source["memory.l3.streamed"]
     assert hw.peak_of("float32") == FIGURES["float32"]
     assert "measured" in hw.source["peak"]
+    pairs = "avx512_bf16" in info.flags
+    assert hw.peak_of("bfloat16") == FIGURES["float32"] * (2 if pairs else 1)
+    assert ("vdpbf16ps" in hw.source["peak"]) == pairs and hw.peak_of("float16") == FIGURES["float32"]
     assert hardware.get("host") == hw
     assert from_json(to_json(hw)) == hw and "streamed" not in to_json(hardware.get("cascade_lake"))
 

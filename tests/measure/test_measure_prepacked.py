@@ -13,6 +13,7 @@ from gensor_gym.codegen.program import lower
 from gensor_gym.codegen.runtime.c import load
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.starts import starts
+from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.baselines.torch import TorchBaseline
 from gensor_gym.measure.devices.cpu import CpuDevice
@@ -126,6 +127,8 @@ def test_random_programs_of_frozen_operators_are_right(seed: int) -> None:
 
 @pytest.mark.parametrize("text", [
     "gemm(m=9, n=20, k=31)", "gemm(m=9, n=20, k=31)+bias+gelu",
+    pytest.param('gemm(m=9, n=20, k=31, dtype="bfloat16")+bias+relu', marks=pytest.mark.skipif(
+        "avx512_bf16" not in cpu_info().flags, reason="oneDNN may have no kernel for bfloat16")),
     "conv2d(n=2, c=6, h=9, w=11, k=20, r=3, s=3, stride=2, padding=1)+bias+relu",
     "conv2d(n=1, c=8, h=9, w=9, k=4, r=3, s=3, padding=(2, 1), dilation=2, groups=2)+relu",
 ])  # fmt: skip

@@ -224,7 +224,8 @@ def _called(one: Exports, kind: Kind | None) -> str:
         element = C_TYPES[tensor.dtype]
         lines.append(f"{element} *{name} = malloc({tensor.size} * sizeof({element}));")
     for place, (name, tensor) in enumerate(one.inputs):
-        value = f"({C_TYPES[tensor.dtype]})((i * {2 * place + 3}) % 7 - 3)"
+        one_as_bits = {"bfloat16": " + 0x3f80", "float16": " + 0x3c00"}
+        value = f"({C_TYPES[tensor.dtype]})((i * {2 * place + 3}) % 7{one_as_bits.get(tensor.dtype, ' - 3')})"
         lines.append(f"for (long i = 0; i < {tensor.size}; i++) {name}[i] = {value};")
     lines += [
         f"int status = {kind.call(one) if kind else f'{one.name}({one.arguments})'};",

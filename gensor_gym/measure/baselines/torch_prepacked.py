@@ -17,7 +17,7 @@ DTYPES = ("float32", "bfloat16")
 def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
     """Function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, optionally with bias, then relu or gelu.
 
-    ValueError for any other operator.
+    ValueError for any other operator, and where oneDNN has no kernel of that type for this processor.
     """
     stages = [stage.name for stage in op.epilogue]
     bias = x[2] if stages[:1] == ["bias"] else None
@@ -26,7 +26,10 @@ def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
         known = " or ".join(DTYPES)
         raise ValueError(f"no prepacked torch baseline for {op}; there is one for gemm and conv2d of {known}, +bias, +relu|gelu")
     after: tuple[str, list[Any], str] = (rest[0] if rest else "none", [], "none" if rest == ["gelu"] else "")
-    return _linear(x, bias, after) if op.name == "gemm" else _convolution(op, x, bias, after)
+    try:
+        return _linear(x, bias, after) if op.name == "gemm" else _convolution(op, x, bias, after)
+    except RuntimeError as error:  # bfloat16 on a processor for which oneDNN has no such kernel
+        raise ValueError(f"no prepacked torch baseline for {op}: {error}") from error
 
 
 def _linear(x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
