@@ -229,5 +229,9 @@ class ProductPrinter:
             if whole < self.wide:
                 place = linear([(self.b.column, "x")])
                 value = self.b.number(f"from + {place}") if self.b.ending else f"from[{place}]"
+                if self.b.ending:  # gcc 12.2 compiles a choice to a load of all lanes, past the end of a tensor of 16 bits
+                    lines.add("long x;", f"for (x = {whole}; x < {columns}; x++) to[x] = {value};")
+                    lines.add(f"for (; x < {self.wide}; x++) to[x] = 0.0f;")
+                    return
                 value = value if columns == self.wide else f"x < {columns} ? {value} : 0.0f"
                 lines.add(f"for (long x = {whole}; x < {self.wide}; x++) to[x] = {value};")
