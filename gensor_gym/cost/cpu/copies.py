@@ -11,6 +11,7 @@ from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A
 from gensor_gym.graph.tables.tables import (
     COPIED,
     FROZEN_READ,
+    GROUPED,
     ITEM,
     L2_BYTES,
     L3_BYTES,
@@ -55,7 +56,7 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
             copies = tiles_of(row, TASK, ints) * reduce_steps(row, TASK, ints) * 1.0
             box, width = footprint(row, t, TASK, ints) * 1.0, box_length(row, t, last, TASK, ints)
         across = ints[STRIDE + t * MAX_AXES + slot] > 1  # lines of the tensor become columns, or every other one is left out
-        along = floats[PACK_BYTES] if ints[ITEM + t] == 1 else floats[PACK_ROWS]
+        along = floats[PACK_BYTES] if ints[GROUPED] > 1 else floats[PACK_ROWS]
         element = floats[PACK_ACROSS] if across else along
         cycles += copies * (box * element + box / width * floats[PACK_LINE] + floats[PACK_CALL])
     return cycles
