@@ -160,19 +160,23 @@ STRATEGIES: dict[str, Entry] = {
 DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
 """Default strategies: Gensor's traverser, and for fused operators, whose space is small, enumeration by the model."""
 _DESCENTS = "gir_descent"
-_ADAPTED, _MEASURED = "in_turn", "agents.hybrids.here:measured_here"
+_WITH_KNOBS, _HALVES = "markov_ext", ("bfloat16", "float16")
+_ADAPTED, _MEASURED, _TIMED = "in_turn", "agents.hybrids.here:measured_here", "float32"
 """Default strategy on a machine that `gensor adapt` has measured, and the function that says whether it has."""
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     """Name of the default strategy.
 
-    It is `in_turn` for an operator on a machine that `gensor adapt` has measured, and `gir_descent` for a fused operator whose
-    space would take minutes to enumerate.
+    It is `in_turn` for an operator of float32, the type that `gensor adapt` times, on a machine that it has measured;
+    `markov_ext` for an operator of 16 bits on a CPU, whose pairs of products depend on knobs; and `gir_descent` for a fused
+    operator whose space would take minutes to enumerate.
     """
     searched = searched_of(computation)
-    if searched == CONSTRUCTIONS and _object(_MEASURED)(hardware):
+    if searched == CONSTRUCTIONS and computation.dtype == _TIMED and _object(_MEASURED)(hardware):
         return _ADAPTED
+    if searched == CONSTRUCTIONS and computation.dtype in _HALVES and hardware.kind == "cpu":
+        return _WITH_KNOBS
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS
     return DEFAULTS[searched]

@@ -89,6 +89,13 @@ def inputs_of(name: str, batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, .
     return drawn(SUITE[name].inputs, batch, seed)
 
 
+def in_type(name: str, dtype: str, batch: int = 1, seed: int = 0) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """(network, its inputs), with weights and inputs of floats rounded to a data type such as `bfloat16`."""
+    kind: torch.dtype = getattr(torch, dtype)
+    given = (one.to(kind) if one.is_floating_point() else one for one in inputs_of(name, batch, seed))
+    return module_of(name, seed).to(kind), tuple(given)
+
+
 def drawn(wanted: Sequence[tuple[int, ...] | Ids], batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
     """Random inputs of the given shapes and ids."""
     generator = torch.Generator().manual_seed(seed)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from experiments.benches.fused.process import OURS, Ways, arrays_of, serve
-from experiments.networks.suite import inputs_of, module_of
+from experiments.networks.suite import in_type
 from gensor_gym.networks.fusion.rules import plan_of
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def drawn(
     name: str, batch: int, seed: int, dtype: str = "float32"
 ) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
     """(network, its inputs, its outputs in float64); weights and inputs of floats are rounded to the data type."""
-    kind: torch.dtype = getattr(torch, dtype)
-    module, inputs = module_of(name, seed).to(kind), inputs_of(name, batch, seed)
-    inputs = tuple(one.to(kind) if one.is_floating_point() else one for one in inputs)
+    module, inputs = in_type(name, dtype, batch, seed)
     return module, inputs, expected_of(copy.deepcopy(module).double(), inputs)
 
 

@@ -25,24 +25,38 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.plan import Plan
 
-NAMES = ("resnet50", "bert_of_ids", "mobilenet_v2", "gpt2_of_ids", "resnet34")
-"""Names in `experiments.networks.suite`: Gensor's networks, in the order in which a lease times them."""
+_HALF = "/bfloat16"
+NAMES = (
+    f"resnet50{_HALF}", f"bert_of_ids{_HALF}", "resnet50", "bert_of_ids", f"mobilenet_v2{_HALF}", f"gpt2_of_ids{_HALF}",
+    "mobilenet_v2", "gpt2_of_ids", f"resnet34{_HALF}", "resnet34",
+)  # fmt: skip
+"""Names in `experiments.networks.suite`: Gensor's networks, in the order in which a lease times them; float32 or a data type."""
 FILE = "networks.json.gz"
 ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1}
 """Options of a search by the model alone."""
 
 
+def dtype_of(name: str) -> str:
+    """Data type of a network's weights."""
+    return name.partition("/")[2] or "float32"
+
+
+def made(name: str) -> tuple[Any, tuple[Any, ...]]:
+    """(torch's module, its inputs) of a network of `NAMES`, in its data type."""
+    from experiments.networks.suite import in_type
+
+    return in_type(name.partition("/")[0], dtype_of(name))
+
+
 def draw(machine: str, folder: Path, revision: str) -> None:
     """Write FILE to a folder: each piece's fastest schedule by the machine's model, and the compiled kernels."""
-    from experiments.networks.suite import inputs_of, module_of
-
     found: dict[str, Any] = {}
     cubins: dict[str, Any] = {}
     for name in NAMES:
-        made = gensor_gym.compile(module_of(name), inputs_of(name), hardware=machine, reuse=False, **ASKED)
-        schedules = {str(result.task.operator): str(result.schedule) for result in made.results}
-        found[name] = {"schedules": schedules, "model_s": sum(result.seconds for result in made.results)}
-        for kernel in made.kernels:
+        network = gensor_gym.compile(*made(name), hardware=machine, reuse=False, **ASKED)
+        schedules = {str(result.task.operator): str(result.schedule) for result in network.results}
+        found[name] = {"schedules": schedules, "model_s": sum(result.seconds for result in network.results)}
+        for kernel in network.kernels:
             if kernel.digest not in cubins:
                 compiled = dataclasses.asdict(nvrtc.compile_cubin(kernel))
                 cubins[kernel.digest] = {**compiled, "cubin": base64.b64encode(compiled["cubin"]).decode()}
@@ -67,10 +81,9 @@ def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Pl
 
     A piece without a schedule in the archive is searched by the model. ValueError for a schedule without a kernel.
     """
-    from experiments.networks.suite import inputs_of, module_of
     from gensor_gym.frontends.torch_export import from_torch
 
-    module, inputs, hw = module_of(name), inputs_of(name), hardware.get(archive["machine"])
+    (module, inputs), hw = made(name), hardware.get(archive["machine"])
     plan = plan_of(folded(from_torch(module, inputs)), "fine", hw)
     known, kernels = archive["networks"][name]["schedules"], list[Kernel]()
     for computation in (step.computation for step in plan.steps):

@@ -1,8 +1,8 @@
 """Stage: whole networks as one CUDA graph, compared with eager and compiled torch. The model chose the kernels beforehand.
 
-A row of a network has the errors of ours and of torch in float32 against torch in float64, all on the device, and interleaved
-samples: ours; torch in float32; torch as users call it, whose convolutions may use tf32. All are replayed as CUDA graphs. Rows of
-torch.compile come last, because compiling a network takes longest.
+A row of a network has the errors of ours and of torch in the same data type against torch in float64, all on the device, and interleaved
+samples: ours; torch in float32; torch as users call it, whose convolutions may use tf32. Networks of bfloat16 have the latter
+alone. All are replayed as CUDA graphs. Rows of torch.compile come last, because compiling a network takes longest.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LEAST, COMPILED_LEAST = 15.0, 40.0
 """Seconds below which a network is not begun, and below which it is not compiled by torch."""
 WARM = 0.15
 """Seconds for which each contestant runs before the rounds: the GPU idles while networks are exported."""
-FAR = 1e-3
-"""Error above which a network counts as wrong. It is relative to the output's largest magnitude, in float32 after 50 layers."""
+FAR = {"float32": 1e-3, "bfloat16": 0.1}
+"""Error above which a network counts as wrong, by data type, relative to the output's largest magnitude after 50 layers."""
 Inputs = tuple[torch.Tensor, ...]
 Opened = tuple[Any, Inputs, GpuNetwork]
 
@@ -74,13 +74,14 @@ def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int
     torch.backends.cudnn.benchmark = False
     exact = tuple(one.double() if one.is_floating_point() else one for one in given)
     reference = _called(module.double(), exact)
-    module.float()
+    module.to(getattr(torch, dtype := networks.dtype_of(name)))
+    plain = FLOAT32 if dtype == "float32" else DEFAULT
     found: dict[str, Any] = {
         "model_s": archive["networks"][name]["model_s"], "kernels": len(function.tasks.listed), "launches": function.launches,
         "workspace_bytes": function.layout.workspace_bytes, "fixed_bytes": function.layout.fixed_bytes,
-        "errors": {OURS: distance(ours, reference), FLOAT32: distance(_in(module, given, tf32=False)(), reference)},
+        "errors": {OURS: distance(ours, reference), plain: distance(_in(module, given, tf32=False)(), reference)},
     }  # fmt: skip
-    timers = {OURS: replayed(function), **{of: _timer(_in(module, given, of == DEFAULT)) for of in (FLOAT32, DEFAULT)}}
+    timers = {OURS: replayed(function), **{of: _timer(_in(module, given, of == DEFAULT)) for of in dict.fromkeys((plain, DEFAULT))}}
     return {**found, **_sampled(timers, seed)}
 
 
@@ -164,7 +165,7 @@ def digest(context: Context) -> dict[str, object]:
     """Torch's time relative to ours and the largest errors, by network; networks that are wrong have no time."""
     rows = context.rows(FILE)
     errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
-    wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR)
+    wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR[networks.dtype_of(name)])
     over: dict[str, dict[str, float]] = {}
     for row in (row for row in rows if row["network"] not in wrong):
         medians = {name: float(np.median(values)) for name, values in row.get("samples", {}).items()}

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 import gensor_gym
 from agents.networks import CompiledNetwork
-from experiments.networks.suite import inputs_of, module_of, operations
+from experiments.networks.suite import in_type, operations
 from experiments.studies.stamps import Stamp
 from experiments.tables.graphs.measured import megabytes
 from experiments.tables.table import Cell, Table
@@ -24,12 +24,13 @@ from gensor_gym.operators.types import Operator
 
 NETWORKS = ("resnet34", "resnet50", "mobilenet_v2", "bert_of_ids", "gpt2_of_ids")
 """Whole networks of Gensor's figures 9 to 12."""
+TYPES = ("float32", "bfloat16")
 MACHINES = ("a100", "rtx4090", "h100")
 """Machines of the architectures sm_80, sm_89 and sm_90a."""
 MOST = 3
 """Number of kinds of kernels that are listed with their share of the predicted time."""
 NOTES = (
-    "Float32, batch 1, images of 224 x 224, 128 tokens; random weights. Kernels are the best of one search by the model of the "
+    "Batch 1, images of 224 x 224, 128 tokens; random weights. Kernels are the best of one search by the model of the "
     "machine, one network one CUDA graph. No GPU has run them.",
     "Predicted: the sum of the kernels' times by the model. Floor: the sum of their roofline floors, each kernel's arrays in the "
     "device's memory.",
@@ -38,8 +39,8 @@ NOTES = (
 )
 
 
-def row_of(name: str, network: CompiledNetwork, torchs: int) -> tuple[Cell, ...]:
-    """Row of a network for a machine; `torchs` is the number of operations that launch kernels in torch."""
+def row_of(name: str, dtype: str, network: CompiledNetwork, torchs: int) -> tuple[Cell, ...]:
+    """Row of a network of a data type for a machine; `torchs` is the number of operations that launch kernels in torch."""
     function, layout = network.function, network.function.layout
     assert isinstance(function, GpuNetwork)
     cubins = [compile_cubin(kernel) for kernel in {kernel.digest: kernel for kernel in network.kernels}.values()]
@@ -52,7 +53,7 @@ def row_of(name: str, network: CompiledNetwork, torchs: int) -> tuple[Cell, ...]
         shares[kind] = shares.get(kind, 0.0) + result.seconds / predicted
     slowest = sorted(shares.items(), key=lambda item: -item[1])[:MOST]
     return (
-        name, network.hardware.name, float(len(network.kernels)), float(len(cubins)),
+        name, dtype, network.hardware.name, float(len(network.kernels)), float(len(cubins)),
         float(function.launches), float(torchs), megabytes(layout.arena.bytes), layout.arena.bytes / layout.needed,
         megabytes(layout.fixed_bytes), 1e3 * predicted, 1e3 * floor, floor / predicted,
         float(sum(one.spill_bytes > 0 for one in cubins)), float(max(one.registers for one in cubins)),
@@ -71,13 +72,14 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     """The table of networks and machines; `limit` caps the networks."""
     rows = []
     for name in NETWORKS[: config.limit]:
-        module, inputs = module_of(name), inputs_of(name)
-        torchs = operations(module, inputs)
-        for machine in MACHINES:
-            made = gensor_gym.compile(module, inputs, hardware=machine, backend="analytic", trials=1, reuse=False)
-            rows.append(row_of(name, made, torchs))
+        for dtype in TYPES:
+            module, inputs = in_type(name, dtype)
+            torchs = operations(module, inputs)
+            for machine in MACHINES:
+                made = gensor_gym.compile(module, inputs, hardware=machine, backend="analytic", trials=1, reuse=False)
+                rows.append(row_of(name, dtype, made, torchs))
     columns = (
-        "network", "machine", "kernels", "different", "launches", "launches of torch", "between kernels", "over the least",
+        "network", "type", "machine", "kernels", "different", "launches", "launches of torch", "between kernels", "over the least",
         "constants", "predicted ms", "floor ms", "floor over predicted", "kernels that spill", "most registers",
         "where the time goes",
     )  # fmt: skip

@@ -106,7 +106,8 @@ class DeviceArrays:
         if first is None:
             return self._cupy.asnumpy(output)
         found = in_library_of(first, output)
-        typed = _torch_bits(first) and self._op.outputs[place].dtype == "bfloat16"
+        bits = self._op.outputs[place].dtype == "bfloat16" and _library(first) == "torch"
+        typed = bits and str(first.dtype) not in ("torch.uint16", "torch.int16")
         return found.view(sys.modules["torch"].bfloat16) if typed else found
 
     def _input(self, place: int, value: Any, copy: bool) -> Any:

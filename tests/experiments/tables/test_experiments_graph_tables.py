@@ -130,7 +130,9 @@ def test_networks_for_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(gpu_networks, "MACHINES", ("a100", "h100"))
     (table,) = reproduce(config(table="gpu_networks", output=str(tmp_path)))
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    assert [row["machine"] for row in rows] == ["a100", "h100"]
+    assert [(row["type"], row["machine"]) for row in rows] == [
+        (kind, machine) for kind in gpu_networks.TYPES for machine in ("a100", "h100")
+    ]
     for row in rows:
         assert (row["kernels"], row["different"], row["launches of torch"]) == (2.0, 2.0, 4.0), "two products, two of relu"
         assert row["launches"] >= 2 and row["over the least"] >= 1.0 and row["kernels that spill"] == 0
