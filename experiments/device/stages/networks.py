@@ -1,8 +1,8 @@
 """Stage: whole networks as one CUDA graph, compared with eager and compiled torch. The model chose the kernels beforehand.
 
-A row of a network has the errors of ours and of torch in the same data type against torch in float64, all on the device, and interleaved
-samples: ours; torch in float32; torch as users call it, whose convolutions may use tf32. Networks of bfloat16 have the latter
-alone. All are replayed as CUDA graphs. Rows of torch.compile come last, because compiling a network takes longest.
+A row of a network has the errors of ours and of torch in the same data type against torch in float64, all on the device, and
+interleaved samples: ours; torch in float32; torch as users call it, whose convolutions may use tf32. Networks of bfloat16 have
+the latter alone. All are replayed as CUDA graphs. Rows of torch.compile come last, because compiling a network takes longest.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int
         "workspace_bytes": function.layout.workspace_bytes, "fixed_bytes": function.layout.fixed_bytes,
         "errors": {OURS: distance(ours, reference), plain: distance(_in(module, given, tf32=False)(), reference)},
     }  # fmt: skip
-    timers = {OURS: replayed(function), **{of: _timer(_in(module, given, of == DEFAULT)) for of in dict.fromkeys((plain, DEFAULT))}}
+    others = dict.fromkeys((plain, DEFAULT))
+    timers = {OURS: replayed(function), **{of: _timer(_in(module, given, of == DEFAULT)) for of in others}}
     return {**found, **_sampled(timers, seed)}
 
 

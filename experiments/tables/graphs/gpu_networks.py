@@ -6,6 +6,7 @@ Every kernel is compiled by NVRTC for the machine. No time is measured; the mode
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -27,6 +28,7 @@ NETWORKS = ("resnet34", "resnet50", "mobilenet_v2", "bert_of_ids", "gpt2_of_ids"
 TYPES = ("float32", "bfloat16")
 MACHINES = ("a100", "rtx4090", "h100")
 """Machines of the architectures sm_80, sm_89 and sm_90a."""
+ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1, "reuse": False}
 MOST = 3
 """Number of kinds of kernels that are listed with their share of the predicted time."""
 NOTES = (
@@ -76,11 +78,11 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
             module, inputs = in_type(name, dtype)
             torchs = operations(module, inputs)
             for machine in MACHINES:
-                made = gensor_gym.compile(module, inputs, hardware=machine, backend="analytic", trials=1, reuse=False)
+                made = gensor_gym.compile(module, inputs, hardware=machine, **ASKED)
                 rows.append(row_of(name, dtype, made, torchs))
     columns = (
-        "network", "type", "machine", "kernels", "different", "launches", "launches of torch", "between kernels", "over the least",
-        "constants", "predicted ms", "floor ms", "floor over predicted", "kernels that spill", "most registers",
+        "network", "type", "machine", "kernels", "different", "launches", "launches of torch", "between kernels",
+        "over the least", "constants", "predicted ms", "floor ms", "floor over predicted", "kernels that spill", "most registers",
         "where the time goes",
     )  # fmt: skip
     return [Table("Networks compiled for GPUs", Stamp.PREDICTED, columns, tuple(rows), NOTES)]

@@ -78,7 +78,7 @@ def test_searches_begin_with_what_was_learned_of_this_machine(timed: list[str], 
     assert default_for(OPS[0], here) == "in_turn"
     assert default_for(OPS[0], dataclasses.replace(here, units=here.units + 1)) == default_for(OPS[0], MACHINE) == "markov"
     assert default_for(resolve_computation("softmax(m=16, n=40)"), here) == "exhaustive"
-    assert default_for(resolve_computation('gemm(m=16, n=16, k=16, dtype="bfloat16")'), here) == "markov_ext"  # adapt times float32
+    assert default_for(resolve_computation('gemm(m=16, n=16, k=16, dtype="bfloat16")'), here) == "markov_ext"
     plain = Asked.of(OPS[0], "host", walkers=3)
     assert type(plain.search).__name__ == "Markov"
     (adapted_folder() / "card.json").write_text(json.dumps({**card, "fingerprint": "of yesterday"}))

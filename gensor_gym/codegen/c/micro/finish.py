@@ -122,14 +122,16 @@ def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Ch
 
 
 def _scatter(lines: Lines, reader: Reader) -> None:
-    """Write the store of lanes that are strided in the output: through a small buffer, lane by lane."""
+    """Write the store of lanes that are strided in the output: through a small buffer of its type, lane by lane."""
     plan, output = reader.plan, reader.plan.output
     width, rows = plan.tiles[0][plan.vector], len(plan.rows)
-    lines.add(f"{plan.accumulator} lanes[{rows}][{width}];")
+    lines.add(f"{output.c_type} lanes[{rows}][{width}];")
     for r, c, chunk in results(plan):
-        target = f"lanes[{r}][{chunk.offset}]"
-        value = result_name(plan, r, c)
-        lines.add(f"{target} = {value};" if chunk.width == 1 else f"store_{chunk.width}(&{target}, {value});")
+        value, place = result_name(plan, r, c), str(chunk.offset)
+        if chunk.width == 1:
+            lines.add(stored(output, f"lanes[{r}]", place, value))
+        else:
+            lines.add(f"store{output.ending}_{chunk.width}(&lanes[{r}][{place}], {value});")
     heads: list[str] = []
     terms, number = [(output.lane_stride, "lane")], list[tuple[int, str]]()
     axes = [a for a in plan.op.spatial if a != plan.vector and plan.tiles[0][a] > 1]
@@ -142,7 +144,7 @@ def _scatter(lines: Lines, reader: Reader) -> None:
     if reader.edge:  # rows are clamped in edge tiles: count from the first row, which is always valid
         terms.insert(0, (1, f"{output.name}_row_0"))
     with lines.blocks([_loop(reader, plan.vector, "lane"), *heads]):
-        lines.add(stored(output, base, linear(terms), f"lanes[{linear(number)}][lane]"))
+        lines.add(f"{base}[{linear(terms)}] = lanes[{linear(number)}][lane];")
 
 
 def _loop(reader: Reader, axis: int, step: str) -> str:

@@ -166,7 +166,8 @@ def text(name: str, ending: str, width: int) -> str:
         template = (_ONE if width == 1 else _CONVERSIONS)[name + ending]
     else:
         template = (_NUMBERS if width == 1 else _VECTORS).get(name, "")
-    values = {"butterflies": butterflies(width), "s": ending, "w": str(width), "bytes": str(4 * width), **_processor(name + ending, width), **_masked(width)}
+    values = {"butterflies": butterflies(width)}
+    values |= {"s": ending, "w": str(width), "bytes": str(4 * width), **_processor(name + ending, width), **_masked(width)}
     values["pieces"] = _pieces(width)
     for key, value in values.items():
         template = template.replace("{" + key + "}", value)
