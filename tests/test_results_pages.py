@@ -37,6 +37,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CORRECTNESS = ROOT / "results/h100/raw/2026-11-23/correctness.jsonl.gz"
 H200 = ROOT / "results/h200/raw/2026-11-27"
 ZEN3 = ROOT / "results/host/networks_zen3_one_thread.jsonl"
+ZEN4_BFLOAT16 = ROOT / "results/host/networks_zen4_bfloat16_one_thread.jsonl"
+PEERS = {"eager": "torch eager", "inductor": "torch.compile"}
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
@@ -159,6 +161,18 @@ def of_status() -> Iterator[str]:
     yield f"{right} of {right + found['COMPILE_ERROR']:,} were right, {found['COMPILE_ERROR']} pruned, none wrong"
     (behind,) = (row for row in read_rows(ZEN3) if row.get("network") == "resnet50")
     yield f"({behind['over']['onnxruntime']['median']:.2f} of ONNX Runtime on ResNet-50)"
+
+
+def test_networks_of_bfloat16_are_told_as_they_were_timed() -> None:
+    page = (ROOT / "docs/results/processors.md").read_text(encoding="utf-8")
+    rows = [row for row in read_rows(ZEN4_BFLOAT16) if row["kind"] == "network"]
+    assert len(rows) == 4 and not any(row["out_of_bounds"] or row["missing"] for row in rows)
+    for row in rows:
+        ours, over = 1e3 * row["times"]["ours"]["median"], row["over"]
+        assert f"{ours:.3g} ms: {over['eager']['median']:.2f}, {over['inductor']['median']:.2f} |" in page
+    for peer in ("eager", "inductor"):
+        mean = math.exp(sum(math.log(row["over"][peer]["median"]) for row in rows) / len(rows))
+        assert f"{mean:.2f} times as fast as {PEERS[peer]}" in page
 
 
 def of_study() -> Iterator[str]:
