@@ -25,6 +25,7 @@ LAZY = {
     "gensor_gym/frontends/decomposed.py": {"torch"},
     "gensor_gym/frontends/objects.py": {"torch"},
     "gensor_gym/frontends/torch_export.py": {"torch"},
+    "gensor_gym/frontends/constants.py": {"torch"},
 }
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
 HOMES: dict[str, tuple[str, ...]] = {
@@ -114,6 +115,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "gensor_gym/codegen/runtime/torch_operator.py",
         "gensor_gym/frontends/decomposed.py",
         "gensor_gym/frontends/objects.py",
+        "gensor_gym/frontends/constants.py",
         "gensor_gym/frontends/torch_export.py",
         "gensor_gym/measure/baselines/torch.py",
         "gensor_gym/measure/devices/cuda.py",
