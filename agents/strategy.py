@@ -169,13 +169,13 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     """Name of the default strategy.
 
     It is `in_turn` for an operator of float32, the type that `gensor adapt` times, on a machine that it has measured;
-    `markov_ext` for an operator of 16 bits on a CPU, whose pairs of products depend on knobs; and `gir_descent` for a fused
-    operator whose space would take minutes to enumerate.
+    `markov_ext` for an operator of 16 bits, whose tensor cores, or pairs of products on a CPU, depend on knobs; and `gir_descent`
+    for a fused operator whose space would take minutes to enumerate.
     """
     searched = searched_of(computation)
     if searched == CONSTRUCTIONS and computation.dtype == _TIMED and _object(_MEASURED)(hardware):
         return _ADAPTED
-    if searched == CONSTRUCTIONS and computation.dtype in _HALVES and hardware.kind == "cpu":
+    if searched == CONSTRUCTIONS and computation.dtype in _HALVES:
         return _WITH_KNOBS
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS
