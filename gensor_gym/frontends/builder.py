@@ -17,17 +17,19 @@ from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import (
     HALVES,
     Broadcast,
+    Concat,
     Contract,
     Gather,
     Map,
     Node,
+    Pad,
     Reduce,
     Reshape,
     Shape,
     Slice,
     Transpose,
     Value,
-)
+)  # fmt: skip
 from gensor_gym.frontends.whole import computed_whole, intervals, is_int32, limits_of_whole
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.inputs import encode
@@ -59,6 +61,8 @@ class Builder:
         self._known: dict[tuple[Node, bool, str], str] = {}
         self._rounded: dict[str, str] = {}
         """Name of a map or reduction whose value has 16 bits -> its type (`Dataflow.rounded`)."""
+        self._joined: dict[str, str] = {}
+        """Name of a concatenation -> its 16-bit type, empty for other types."""
         self._wraps: dict[str, str] = {}
         """Name of a value of int32 -> the value whose lowest 32 bits it keeps."""
         self._numbers: dict[str, int] = {}
@@ -187,16 +191,17 @@ class Builder:
 
     def half_of(self, name: str) -> str:
         """The 16-bit type of a value; empty for other types."""
-        node = self._made.get(name)
-        if node is None:
-            dtype = self.given_as(name)
-            return dtype if dtype in HALVES else ""
-        if isinstance(node, Contract):
-            return node.operator.dtype if node.operator.dtype in HALVES else ""
+        while isinstance(node := self._made.get(name), Broadcast | Reshape | Slice | Transpose | Pad | Gather):
+            name = node.table if isinstance(node, Gather) else node.source
         if isinstance(node, Map | Reduce):
             return self._rounded.get(name, "")
-        moved = {self.half_of(one) for one in node.inputs if not (isinstance(node, Gather) and one == node.ids)}
-        return moved.pop() if len(moved) == 1 else ""
+        if isinstance(node, Concat):
+            if name not in self._joined:  # kept, because joins may be joined again and again
+                moved = {self.half_of(one) for one in node.sources}
+                self._joined[name] = moved.pop() if len(moved) == 1 else ""
+            return self._joined[name]
+        dtype = self.given_as(name) if node is None else node.operator.dtype
+        return dtype if dtype in HALVES else ""
 
     def halved(self, name: str, half: str) -> str:
         """The value rounded to a 16-bit type: itself where the operation has made it, else a copy."""
