@@ -12,6 +12,10 @@ from gensor_gym.codegen.c.micro.vectors import INDEX
 from gensor_gym.dataflow.expressions import Constant, Expression, Operand
 from gensor_gym.dataflow.whole import LEAST, whole_number
 
+_NO_LOOPS = """#if defined __GNUC__ && !defined __clang__
+#pragma GCC optimize("no-tree-vectorize") /* gcc 12.2 adds up three sums of one loop wrongly, and vectors are written out */
+#endif
+"""
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 _BY_LANE = ("divide", "fmod")
 NUMBERS = {
@@ -150,7 +154,7 @@ class Whole:
     def prelude(self, body: str) -> str:
         """C definitions of the types and functions that a kernel's text uses."""
         widths = sorted({int(width) for width in re.findall(r"\bvec(\d+)\b", body)})
-        found = ["typedef int64_t vec1;\n", *(_typedefs(width) for width in widths if width > 1)]
+        found = [_NO_LOOPS, "typedef int64_t vec1;\n", *(_typedefs(width) for width in widths if width > 1)]
         called = set(re.findall(r"\b([a-z_]+)_(\d+)\(", body))
         vectors = ""
         for width in (width for width in widths if width > 1):
