@@ -21,6 +21,7 @@ from agents.core.ranking import Construction
 from gensor_gym.codegen.families import family_of, graph_of
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.space.table import LARGEST
 from gensor_gym.graph.schedule import Schedule
@@ -160,7 +161,7 @@ STRATEGIES: dict[str, Entry] = {
 DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
 """Default strategies: Gensor's traverser, and for fused operators, whose space is small, enumeration by the model."""
 _DESCENTS = "gir_descent"
-_WITH_KNOBS, _HALVES = "markov_ext", ("bfloat16", "float16")
+_WITH_KNOBS = "markov_ext"
 _ADAPTED, _MEASURED, _TIMED = "in_turn", "agents.hybrids.here:measured_here", "float32"
 """Default strategy on a machine that `gensor adapt` has measured, and the function that says whether it has."""
 
@@ -175,7 +176,7 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     searched = searched_of(computation)
     if searched == CONSTRUCTIONS and computation.dtype == _TIMED and _object(_MEASURED)(hardware):
         return _ADAPTED
-    if searched == CONSTRUCTIONS and computation.dtype in _HALVES:
+    if searched == CONSTRUCTIONS and computation.dtype in HALVES:
         return _WITH_KNOBS
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS

@@ -9,9 +9,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gensor_gym.codegen.c.layout.operands import HALVES, Operand
+from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import add, linear
+from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.operators.inputs import to_bfloat16
 
 Row = tuple[int, ...]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from gensor_gym.codegen.c.fuse import Shift, fuse
 from gensor_gym.codegen.c.group import GROUP, GROUPS, group_axis, group_dimension, grouped_tiles, widened_tiles
 from gensor_gym.codegen.c.layout import copies
-from gensor_gym.codegen.c.layout.operands import C_TYPES, HALVES, Operand
+from gensor_gym.codegen.c.layout.operands import C_TYPES, Operand
 from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
+from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.graph.structure import serves_all, vector_axis
 from gensor_gym.operators.types import Access, Operator
 

@@ -14,10 +14,11 @@ from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.room import Room, ceil_to, is_copied, lowered, pitch_of
 from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.codegen.c.codegen import LINE, headers
+from gensor_gym.codegen.c.layout.operands import ENDINGS
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, add, linear
 from gensor_gym.codegen.chains.product import Operand, ProductPrinter, fetched
-from gensor_gym.codegen.gir.inputs import C_TYPES, ENDINGS, helpers
+from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
 from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
 from gensor_gym.hardware.types import Hardware

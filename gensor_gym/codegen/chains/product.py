@@ -24,7 +24,7 @@ def fetched(pointer: str, ahead: int, place: str, writes: bool = False) -> str:
 class Operand:
     """Strides of a matrix in elements. If `padded`, whole vectors may be loaded and stored at the end of a row.
 
-    `ending` ends the names of helpers that load and store elements of 16 bits (`codegen.gir.inputs.ENDINGS`); empty for float32.
+    `ending` ends the names of helpers that load and store elements of 16 bits (`c.layout.operands.ENDINGS`); empty for float32.
     """
 
     row: int

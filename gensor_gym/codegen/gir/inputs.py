@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
+from gensor_gym.codegen.c.layout.operands import ENDINGS
 from gensor_gym.gir.nest import Access, RowNest
 
 C_TYPES = {
     "float32": "float", "bfloat16": "uint16_t", "float16": "uint16_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t",
 }  # fmt: skip
 """Data type of a graph's value in memory -> C type of an element."""
-ENDINGS = {"bfloat16": "_bfloat", "float16": "_half"}
-"""16-bit type -> ending of the helpers that load and store it (`codegen.c.micro.halves`)."""
 NO_ROW = "no_row"
 """C name of a row of NaN (0 for integers). It is read for an id out of range, so that nothing outside the table is read."""
 

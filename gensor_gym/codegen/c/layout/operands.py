@@ -9,8 +9,6 @@ from gensor_gym.operators.types import Access
 C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t", "bfloat16": "uint16_t", "float16": "uint16_t"}
 ENDINGS = {"int8": "_narrow", "bfloat16": "_bfloat", "float16": "_half"}
 """Type in memory -> ending of the names of helpers that convert it to and from the accumulators' type."""
-HALVES = ("bfloat16", "float16")
-"""Data types of 16 bits, whose accumulators are float32; kernels read and write their bits."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Templates of helpers in C for 16-bit floats in memory, which are float32 in registers.
 
 `uint16_t` are the bits of numbers: of bfloat16 in helpers named `_bfloat`, of float16 in helpers named `_half`. A load widens,
-which is exact. A store rounds to nearest, ties to even; what is not a number stays so. Helpers are written in vector extensions,
+which is exact. A store rounds to nearest, ties to even, and keeps NaN. Helpers are written in vector extensions,
 with the processor's conversions where it has them. `vcvtneps2bf16` stores zeros for float32 numbers below 2^-126.
 
 `{w}` is the number of lanes, `{s}` the helper's ending, `halves{w}` a vector of bits. Fill values are bits too.
