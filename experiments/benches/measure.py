@@ -1,4 +1,4 @@
-"""Performance of measuring itself: trials per second, time of their parts, overhead of isolation, and compile times.
+"""Performance of measuring itself: trials and episodes per second, time of their parts, overhead of isolation, compile times.
 
 The folder of compiled kernels is empty when the suite begins, so that every trial compiles its kernel.
 """
@@ -6,6 +6,7 @@ The folder of compiled kernels is empty when the suite begins, so that every tri
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import closing
 from statistics import median
 from typing import Any
@@ -17,9 +18,11 @@ from experiments.benches.lines import Lines, Steal, calibration, empty_cache, ma
 from experiments.comparison.summary import interval
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
 from gensor_gym.measure.workers.process import WorkerProcess
@@ -31,7 +34,7 @@ CHOICES = 10
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit the rates of trials, the overhead of isolation, and compile times by operator and in all."""
+    """Emit the rates of trials and of episodes, the overhead of isolation, and compile times by operator and in all."""
     settings = config.measure
     hw = hardware.get("host")
     emit(kind="machine", compiler=find_compiler().version, calibration_loop_per_second=calibration(), **machine())
@@ -42,6 +45,8 @@ def run(config: DictConfig, emit: Lines) -> None:
     with empty_cache():
         _rate("random", op, schedules, hw, emit)
         _rate("ranked", op, _ranked(graph, rng, settings.trials), hw, emit)
+        for space in settings.episodes.spaces:
+            _episodes(settings.episodes, space, hw, config.seed, emit)
         _isolation(op, schedules[: settings.isolation.kernels], hw, settings.isolation.rounds, emit)
         _compile(settings.compile, hw, rng, emit)
 
@@ -69,6 +74,23 @@ def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit
         trials_per_second=len(measured) / wall, kernel_s=_middle([m.seconds for m in ok]),
         compile_s={"median": _middle(compiling), "largest": max(compiling, default=None)},
         sampling_share=kernel / wall, stolen=steal.share(),
+    )  # fmt: skip
+
+
+def _episodes(settings: DictConfig, space: str, hw: Hardware, seed: int, emit: Lines) -> None:
+    """Play a vector environment with real times at random; emit the rate at which its episodes end."""
+    rng, steps, ended, statuses = np.random.default_rng(seed), 0, 0, Counter[str]()
+    with closing(ConstructVectorEnv(settings.environments, settings.operator, hw, space=space, backend="cpu")) as envs:
+        _, info = envs.reset(seed=seed)
+        get_backend("cpu", hw).measure(envs.graphs[0].operator, [envs.graphs[0].initial()], hw)  # starts the worker
+        steal, begin = Steal(), time.perf_counter()
+        while (wall := time.perf_counter() - begin) < settings.seconds:
+            _, _, terminated, _, info = envs.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in info["action_mask"]]))
+            steps, ended = steps + 1, ended + int(terminated.sum())
+            statuses.update(info["status"][terminated] if terminated.any() else ())
+    emit(
+        kind="episodes", operator=settings.operator, space=space, environments=settings.environments, steps=steps, wall_s=wall,
+        episodes=ended, episodes_per_second=ended / wall, statuses=dict(statuses), stolen=steal.share(),
     )  # fmt: skip
 
 

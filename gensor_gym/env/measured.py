@@ -17,6 +17,9 @@ from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_
 from gensor_gym.measure.measurement import Measurement, Status
 
 Graph = ConstructionGraph | GirGraph
+PATIENCE = 20.0
+"""A program that takes this many times its roofline floor is timed by one call: random play on gemm(m=256, n=384, k=512) ends
+mostly in such programs (AMD EPYC, Zen 4, one thread), and each was called twelve times."""
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
 """Entries of `info` for an illegal program: it has no latency by the model, and no backend measures it."""
 
@@ -103,7 +106,8 @@ class FinalReward:
         fresh = [*range(len(keys))]
         if self.pooled:  # the first of equal programs
             fresh = sorted({key: place for place, key in reversed([*enumerate(keys)]) if key not in self._seen}.values())
-        found = dict(zip(fresh, together(backend, [asked[place] for place in fresh], self.hardware), strict=True))
+        measured = together(backend, [asked[place] for place in fresh], self.hardware, PATIENCE)
+        found = dict(zip(fresh, measured, strict=True))
         self._seen.update({keys[place]: measurement for place, measurement in found.items()})
         return [found.get(place, self._seen[key]) for place, key in enumerate(keys)]
 
@@ -132,6 +136,7 @@ def reward(graph: Graph, measurement: Measurement) -> float:
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:
-    """Entries of `info` for a measurement; `regret` is among them unless it is None."""
+    """Entries of `info` for a measurement; `regret` is among them unless it is None. A slow program has one sample."""
     known = {} if regret is None else {"regret": regret}
-    return {"runtime_s": measurement.seconds, "status": measurement.status.value, **known}
+    samples = len(measurement.samples)
+    return {"runtime_s": measurement.seconds, "status": measurement.status.value, "samples": samples, **known}

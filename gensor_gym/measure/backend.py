@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -61,17 +62,26 @@ class Replay(Protocol):
 class Together(Protocol):
     """Additional method of a backend that measures programs of several operators at once."""
 
-    def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """Yield one measurement for each (operator, schedule), in order, each when it is ready."""
+    def together(
+        self, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf
+    ) -> Iterator[Measurement]:
+        """Yield one measurement for each (operator, schedule), in order, each when it is ready.
+
+        A right program whose first call takes `patience` times its roofline floor, and at least the seconds of a sample, is
+        timed by this call alone; its conditions have `cut_short`.
+        """
 
 
-def together(backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> list[Measurement]:
+def together(
+    backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf
+) -> list[Measurement]:
     """One measurement for each (operator, schedule), in order.
 
-    The backend measures all of them at once if it can, otherwise the operators one after another.
+    The backend measures all of them at once if it can (`patience` is that of `Together`), otherwise the operators one after
+    another.
     """
     if isinstance(backend, Together):
-        return list(backend.together(asked, hw))
+        return list(backend.together(asked, hw, patience))
     places: dict[Any, list[int]] = {}
     for place, (op, _) in enumerate(asked):
         places.setdefault(op, []).append(place)

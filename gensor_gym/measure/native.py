@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from gensor_gym.codegen.targets import target_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.hardware.cpuinfo import WITHOUT_AVX512
+from gensor_gym.hardware.cpuinfo import WITHOUT_AVX512, usable_cpus
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.legality import is_legal
@@ -75,11 +76,19 @@ class NativeBackend:
         """Yield the measurements of `measure`, each when it is ready."""
         return self.together([(op, schedule) for schedule in schedules], hw)
 
-    def together(self, asked: Sequence[tuple[Operator | Dataflow, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """Yield one measurement for each (operator, schedule), in order; kernels of all operators are compiled in parallel."""
+    def together(
+        self, asked: Sequence[tuple[Operator | Dataflow, Any]], hw: Hardware, patience: float = math.inf
+    ) -> Iterator[Measurement]:
+        """Yield one measurement for each (operator, schedule), in order; kernels of all operators are compiled in parallel.
+
+        With a finite `patience` slow programs are cut short (`backend.Together`), and if the kernels leave a core unused, others
+        are compiled on it while one is timed.
+        """
         made = [(op, self._generate(op, schedule, hw)) for op, schedule in asked]
         kernels = {(op, k.digest): k for op, k in made if isinstance(k, Kernel)}
-        results = self.pool.stream(self._trial(kernel, hw) for kernel in kernels.values())
+        trials = (self._trial(kernel, hw, patience) for kernel in kernels.values())
+        spare = target_of(hw).threads(hw) < len(usable_cpus())
+        results = self.pool.stream(trials, overlap=patience < math.inf and spare)
         done = {(op, k.digest): k for op, k in made if isinstance(k, Measurement)}
         for op, item in made:
             key = op, item.digest
@@ -104,9 +113,11 @@ class NativeBackend:
                 return dataclasses.replace(result, status=Status.OK, error="")
         return result
 
-    def _trial(self, kernel: Kernel, hw: Hardware) -> Trial:
-        """Trial of a kernel with this backend's seed and timing rules."""
-        return Trial(kernel, target_of(hw).threads(hw), MARGIN * warm_floor(kernel.operator, hw), self.seed, self.rules)
+    def _trial(self, kernel: Kernel, hw: Hardware, patience: float = math.inf) -> Trial:
+        """Trial of a kernel with this backend's seed and timing rules; `patience` is that of `backend.Together`."""
+        floor = warm_floor(kernel.operator, hw)
+        slow = max(patience * floor, self.rules.sample)
+        return Trial(kernel, target_of(hw).threads(hw), MARGIN * floor, self.seed, self.rules, slow)
 
     def compare(
         self,

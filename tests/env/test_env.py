@@ -269,6 +269,19 @@ def test_copies_with_a_live_worker_share_the_backend() -> None:
     env.close()
 
 
+def test_the_reward_of_a_slow_program_is_one_call() -> None:
+    """`samples` says so, in both forms; an illegal program and the model have no samples."""
+    operator, named = "gemm(m=128, n=128, k=128)", {"hardware": "host", "backend": "cpu"}
+    env, envs = ConstructEnv(operator, **named), ConstructVectorEnv(2, operator, **named)
+    env.reset(seed=0)
+    envs.reset(seed=0)
+    info, infos = env.step(0)[4], envs.step(np.array([0, 0]))[4]
+    assert (info["status"], info["samples"]) == ("OK", 1)
+    assert infos["samples"].tolist() == [1, 1] and infos["_samples"].all()
+    envs.close()
+    env.close()
+
+
 def test_a_machine_that_differs_from_its_name_is_not_written_as_that_name() -> None:
     changed = dataclasses.replace(hardware.get("h200"), units=1)
     assert make(hardware=changed).unwrapped.spec.kwargs["hardware"] == changed

@@ -148,7 +148,7 @@ def test_several_are_as_one(words: Path, backend: NativeBackend, name: str) -> N
     _, info = envs.reset(seed=5)
     rng, asked = np.random.default_rng(0), []
     together = backend.together
-    backend.together = lambda pairs, hw: asked.append(len(pairs)) or together(pairs, hw)  # type: ignore[method-assign]
+    backend.together = lambda pairs, *more: asked.append(len(pairs)) or together(pairs, *more)  # type: ignore[method-assign]
     totals, facts = np.zeros(4), {}
     for step in range(200):
         graphs = envs.unwrapped.graphs

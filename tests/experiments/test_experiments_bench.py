@@ -43,7 +43,8 @@ TINY = {
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.isolation.kernels=2", "measure.isolation.rounds=2",
-        "measure.compile.operators=[gemv(m=64, k=48)]",
+        "measure.compile.operators=[gemv(m=64, k=48)]", "measure.episodes.operator=gemm(m=32, n=24, k=16)",
+        "measure.episodes.environments=2", "measure.episodes.seconds=2", "measure.episodes.spaces=[gensor]",
     ],  # fmt: skip
     "repeatability": [
         "repeatability.kernels=3", "repeatability.tries=2", "repeatability.rounds=5",
@@ -217,7 +218,9 @@ def test_call(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_measure(tmp_path: Path) -> None:
-    random, ranked, isolation, compiled, compiled_all = run_suite("measure", tmp_path)
+    random, ranked, episodes, isolation, compiled, compiled_all = run_suite("measure", tmp_path)
+    assert episodes["statuses"] == {"OK": episodes["episodes"]} and 1 < episodes["episodes"] < episodes["steps"]
+    assert episodes["episodes_per_second"] == pytest.approx(episodes["episodes"] / episodes["wall_s"])
     assert isolation["trials"] == 4 and set(isolation["trials_per_second"]) == {"on", "off"} and isolation["ratio"]["median"] > 0
     assert (random["schedules"], ranked["schedules"]) == ("random", "ranked")
     for rate in (random, ranked):

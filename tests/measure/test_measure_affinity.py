@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gensor_gym.measure.workers.affinity import pinned
+from gensor_gym.measure.workers.affinity import leave_first_cpu, pinned
 
 ONE_CPU = not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2
 needs_two = pytest.mark.skipif(ONE_CPU, reason="threads cannot be told apart on one CPU")
@@ -41,6 +42,17 @@ def test_pinned_keeps_the_thread_and_gives_back() -> None:
         assert os.sched_getaffinity(0) == {min(allowed)}
         raise RuntimeError("inside")
     assert os.sched_getaffinity(0) == allowed
+
+
+@needs_two
+def test_compilers_leave_the_cpu_of_a_timing_alone() -> None:
+    """A thread's affinity is its own, and that of the processes that it starts."""
+    allowed, code = os.sched_getaffinity(0), "import os; print(*os.sched_getaffinity(0))"
+    with ThreadPoolExecutor(1, initializer=leave_first_cpu) as compilers:
+        child = compilers.submit(subprocess.check_output, [sys.executable, "-c", code], text=True).result()
+    with pinned():
+        assert os.sched_getaffinity(0).isdisjoint(map(int, child.split()))
+    assert {int(cpu) for cpu in child.split()} | {min(allowed)} == allowed == os.sched_getaffinity(0)
 
 
 @needs_two

@@ -90,6 +90,14 @@ def test_attack_is_caught(worker: WorkerProcess, tmp_path: Path, name: str, stat
     assert worker.ask(TrialRequest(build(kernel("right"), tmp_path), 1, floor, rules=QUICK)).status is Status.OK
 
 
+@pytest.mark.parametrize(("name", "status"), [("right", Status.OK), ("wrong value", WRONG), ("writes just before", WRONG)])
+def test_a_kernel_that_is_cut_short_is_verified(worker: WorkerProcess, tmp_path: Path, name: str, status: Status) -> None:
+    """The one call that is timed is the one whose result is checked."""
+    result = worker.ask(TrialRequest(build(kernel(name), tmp_path), 1, 0.0, rules=QUICK, slow=1e-9))
+    assert result.status is status, result.error
+    assert len(result.samples) == (status is Status.OK)
+
+
 @pytest.mark.parametrize("elapsed", thorough_but([-1.0, 0.0, float("nan"), float("inf")], -1.0, float("inf")))
 def test_event_times_that_are_no_times(monkeypatch: pytest.MonkeyPatch, elapsed: float) -> None:
     """Events of a GPU that say nothing, or less, are no measurement."""

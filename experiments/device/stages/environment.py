@@ -7,6 +7,7 @@ reward is a kernel's time, and rows of kind `program` are the kernels that were 
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -85,10 +86,12 @@ class KeptBackend(NativeBackend):
         self.journal = journal
         self.measuring, self.programs = 0.0, 0
 
-    def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
+    def together(
+        self, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf
+    ) -> Iterator[Measurement]:
         """Measure like `NativeBackend`, write a row for each program, and add up the time."""
         begin = time.perf_counter()
-        for (_, schedule), measurement in zip(asked, super().together(asked, hw), strict=True):
+        for (_, schedule), measurement in zip(asked, super().together(asked, hw, patience), strict=True):
             self.programs += 1
             row = {"kind": "program", "schedule": str(schedule), **facts(measurement)}
             self.journal.put(f"program {self.programs}", row)

@@ -260,6 +260,8 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
             self._rewards[ended] += [gain for gain, _ in outcomes]
             facts = [fact for _, fact in outcomes]
         columns = {name: ([fact[name] for fact in facts], empty) for name, empty in (("runtime_s", 0.0), ("status", None))}
+        if any("samples" in fact for fact in facts):
+            columns["samples"] = [fact.get("samples", 0) for fact in facts], 0
         columns["steps"] = self._scalars[ended, STEPS].astype(np.int64), 0
         if self.settings.goes_on:
             columns |= {"paid": (self._scalars[ended, PAID].astype(np.int64), 0), "best": (self._best[ended], 0)}

@@ -59,12 +59,12 @@ def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
 
     `called` is the number of earlier calls of the kernel on these buffers, which have paged memory in.
     """
-    estimate = _elapsed(timer, 1)
+    estimate = elapsed(timer, 1)
     spent, calls = estimate, 1
     while spent < rules.warmup or (called + calls < 3 and spent < rules.budget):
         fitting = max(1, min(1 << 16, int(0.25 * rules.warmup / max(estimate, 1e-9))))
         batch = 1 << fitting.bit_length() - 1  # few different numbers: a GPU captures a graph for each
-        took = _elapsed(timer, batch)
+        took = elapsed(timer, batch)
         estimate = min(estimate, took / batch)
         spent, calls = spent + took, calls + batch
     return max(estimate, 1e-9)
@@ -72,13 +72,13 @@ def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
 
 def sample(timer: Timer, calls: int) -> float:
     """Take one sample and return its seconds per call. ClockFault unless that is above 0."""
-    seconds = _elapsed(timer, calls)
+    seconds = elapsed(timer, calls)
     if seconds == 0.0:
         raise ClockFault(f"the clock says 0 s for {calls} calls")
     return seconds / calls
 
 
-def _elapsed(timer: Timer, calls: int) -> float:
+def elapsed(timer: Timer, calls: int) -> float:
     """Seconds of `calls` calls, 0 if they are too short for the clock. ClockFault for a negative or infinite time."""
     seconds = timer(calls)
     if not 0.0 <= seconds < math.inf:

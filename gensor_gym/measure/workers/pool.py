@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.workers.affinity import leave_first_cpu
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import Built, Comparison, Trial
@@ -27,8 +28,11 @@ AHEAD = 64
 class Pool(Protocol):
     """Workers that measure kernels."""
 
-    def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """Yield one measurement for each trial, in order, each when it is ready; a kernel's failure is its status."""
+    def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
+        """Yield one measurement for each trial, in order, each when it is ready; a kernel's failure is its status.
+
+        With `overlap` the next kernels may be compiled while one is timed, on the other cores.
+        """
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
         """Time kernels together in one worker; return seconds per call by name. It raises as `NativeBackend.compare` does."""
@@ -90,16 +94,17 @@ class LocalPool:
         self._compile = compile_kernel
         self._overlap = overlap
 
-    def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
+    def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
         """Yield one measurement for each trial, in order; see `Pool`.
 
-        Up to `ahead` kernels are compiled, then timed, before the next batch; with `overlap` each kernel is timed when it is
-        compiled.
+        Up to `ahead` kernels are compiled, then timed, before the next batch; with `overlap`, here or at construction, each
+        kernel is timed when it is compiled.
         """
         left = iter(trials)
-        compilers = ThreadPoolExecutor(os.cpu_count() or 1)
+        aside = leave_first_cpu if overlap and not self._overlap else None
+        compilers = ThreadPoolExecutor(os.cpu_count() or 1, initializer=aside)
         try:
-            if self._overlap and len(self.workers) == 1:
+            if (self._overlap or overlap) and len(self.workers) == 1:
                 yield from self._as_compiled(compilers, left)
             while batch := list(islice(left, self.ahead)):
                 futures = [compilers.submit(compiled, self._compile, trial.kernel) for trial in batch]

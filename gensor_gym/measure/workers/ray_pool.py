@@ -85,8 +85,8 @@ class RayPool:
         """Process ids of the stations."""
         return ray.get([station.pid.remote() for station in self._running()])
 
-    def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """Yield one measurement for each trial, in order; see `Pool`."""
+    def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
+        """Yield one measurement for each trial, in order; see `Pool`. A station compiles its next kernel after a timing."""
         left, again = enumerate(trials), deque[tuple[int, Trial, int]]()
         flying: dict[Any, tuple[tuple[int, Trial, int], Any]] = {}
         done: dict[int, Measurement] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,13 +34,17 @@ class Built:
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """Verify and time one kernel. `floor` is the least plausible time in seconds."""
+    """Verify and time one kernel. `floor` is the least plausible time in seconds.
+
+    A kernel whose first call takes `slow` seconds or longer is timed by that call alone.
+    """
 
     built: Built
     threads: int
     floor: float
     seed: int = 0
     rules: TimingRules = field(default_factory=TimingRules)
+    slow: float = math.inf
 
     def enclosed(self) -> TrialRequest:
         """A copy that encloses the kernel's file; see `Built.enclosed`."""
@@ -78,10 +83,11 @@ class Trial:
     floor: float
     seed: int = 0
     rules: TimingRules = field(default_factory=TimingRules)
+    slow: float = math.inf
 
     def request(self, built: Built) -> TrialRequest:
         """The request to a worker for the compiled kernel."""
-        return TrialRequest(built, self.threads, self.floor, self.seed, self.rules)
+        return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow)
 
 
 @dataclass(frozen=True)
