@@ -14,12 +14,13 @@ from gensor_gym.version import VERSION
 
 __version__ = VERSION
 
-# `compile` is code of `agents`: it is named by text, because no module of the gym imports `agents`.
+# `compile` and `compile_buckets` are code of `agents`: they are named by text, because no module of the gym imports `agents`.
 _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",
     "Schedule": "gensor_gym.graph.schedule",
     "build": "gensor_gym.codegen",
     "compile": "agents.networks:compile_module",
+    "compile_buckets": "agents.buckets:compile_buckets",
     "load_plugins": "gensor_gym.plugins",
     "load_space": "gensor_gym.spaces",
     "save_space": "gensor_gym.spaces",
@@ -28,8 +29,8 @@ _LAZY = {
 _MODULES = ("operators", "hardware", "graph", "cost", "codegen", "construction", "measure", "env")
 
 __all__ = [
-    "ConstructionGraph", "Schedule", "build", "compile", "load_plugins", "load_space", "save_space", "tuned", "measure",
-    "operators", "hardware",
+    "ConstructionGraph", "Schedule", "build", "compile", "compile_buckets", "load_plugins", "load_space", "save_space", "tuned",
+    "measure", "operators", "hardware",
 ]  # fmt: skip
 
 register()

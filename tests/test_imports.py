@@ -24,6 +24,7 @@ LAZY = {
     "gensor_gym/env/sb3.py": {"stable_baselines3"},
     "gensor_gym/frontends/decomposed.py": {"torch"},
     "gensor_gym/frontends/objects.py": {"torch"},
+    "gensor_gym/frontends/padding.py": {"torch"},
     "gensor_gym/frontends/torch_export.py": {"torch"},
     "gensor_gym/frontends/constants.py": {"torch"},
 }
@@ -116,6 +117,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "gensor_gym/frontends/decomposed.py",
         "gensor_gym/frontends/objects.py",
         "gensor_gym/frontends/constants.py",
+        "gensor_gym/frontends/padding.py",
         "gensor_gym/frontends/torch_export.py",
         "gensor_gym/measure/baselines/torch.py",
         "gensor_gym/measure/devices/cuda.py",

@@ -1,0 +1,73 @@
+"""Networks of one module for several sizes of its inputs: which holds which, padding between them, and cutting results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gensor_gym.networks.network import Network
+
+Shape = tuple[int, ...]
+Axes = tuple[tuple[int, int] | None, ...]
+"""For each axis of an output: (input, axis) whose size it has in every network; None if its size is the same in all."""
+
+
+def shapes_of(network: Network) -> list[Shape]:
+    """Shapes of a network's inputs."""
+    return [value.shape for value in network.inputs]
+
+
+def holds(bucket: Sequence[Shape], given: Sequence[Shape]) -> bool:
+    """Whether each input is of `bucket`'s rank and no larger along any axis."""
+    pairs = [*zip(bucket, given, strict=True)]
+    return all(len(most) == len(shape) and all(map(int.__ge__, most, shape)) for most, shape in pairs)
+
+
+def padded(given: Sequence[Any], network: Network, padding: Mapping[str, float]) -> list[Any]:
+    """The inputs, of NumPy, torch or CuPy, padded at the end of their axes to the network's shapes."""
+    return [
+        array if tuple(array.shape) == value.shape else _padded(array, value.shape, padding.get(value.name, 0))
+        for array, value in zip(given, network.inputs, strict=True)
+    ]
+
+
+def _padded(array: Any, shape: Shape, value: float) -> Any:
+    """A copy of the array in the corner of a new one of `shape`, which has `value` elsewhere."""
+    if hasattr(array, "new_full"):
+        made = array.new_full(shape, value)
+    else:
+        made = sys.modules[type(array).__module__.partition(".")[0]].full(shape, value, dtype=array.dtype)
+    made[tuple(map(slice, array.shape))] = array
+    return made
+
+
+def cut(outputs: Sequence[Any], axes: Sequence[Axes], shapes: Sequence[Shape]) -> tuple[Any, ...]:
+    """The outputs without what padding added, as views; `shapes` are those of the inputs before padding."""
+    return tuple(
+        output[tuple(slice(None) if of is None else slice(shapes[of[0]][of[1]]) for of in own)]
+        for output, own in zip(outputs, axes, strict=True)
+    )
+
+
+def axes_of(networks: Sequence[Network]) -> tuple[Axes, ...]:
+    """Where the sizes of all outputs come from; ValueError if one changes and is not that of an input."""
+    ranks = [range(len(shape)) for shape in shapes_of(networks[0])]
+    places = [(place, axis) for place, rank in enumerate(ranks) for axis in rank]
+    inputs = [shapes_of(network) for network in networks]
+    sources = {tuple(shapes[place][axis] for shapes in inputs): (place, axis) for place, axis in reversed(places)}
+    found = []
+    for number, shapes in enumerate(zip(*([value.shape for value in one.outputs] for one in networks), strict=True)):
+        own: list[tuple[int, int] | None] = []
+        for axis, sizes in enumerate(zip(*shapes, strict=True)):
+            if len(set(sizes)) > 1 and sizes not in sources:
+                said = ", ".join(map(str, sizes))
+                raise ValueError(f"axis {axis} of output {number} has sizes {said}: expected those of an axis of an input")
+            own.append(sources[sizes] if len(set(sizes)) > 1 else None)
+        found.append(tuple(own))
+    return tuple(found)
+
+
+def shapes_text(shapes: Sequence[Shape]) -> str:
+    """Shapes as text."""
+    return ", ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
