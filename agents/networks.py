@@ -106,17 +106,19 @@ class CompiledNetwork:
         return made
 
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
-        """Export the network to a folder that needs no Python: a library with the weights, header, sources, example, manifest.
+        """Export the network to a folder that needs no Python, with weights, header, sources, an example and a manifest.
 
-        Outputs of the library are float32 for every data type of the network.
+        For a CPU it has a library, for a GPU cubins. Outputs are those of the kernels, without the casts of `Network.types`.
 
-        ValueError for a network on a GPU; ValueError and CompileError like `networks.export.export_network`.
+        ValueError, CompileError and NvrtcError like `networks.export.export_network` and `networks.gpu.export`.
         """
+        known = [result.known for result in self.results]
         if not isinstance(self.function, NetworkFunction):
-            raise ValueError(f"{self.plan.network} is compiled for {self.hardware.name}: networks are exported for CPUs")
+            from gensor_gym.networks.gpu.export import export_gpu_network
+
+            return export_gpu_network(self.plan, self.kernels, self.function.tasks, folder, known, library)
         from gensor_gym.networks.export import export_network
 
-        known = [result.known for result in self.results]
         return export_network(self.plan, self.kernels, self.function, folder, self.hardware.units, known, library)
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:

@@ -149,10 +149,8 @@ def test_memory_that_stays_between_calls_is_nobody_elses() -> None:
     assert not tasks.fixed()[place : place + 64].any() and place >= sum(one.nbytes for one in tasks.constants.values())
 
 
-def test_settings_of_other_machines_are_refused(tmp_path: Any) -> None:
-    compiled, module, x = network("mlp")
-    with pytest.raises(ValueError, match="compiled for h100: networks are exported for CPUs"):
-        compiled.export(tmp_path)
+def test_settings_of_other_machines_are_refused() -> None:
+    _, module, x = network("mlp")
     with pytest.raises(ValueError, match="mi300x has kernels in hip: networks are compiled to c or cuda"):
         network("mlp", hardware="mi300x")
     with pytest.raises(ValueError, match="h100 cannot be timed here"):

@@ -1,4 +1,5 @@
 // As much of CUDA's driver as an exported example calls: memory is the host's, launches and tensor maps are said, not made.
+// With EMULATED launches are made: see `emulated_cuda.h`.
 #include <cuda.h>
 
 #include <cstdio>
@@ -16,16 +17,20 @@ CUresult cuDeviceGet(CUdevice *device, int number) { return *device = number, CU
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) { return *context = nullptr, CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
 CUresult cuGetErrorName(CUresult, const char **name) { return *name = "SAID", CUDA_SUCCESS; }
+#ifndef EMULATED
 CUresult cuModuleLoad(CUmodule *module, const char *path) {
     std::FILE *file = std::fopen(path, "rb");
     *module = nullptr;
     if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
     return std::fclose(file), CUDA_SUCCESS;
 }
+#endif
 CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+#ifndef EMULATED
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule, const char *name) {
     return *function = reinterpret_cast<CUfunction>(strdup(name)), CUDA_SUCCESS;
 }
+#endif
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
     std::printf("attribute %s %d %d\n", reinterpret_cast<const char *>(function), attribute, value);
     return CUDA_SUCCESS;
@@ -61,6 +66,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
     std::printf(" interleave=%d swizzle=%d l2Promotion=%d oobFill=%d\n", interleave, swizzle, promotion, fill);
     return CUDA_SUCCESS;
 }
+#ifndef EMULATED
 /* Every argument is 8 bytes or begins with 8: a pointer, or a map with its number. $ENTRY says how many there are. */
 CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c,
                         unsigned shared, CUstream, void **arguments, void **) {
@@ -70,4 +76,5 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
     std::printf("\n");
     return CUDA_SUCCESS;
 }
+#endif
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gensor_gym.codegen.cuda.tensor_map import TensorMap, described
 from gensor_gym.codegen.export.names import C_TYPES, Exports
@@ -12,15 +12,18 @@ from gensor_gym.codegen.runtime.cuda import OPT_IN_BYTES
 
 def header(exports: Sequence[Exports], library: str) -> str:
     """C++ text of the header: one class per kernel, in the namespace `library`."""
+    return header_of(library, "\n".join(map(class_of, exports)))
+
+
+def header_of(library: str, classes: str, includes: Sequence[str] = ("cstddef", "string")) -> str:
+    """C++ text of a header with these classes in the namespace `library`."""
     guard = f"{library.upper()}_HPP"
-    classes = "\n".join(_class(one) for one in exports)
     return f"""/* Kernels that gensor_gym generated; manifest.json says for what, and what is known of them. Link with -lcuda. */
 #ifndef {guard}
 #define {guard}
 #include <cuda.h>
 
-#include <cstddef>
-#include <string>
+{chr(10).join(f"#include <{name}>" for name in includes)}
 
 /* A kernel is loaded into the context that is current, on a device of its architecture. Arrays lie there, dense and in row-major
  * order, at multiples of 16 bytes; the output overlaps no input. The workspace is `workspace_bytes` long, and of one launch at a
@@ -34,7 +37,7 @@ namespace {library} {{
 """
 
 
-def _class(one: Exports) -> str:
+def class_of(one: Exports) -> str:
     """C++ text of one kernel's class, which loads, launches and unloads it."""
     kernel, names = one.kernel, [name for name, _ in one.tensors]
     shapes = ", ".join(f"{name}{list(tensor.shape)} {tensor.dtype}" for name, tensor in one.tensors)
@@ -171,7 +174,11 @@ def example(exports: Sequence[Exports], library: str) -> str:
 
     The program's exit status is 0 if every call succeeded.
     """
-    functions = "\n".join(_run(one, library) for one in exports)
+    return example_of(exports, library, "\n".join(run_text(one, library, _FILLED) for one in exports))
+
+
+def example_of(exports: Sequence[Exports], library: str, functions: str) -> str:
+    """C++ text of a program that calls `run_NAME` of every export, which `functions` defines, with the folder of the cubins."""
     calls = "\n".join(f"    if (run_{one.name}(folder) != 0) return 1;" for one in exports)
     return f"""/* g++ -std=c++17 example.cpp -o example -I$CUDA_HOME/include -lcuda && ./example [folder of the cubins] */
 #include "{library}.hpp"
@@ -200,23 +207,35 @@ int main(int count, char **words) {{
 """
 
 
-def _run(one: Exports, library: str) -> str:
-    """C++ text of the example's function that launches one kernel and prints its checksum and time."""
-    *inputs, (output, written) = one.tensors
+_FILLED = (
+    "CUdeviceptr workspace = 0;",
+    "if (kernel.workspace_bytes > 0) CHECK(cuMemAlloc(&workspace, kernel.workspace_bytes));",
+    "if (kernel.cleared_bytes > 0) CHECK(cuMemsetD8(workspace, 0, kernel.cleared_bytes));",
+)
+"""Lines that allocate the workspace of a kernel."""
+
+
+def run_text(one: Exports, library: str, workspace: Sequence[str], ids: Mapping[str, int] | None = None) -> str:
+    """C++ text of the example's function that launches one kernel or network and prints checksums and a time.
+
+    `workspace` are the lines that allocate its workspace; without any it takes none. `ids` has the number of rows of the table
+    that an input has ids of.
+    """
     lines = [f"{library}::{one.name} kernel;", "CHECK(kernel.load(folder));"]
     for place, (name, tensor) in enumerate(one.tensors):
+        given = place < len(one.inputs)
         lines.append(f"std::vector<{C_TYPES[tensor.dtype]}> host_{name}({tensor.size});")
-        if place < len(inputs):
-            filled = f"{_elements(tensor.dtype)}::made(static_cast<int>(i * {2 * place + 3} % 7) - 3)"
+        if given:
+            rows = (ids or {}).get(one.kernel.operator.inputs[place].name)
+            number = f"i * {2 * place + 3} % {7 if rows is None else min(7, rows)}"
+            filled = f"{_elements(tensor.dtype)}::made(static_cast<int>({number}){' - 3' if rows is None else ''})"
             lines.append(f"for (std::size_t i = 0; i < {tensor.size}; i++) host_{name}[i] = {filled};")
         lines += [f"CUdeviceptr {name};", f"CHECK(cuMemAlloc(&{name}, {tensor.nbytes}));"]
-        if place < len(inputs):
+        if given:
             lines.append(f"CHECK(cuMemcpyHtoD({name}, host_{name}.data(), {tensor.nbytes}));")
-    launch = f"CHECK(kernel.launch({one.arguments}, workspace, nullptr));"
+    launch = f"CHECK(kernel.launch({one.arguments}, {'workspace, ' if workspace else ''}nullptr));"
     lines += [
-        "CUdeviceptr workspace = 0;",
-        "if (kernel.workspace_bytes > 0) CHECK(cuMemAlloc(&workspace, kernel.workspace_bytes));",
-        "if (kernel.cleared_bytes > 0) CHECK(cuMemsetD8(workspace, 0, kernel.cleared_bytes));",
+        *workspace,
         "CUevent begin, end;",
         "CHECK(cuEventCreate(&begin, CU_EVENT_DEFAULT));",
         "CHECK(cuEventCreate(&end, CU_EVENT_DEFAULT));",
@@ -227,13 +246,18 @@ def _run(one: Exports, library: str) -> str:
         "CHECK(cuEventSynchronize(end));",
         "float milliseconds = 0;",
         "CHECK(cuEventElapsedTime(&milliseconds, begin, end));",
-        f"CHECK(cuMemcpyDtoH(host_{output}.data(), {output}, {written.nbytes}));",
         "double sum = 0;",
-        f"for (std::size_t i = 0; i < {written.size}; i++)",
-        f"    sum += {_elements(written.dtype)}::value(host_{output}[i]) * static_cast<double>(i % 5 + 1);",
+    ]
+    for output, written in one.outputs:
+        lines += [
+            f"CHECK(cuMemcpyDtoH(host_{output}.data(), {output}, {written.nbytes}));",
+            f"for (std::size_t i = 0; i < {written.size}; i++)",
+            f"    sum += {_elements(written.dtype)}::value(host_{output}[i]) * static_cast<double>(i % 5 + 1);",
+        ]
+    lines += [
         f'std::printf("{one.name} %.17g %.3e s\\n", sum, 1e-3 * milliseconds);',
         *(f"CHECK(cuMemFree({name}));" for name, _ in one.tensors),
-        "if (workspace != 0) CHECK(cuMemFree(workspace));",
+        *(["if (workspace != 0) CHECK(cuMemFree(workspace));"] if workspace else []),
         "CHECK(kernel.unload());",
         "return 0;",
     ]

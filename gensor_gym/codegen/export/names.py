@@ -46,14 +46,15 @@ def _library() -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Exports:
-    """One exported kernel, with its C name and parameters."""
+    """One exported kernel, with its C name and parameters. `called` replaces the name that the operator has."""
 
     kernel: Kernel
+    called: str = ""
 
     @cached_property
     def name(self) -> str:
         """Name of the C function."""
-        return function_name(self.kernel.operator)
+        return self.called or function_name(self.kernel.operator)
 
     @cached_property
     def tensors(self) -> tuple[tuple[str, Tensor], ...]:
