@@ -13,11 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agents import get_strategy
+from agents.optimizer import run
 from agents.runs.journal import Journal
 from agents.runs.settings import code_digest
 from gensor_gym import operators
 from gensor_gym.cache.folders import VARIABLE
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.devices.cpu import processor_name
+from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
@@ -120,3 +125,16 @@ def empty_cache() -> Iterator[None]:
             os.environ.pop(VARIABLE)
             if before is not None:
                 os.environ[VARIABLE] = before
+
+
+# A search of the suites: a strategy by name, in its own space, with a number of trials.
+
+
+def searched(
+    op: Operator, hw: Hardware, backend: Backend, name: str, trials: int, seed: int, store: str | None = None
+) -> Session:
+    """Run a search and return its session; trials that the `store` contains are answered from it."""
+    strategy = get_strategy(name)
+    session = Session(Task(op, hw, backend, strategy.space), Budget(trials=trials), store)
+    run(strategy, session, seed)
+    return session

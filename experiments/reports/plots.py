@@ -11,8 +11,8 @@ from bokeh.plotting import figure
 
 from agents.runs.sheets.screen import words
 from agents.training import curves
+from experiments import statistics
 from experiments.common import style
-from experiments.statistics import statistics
 from experiments.studies.scores import mean as mean_of
 from gensor_gym.measure.stats.intervals import LEVEL
 

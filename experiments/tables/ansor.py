@@ -1,6 +1,6 @@
 """Ansor (OSDI 2020), reproduced: single operators, the ablation of figure 7 and that of the task scheduler (figure 10).
 
-Run it by `python -m experiments.reproduce table=ansor`. The searches are those of conf/experiment/ansor_*.yaml.
+Run it by `python -m experiments.reproduce table=ansor`. The searches are those of conf/_ansor.yaml.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AutoTVM (Chen et al., NeurIPS 2018): its studies of cost model, objective, batches, uncertainty and transfer, repeated.
 
-Run it by `python -m experiments.reproduce table=autotvm`. The searches are those of conf/experiment/autotvm_*.yaml. The paper
+Run it by `python -m experiments.reproduce table=autotvm`. The searches are those of conf/_autotvm.yaml. The paper
 prints few numbers: its studies are figures, whose directions are known from shared sources.
 """
 

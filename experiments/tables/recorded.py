@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.benches.fitting.fit import OfOperator, Sample
-from experiments.benches.fitting.ranks import spearman
-from experiments.statistics.statistics import expected_best
+from experiments.benches.model import OfOperator, Sample
+from experiments.statistics import expected_best, spearman
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

@@ -17,8 +17,8 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.runs.files import write_text
-from experiments.benches.fitting.fit import COEFFICIENTS, fit
-from experiments.benches.fitting.ranks import fastest, spearman
+from experiments.benches.model import COEFFICIENTS, fit
+from experiments.statistics import fastest, spearman
 from experiments.tables.recorded import Recorded, again, read_folder, regret_of_first, regret_of_random
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware

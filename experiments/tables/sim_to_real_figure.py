@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from experiments.benches.fitting.fit import COEFFICIENTS
+from experiments.benches.model import COEFFICIENTS
 from experiments.common import style
 from experiments.tables.recorded import Recorded, regret_of_first, regret_of_random
 

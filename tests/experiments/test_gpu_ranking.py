@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.benches.fitting.fit import Sample
+from experiments.benches.model import Sample
 from experiments.device.stages import candidates
 from experiments.evidence.ranking import __main__ as command
 from experiments.evidence.ranking.measured import EVERY, FITTED, TENSOR, TEST, raced, recorded

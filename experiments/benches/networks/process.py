@@ -147,7 +147,7 @@ def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict
 
 def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
     """Our compiled network with a profile. Its outputs are from the last call with a clock between kernels."""
-    from experiments.benches.networks.profiled import profile
+    from experiments.benches.networks.profile import profile
 
     found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
     outputs = found.pop("outputs")

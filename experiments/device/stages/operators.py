@@ -22,7 +22,7 @@ from experiments.device.work.makers import open_makers
 from experiments.device.work.progress import Progress, say
 from experiments.device.work.trials import FINAL, SEARCH, device_pipeline, or_without_torch, summary_of
 from experiments.device.work.turns import Entry, Turns
-from experiments.statistics.statistics import geometric_mean
+from experiments.statistics import geometric_mean
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.cost.roofline import roofline_floor

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from experiments.device.work.trials import summary_of
-from experiments.statistics.paired import against
-from experiments.statistics.statistics import geometric_mean
+from experiments.statistics import against, geometric_mean
 from gensor_gym.measure.stats.intervals import ratio_interval
 
 TORCH = "torch"

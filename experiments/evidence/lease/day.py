@@ -19,7 +19,7 @@ from experiments.device.stages import adaptive
 from experiments.device.stages.standings import conclusions, standings
 from experiments.device.table import read_experiment
 from experiments.evidence.units import RIGHT, lines_by_unit
-from experiments.statistics.statistics import geometric_mean
+from experiments.statistics import geometric_mean
 
 CONTACTS = ("first_look_contact", "first_contact")
 Row = Mapping[str, Any]

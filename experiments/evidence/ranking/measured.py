@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from agents.runs.journal import read_rows
-from experiments.benches.fitting.fit import Sample
+from experiments.benches.model import Sample
 from experiments.evidence.facts import RAW
 from experiments.evidence.tables import RECORDED
 from gensor_gym import operators

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agents.runs.texts import table
-from experiments.benches.fitting.ranks import FASTEST
 from experiments.evidence.ranking.measured import FITTED
 from experiments.evidence.ranking.scores import FIRST, Scored
+from experiments.statistics import FASTEST
 
 JUDGED = 150
 """Least number of programs of a table that counts."""

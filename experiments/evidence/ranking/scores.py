@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.benches.fitting.fit import COEFFICIENTS, Sample, fit
-from experiments.benches.fitting.ranks import fastest, spearman
+from experiments.benches.model import COEFFICIENTS, Sample, fit
 from experiments.evidence.ranking.measured import FITTED
+from experiments.statistics import fastest, spearman
 
 FIRST = 10
 """Number of the model's first choices whose best is scored."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.comparison.summary import ratio
-from experiments.statistics.statistics import bootstrap
+from experiments.statistics import bootstrap
 from experiments.tables.gensor.searches import LIVE, Contender, Searches
 from gensor_gym.operators.types import Operator
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from agents.runs.sheets.cells import factor, spread
-from experiments.benches.networks.cases import Case, Row, Settings, timed
+from experiments.benches.networks.suite import Case, Row, Settings, timed
 from experiments.comparison.summary import ratio
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.measure.devices.cpu import processor_name

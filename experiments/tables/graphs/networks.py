@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from experiments.benches.fused.process import OURS
 from experiments.benches.fused.suite import PACKAGES, versions_of
-from experiments.benches.networks.cases import Case
+from experiments.benches.networks.suite import Case
 from experiments.studies.stamps import Stamp
 from experiments.tables.graphs.measured import conditions, over, rows_of, time_of
 from experiments.tables.table import Table

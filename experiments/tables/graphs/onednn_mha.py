@@ -13,7 +13,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from experiments.benches.fused.process import OURS
-from experiments.benches.networks.cases import Case, Row
+from experiments.benches.networks.suite import Case, Row
 from experiments.studies.stamps import Stamp
 from experiments.tables.graphs.measured import conditions, fastest, over, rows_of, time_of
 from experiments.tables.table import Cell, Table

@@ -10,7 +10,7 @@ from typing import Any
 from agents.runs.journal import read_rows
 from agents.runs.settings import ROOT
 from agents.runs.sheets.cells import factor
-from experiments.benches.fused import ratios
+from experiments.benches.fused import suite
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym.dataflow.table import source
 from gensor_gym.measure.stats.intervals import LEVEL
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 def tables(path: Path, limit: int | None) -> list[Table]:
     """Tables of the suite and of Ansor's NRM from a file of results; ValueError if it has no operator compared with others."""
     lines = list(read_rows(path))
-    timed = [row for row in lines if row.get("kind") == "operator" and ratios.HEADLINE in row]
+    timed = [row for row in lines if row.get("kind") == "operator" and suite.HEADLINE in row]
     machines = [row for row in lines if row.get("kind") == "machine"]
     if not timed or len(machines) != 1:
         raise ValueError(f"{path}: expected lines of one run of `python -m experiments.bench suite=fused` with its peers")
@@ -48,16 +48,16 @@ def _conditions(machine: Row, timed: Sequence[Row]) -> str:
 
 def _suite(timed: Sequence[Row], conditions: str) -> Table:
     """Table with a row for each operator, slowest relative to its peer first, then means and maxima next to the published."""
-    ordered = sorted(timed, key=lambda row: float(row[ratios.HEADLINE]["median"]))
+    ordered = sorted(timed, key=lambda row: float(row[suite.HEADLINE]["median"]))
     rows: list[tuple[Cell, ...]] = [
-        (row["operator"], factor(row[ratios.HEADLINE]).text, row["best"], factor(row[ratios.HEADLINE_INNER]).text,
+        (row["operator"], factor(row[suite.HEADLINE]).text, row["best"], factor(row[suite.HEADLINE_INNER]).text,
          row["bytes_per_second"] / 1e9, None)
         for row in ordered
     ]  # fmt: skip
-    whole = ratios.overall(timed)
+    whole = suite.overall(timed)
     average, most = (", ".join(f"{name} {found[place]:g}" for name, found in PUBLISHED.items()) for place in (0, 1))
-    ours, inner = ([float(row[name]["median"]) for row in timed] for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
-    geometric, geometric_inner = (factor(whole[name]).text for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
+    ours, inner = ([float(row[name]["median"]) for row in timed] for name in (suite.HEADLINE, suite.HEADLINE_INNER))
+    geometric, geometric_inner = (factor(whole[name]).text for name in (suite.HEADLINE, suite.HEADLINE_INNER))
     rows += [
         (f"geometric mean of {len(timed)}", geometric, None, geometric_inner, None, average),
         ("arithmetic mean", fmean(ours), None, fmean(inner), None, average),
@@ -83,7 +83,7 @@ def _norms(timed: Sequence[Row], conditions: str) -> Table:
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             row["operator"], row["schedule"], row["bytes_per_second"] / 1e9,
-            *(_seconds(row, name) for name in ("ours", "eager", "inductor", "onnxruntime")), factor(row[ratios.HEADLINE]).text,
+            *(_seconds(row, name) for name in ("ours", "eager", "inductor", "onnxruntime")), factor(row[suite.HEADLINE]).text,
             "Ansor",
         )
         for row in timed
@@ -104,5 +104,5 @@ def _norms(timed: Sequence[Row], conditions: str) -> Table:
 
 def _seconds(row: Row, name: str) -> float | None:
     """Microseconds of a library; None if missing."""
-    found = ratios.time_of(row, name)
+    found = suite.time_of(row, name)
     return None if found is None else float(found["median"]) * 1e6

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from agents.runs.texts import interval_text
-from experiments.statistics import statistics
+from experiments import statistics
 from experiments.studies.search.scores import Scores
 from experiments.studies.search.study import SearchStudy
 from experiments.tables.table import Cell, Stamp
@@ -78,7 +78,7 @@ class Study:
 
 
 def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
-    """Run or resume the study of conf/experiment/<name>.yaml in a folder of this name; finished searches are not repeated."""
+    """Run or resume the study of the experiment `name` in a folder of this name; finished searches are not repeated."""
     place = folder / name
     config = compose([f"experiment={name}", f"output={place}", *overrides], name="study")
     scores, summary = SearchStudy(config)(Console(stderr=True))

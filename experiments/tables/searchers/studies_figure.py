@@ -9,8 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from experiments import statistics
 from experiments.common import style
-from experiments.statistics import statistics
 
 POINTS = 40
 RESAMPLES = 300

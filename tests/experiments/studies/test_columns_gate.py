@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from agents.policies.learned import POLICIES  # noqa: E402
-from experiments.statistics.statistics import geometric_mean  # noqa: E402
+from experiments.statistics import geometric_mean  # noqa: E402
 from experiments.studies.columns import gate, shares  # noqa: E402
 from experiments.studies.columns.gate import DTYPES, HALVES, HARDWARE, SPACE, takes_tensor_cores, validation  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402

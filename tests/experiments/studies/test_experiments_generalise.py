@@ -14,11 +14,9 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from agents.runs.journal import read_rows
-from experiments.studies.generalise import policies
-from experiments.studies.generalise.optima import optima
-from experiments.studies.generalise.plan import Contender, GeneralisePlan, modelled, plan_of, searches, searches_of
-from experiments.studies.generalise.policies import Trained
-from experiments.studies.generalise.scores import Regrets, Task
+from experiments.studies.generalise import plan as plans
+from experiments.studies.generalise.plan import Contender, GeneralisePlan, Trained, modelled, plan_of, searches, searches_of
+from experiments.studies.generalise.scores import Regrets, Task, optima
 from experiments.studies.generalise.study import Generalisation
 from experiments.studies.scores import EVALUATIONS, SECONDS
 from gensor_gym import operators
@@ -48,10 +46,10 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> GeneralisePlan:
                 f"operators=['{GEMM}','{GEMV}','{DEPTHWISE}','elementwise(name=\"exp\", shape=(8, 8))']", "seeds=[0,1]",
                 "evaluations=600", "checkpoints=[64,512]", "seconds=[0.005,0.02]",
                 "processes=1", "resamples=60", f"output={folder / 'out'}",
-                f"+policies.walks={{of: ppo, parameters: {{}}, best_of: 4, folder: '{folder}/p{{seed}}'}}",
-                f"+policies.chains={{of: policy_annealing, parameters: {{chains: 2, chain_steps: 8}}, best_of: 2, "
+                f"+plan.walks={{of: ppo, parameters: {{}}, best_of: 4, folder: '{folder}/p{{seed}}'}}",
+                f"+plan.chains={{of: policy_annealing, parameters: {{chains: 2, chain_steps: 8}}, best_of: 2, "
                 f"folder: '{folder}/p{{seed}}'}}",
-                f"policies.columns.folder='{folder}/c{{seed}}'", "policies.columns.best_of=4", "~policies.columns.train",
+                f"plan.columns.folder='{folder}/c{{seed}}'", "plan.columns.best_of=4", "~plan.columns.train",
                 f"+strategies.markov_tuned={{of: markov, tuned: '{tuned}'}}",
                 f"strategies.model_annealing_tuned.tuned={same}", "strategies.markov.seeds=2", "strategies.descents.seeds=2",
                 "+strategies.greedy={seeds: 2}", "~strategies.model_evolution", "~strategies.nearest_descents",
@@ -154,7 +152,7 @@ def _changed(plan: GeneralisePlan, **entries: Any) -> GeneralisePlan:
 def _study(plan: GeneralisePlan) -> Regrets:
     texts = [str(op) for op in plan.operators]
     known, _ = optima(plan.operators, "h200", "gensor", plan.output, 1)
-    trained = {p.name: policies.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
+    trained = {p.name: plans.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
     rows = {row["key"]: row for row in read_rows(plan.output / "lines.jsonl")}
     wanted = searches(plan, texts, trained)
     return Regrets(plan, [Task(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
@@ -192,14 +190,14 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="evaluations is 0"):
         refused("reference=markov", "evaluations=0")
     with pytest.raises(ValueError, match="expected a strategy with a checkpoint"):
-        refused("reference=markov", "policies.columns.of=markov")
+        refused("reference=markov", "plan.columns.of=markov")
     with pytest.raises(ValueError, match="best_of None: expected a number of episodes"):
-        refused("reference=markov", "policies.columns.best_of=null")
+        refused("reference=markov", "plan.columns.best_of=null")
     with pytest.raises(ValueError, match="expected folder in it"):
-        refused("reference=markov", "policies.columns.folder=null")
+        refused("reference=markov", "plan.columns.folder=null")
     with pytest.raises(ValueError, match="expected of in it"):
-        refused("reference=markov", "~policies.columns.of")
+        refused("reference=markov", "~plan.columns.of")
     with pytest.raises(ValueError, match="no such file"):
         plan_of(compose([f"strategies.model_annealing_tuned.tuned={tmp_path}/none.json"], name="generalise"))
     with pytest.raises(ValueError, match="expected {seed}"):
-        policies.folder_of("somewhere", 0, "h200")
+        plans.folder_of("somewhere", 0, "h200")

@@ -10,9 +10,9 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from agents.cli.arguments import compose
-from experiments.benches.networks import cases
-from experiments.benches.networks.cases import Case, Settings
+from experiments.benches.networks import suite as cases
 from experiments.benches.networks.process import prepare
+from experiments.benches.networks.suite import Case, Settings
 from experiments.networks import attention, suite
 from experiments.tables.graphs import gpu_networks, measured, networks, onednn_memory, onednn_mha, onednn_mlp
 from experiments.tables.reproduce import known, reproduce

@@ -12,9 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from agents.ansor.sketches import derive_sketches
 from agents.cli.arguments import CONF, compose
 from experiments.common import style
-from experiments.studies import figures as study_figures
+from experiments.studies import scores as study_figures
+from experiments.studies.search.scores import BestKnown
 from experiments.studies.search.study import SearchStudy
-from experiments.studies.search.truth import BestKnown
 from experiments.tables.ansor import classes_of, normalised
 from experiments.tables.autotvm import fewer_trials
 from experiments.tables.reproduce import reproduce

@@ -7,9 +7,10 @@ are those of Agarwal et al. (NeurIPS 2021); the correction for multiple comparis
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+from scipy.stats import rankdata
 
 from gensor_gym.measure.stats.intervals import CONFIDENCE
 
@@ -144,3 +145,79 @@ def probability_of_improvement(ours: np.ndarray, others: np.ndarray) -> float:
     """Probability that our score is smaller on a random task, over all pairs of seeds; a tie counts one half."""
     mine, theirs = ours[:, :, None], others[:, None, :]
     return float(((mine < theirs) + 0.5 * (mine == theirs)).mean())
+
+
+# Strategies compared with a reference strategy: score differences for the same task and seed, intervals, Holm's correction.
+
+
+Line = dict[str, float]
+"""mean, low, high: the paired difference and its interval.
+
+p comes from a sign-flip test on tasks; p_holm is its adjusted value, and p_least the smallest p_holm possible with this number of
+tasks and strategies. improves, improves_low, improves_high: probability of improvement and its interval.
+"""
+
+
+def against(
+    scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False
+) -> dict[str, list[Line]]:
+    """Compare every score [tasks, seeds, K] with `other`, of that shape; return K lines by name. Smaller scores are better.
+
+    `crossed` says that all tasks share their seeds (see `bootstrap`).
+    """
+    found = {name: _differences(score, other, resamples, crossed) for name, score in scores.items()}
+    units = other.shape[0] if other.shape[0] > 1 else other.shape[1]  # of the sign-flip test: tasks, or seeds of a single task
+    for k in range(other.shape[2]):
+        adjusted = holm([lines[k]["p"] for lines in found.values()])
+        for lines, p in zip(found.values(), adjusted, strict=True):
+            lines[k]["p_holm"] = p
+            lines[k]["p_least"] = min(1.0, len(found) * 2.0 ** (1 - units))
+    return found
+
+
+def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: bool) -> list[Line]:
+    """K lines, without Holm's correction, of one score compared with another."""
+
+    def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        return (ours - theirs).mean(axis=(0, 1))
+
+    def chance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        return np.array([probability_of_improvement(ours[..., k], theirs[..., k]) for k in range(ours.shape[2])])
+
+    low, high = bootstrap(mean, ours, theirs, resamples=resamples, crossed=crossed)
+    least, most = bootstrap(chance, ours, theirs, resamples=min(resamples, 500), crossed=crossed)
+    means, better = mean(ours, theirs), chance(ours, theirs)
+    units = (ours - theirs).mean(axis=1) if len(ours) > 1 else (ours - theirs)[0]
+    return [
+        {
+            "mean": float(means[k]), "low": float(low[k]), "high": float(high[k]),
+            "p": sign_flip(units[..., k]),
+            "improves": float(better[k]), "improves_low": float(least[k]), "improves_high": float(most[k]),
+        }
+        for k in range(len(means))
+    ]  # fmt: skip
+
+
+# Rankings of predictions against measurements.
+
+FASTEST = 5
+"""One program in this many counts as one of the fastest, whose ranking is also scored separately."""
+
+
+def spearman(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's rank correlation; ties get their mean rank. The result is nan if one side is constant."""
+    left, right = rankdata(a), rankdata(b)
+    if min(np.std(left), np.std(right)) == 0:
+        return float("nan")
+    return float(np.corrcoef(left, right)[0, 1])
+
+
+def fastest(seconds: np.ndarray) -> np.ndarray:
+    """Indices of the fastest 1/FASTEST of the programs, at least three of them."""
+    return np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
+
+
+def top_k_regret(predicted: np.ndarray, measured: np.ndarray, k: int) -> float:
+    """log(best time among the model's first k programs / best time of all)."""
+    first = np.argsort(predicted, kind="stable")[:k]
+    return float(np.log(measured[first].min() / measured.min()))

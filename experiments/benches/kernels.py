@@ -1,9 +1,10 @@
 """Kernels compared with torch: a search's result and torch's function, timed in interleaved rounds, operator by operator.
 
 Every kernel has two times. The isolated time comes from a C loop in a worker, with an existing output; torch keeps its freed
-memory. The called time comes from Python in this process, and both sides make a new output (`kernel_sets.called`).
-
-Torch runs on one thread and on our number of threads, and the faster counts. The register-resident multiply-add loop of
+memory. The called time comes from Python in this process, with the process's default allocator settings: kernel and torch
+alternate on the same memory, and both make a new output. Inputs begin ARRAY_OFFSET bytes past a cache line, like NumPy's larger
+arrays. Torch runs on one thread and on our number of threads, and the faster counts. A turn begins with uncounted calls: the
+other library's threads may still spin, and caches contain its data. The register-resident multiply-add loop of
 `hardware/probe.c` runs just before and after each operator, so that shares refer to the same minute. GENSOR_GYM_THREADS=1 runs
 everything on one thread. An int8 operator is also compared with its float32 twin. A second start with the same settings resumes.
 """
@@ -11,23 +12,22 @@ everything on one thread. An int8 operator is also compared with its float32 twi
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
 
 from agents.core.playoff import playoff
+from agents.runs.calls import placed, seconds
 from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
-from experiments.benches.kernel_sets import called, prepacked
-from experiments.benches.kernel_sets.called import KERNEL
-from experiments.benches.lines import Lines, Steal, machine, once, resolved
-from experiments.benches.searched import searched
+from experiments.benches.lines import Lines, Steal, machine, once, resolved, searched
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
-from experiments.statistics.statistics import geometric_mean
-from gensor_gym import hardware, operators
+from experiments.statistics import geometric_mean
+from gensor_gym import codegen, hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware import probe
@@ -35,12 +35,15 @@ from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.baselines.torch import torch_function
 from gensor_gym.measure.devices.cpu import processor_name
-from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.stats.intervals import LEVEL
+from gensor_gym.measure.stats.verdict import verdict
+from gensor_gym.operators.inputs import ARRAY_OFFSET
 from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
+KERNEL = "kernel"
 Winner = tuple[Schedule, float]
 """(schedule, seconds that its search measured)."""
 Row = dict[str, Any]
@@ -66,10 +69,6 @@ def run(config: DictConfig, emit: Lines) -> None:
         for threads in sorted({hw.units, 1}, reverse=True)
     }
     ops = resolved(settings.shapes)
-    if settings.prepacked:
-        for op in ops:
-            emit(kind="prepacked", **prepacked.shape(op, settings, config.seed, store, cast(NativeBackend, backend), hw))
-        return
     asked, rows = [settings[name] for name in ("strategy", "trials", "rounds")], []
     with Journal(folder / "kernels" / "done.jsonl") as done:
         for op in ops:
@@ -99,12 +98,47 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
     if missing:
         return {**row, "error": str(missing)}
     row |= _ratios(op, retimer.hardware, compared, max(loop))
-    row["called"] = called.compared(op, schedule, retimer.hardware, settings.rounds, seed)
+    row["called"] = called(op, schedule, retimer.hardware, settings.rounds, seed)
     if op.dtype != "int8":
         return row
     twin = operators.parse(str(op).replace(', dtype="int8"', ""))
     theirs, about = _search(twin, settings, seed, store, retimer)
     return row | ({"float32_error": about["error"]} if theirs is None else _over_float32(op, schedule, twin, theirs[0], retimer))
+
+
+def called(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
+    """Seconds of a call, ours and torch's at its best number of threads, their ratio and the verdict.
+
+    Raise ValueError if torch has no such function.
+    """
+    import torch
+
+    inputs = [placed(array, ARRAY_OFFSET) for array in operators.random_inputs(op, np.random.default_rng(seed))]
+    kernel = codegen.build(op, schedule, hw)
+    theirs = torch_function(op, [torch.from_numpy(array) for array in inputs])
+    before = torch.get_num_threads()
+    samples: dict[Any, list[float]] = {KERNEL: []} | {threads: [] for threads in sorted({hw.units, 1})}
+    try:
+        with torch.inference_mode():
+            for _ in range(rounds):
+                for name, found in samples.items():
+                    if name != KERNEL:
+                        torch.set_num_threads(name)
+                    found.append(seconds((lambda: kernel(*inputs)) if name == KERNEL else theirs))
+    finally:
+        torch.set_num_threads(before)
+    ours = samples.pop(KERNEL)
+    return beside_torch({threads: (ours, theirs) for threads, theirs in samples.items()})
+
+
+def beside_torch(samples: Mapping[int, tuple[list[float], list[float]]]) -> dict[str, Any]:
+    """Our time and torch's at its best number of threads, their ratio, the verdict; `samples`: torch's threads -> (ours, its)."""
+    threads = min(samples, key=lambda count: float(np.median(samples[count][1])))
+    ours, theirs = samples[threads]
+    return {
+        "kernel": interval(ours), "torch": interval(theirs), "torch_threads": threads, "over_torch": ratio(theirs, ours),
+        "verdict": verdict(ours, theirs),
+    }  # fmt: skip
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winner | None, dict[str, Any]]:
@@ -123,7 +157,7 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
 
 def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float) -> dict[str, Any]:
     """Our time and torch's at its best thread count, and our shares of the roofline and of the multiply-add loop."""
-    row = called.beside_torch({threads: (one.samples[KERNEL], one.samples[TORCH]) for threads, one in compared.items()})
+    row = beside_torch({threads: (one.samples[KERNEL], one.samples[TORCH]) for threads, one in compared.items()})
     samples = compared[row["torch_threads"]].samples
     ours = float(np.median(samples[KERNEL]))
     row |= {"of_roofline": roofline_floor(op, hw) / ours, "flops_per_second": op.flops / ours}
@@ -150,8 +184,8 @@ def _over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule
 
 def _overall(timed: list[Row]) -> dict[str, object]:
     """The result line for all shapes: geometric means and minima of the speed relative to torch's, isolated and called."""
-    called = [{"operator": row["operator"], **row["called"]} for row in timed]
-    line = {**_summary(timed), "called": _summary(called)}
+    calls = [{"operator": row["operator"], **row["called"]} for row in timed]
+    line = {**_summary(timed), "called": _summary(calls)}
     if all("over_float32" in row for row in timed):
         line |= {"over_float32": _mean(timed, "over_float32"), "least_over_float32": _least(timed, "over_float32")}
     return line
