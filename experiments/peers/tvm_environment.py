@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.runs.files import make_folder, write_text
-from experiments.peers.processes import Stopped, run_process
+from experiments.peers.runs import Stopped, run_process
 
 REQUIREMENTS = Path(__file__).with_name("tvm_requirements.txt")
 MADE = "made.txt"

@@ -16,9 +16,9 @@ from agents.runs.journal import read_rows
 from agents.runs.texts import table
 from experiments.common.style import GREY, PALETTE, RC, save
 from experiments.device.stages import adaptive
-from experiments.device.stages.standings import conclusions, standings
+from experiments.device.stages.operators import conclusions, standings
 from experiments.device.table import read_experiment
-from experiments.evidence.units import RIGHT, lines_by_unit
+from experiments.evidence.facts import RIGHT, lines_by_unit
 from experiments.statistics import geometric_mean
 
 CONTACTS = ("first_look_contact", "first_contact")

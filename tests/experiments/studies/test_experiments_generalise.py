@@ -46,10 +46,10 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> GeneralisePlan:
                 f"operators=['{GEMM}','{GEMV}','{DEPTHWISE}','elementwise(name=\"exp\", shape=(8, 8))']", "seeds=[0,1]",
                 "evaluations=600", "checkpoints=[64,512]", "seconds=[0.005,0.02]",
                 "processes=1", "resamples=60", f"output={folder / 'out'}",
-                f"+plan.walks={{of: ppo, parameters: {{}}, best_of: 4, folder: '{folder}/p{{seed}}'}}",
-                f"+plan.chains={{of: policy_annealing, parameters: {{chains: 2, chain_steps: 8}}, best_of: 2, "
+                f"+policies.walks={{of: ppo, parameters: {{}}, best_of: 4, folder: '{folder}/p{{seed}}'}}",
+                f"+policies.chains={{of: policy_annealing, parameters: {{chains: 2, chain_steps: 8}}, best_of: 2, "
                 f"folder: '{folder}/p{{seed}}'}}",
-                f"plan.columns.folder='{folder}/c{{seed}}'", "plan.columns.best_of=4", "~plan.columns.train",
+                f"policies.columns.folder='{folder}/c{{seed}}'", "policies.columns.best_of=4", "~policies.columns.train",
                 f"+strategies.markov_tuned={{of: markov, tuned: '{tuned}'}}",
                 f"strategies.model_annealing_tuned.tuned={same}", "strategies.markov.seeds=2", "strategies.descents.seeds=2",
                 "+strategies.greedy={seeds: 2}", "~strategies.model_evolution", "~strategies.nearest_descents",
@@ -190,13 +190,13 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="evaluations is 0"):
         refused("reference=markov", "evaluations=0")
     with pytest.raises(ValueError, match="expected a strategy with a checkpoint"):
-        refused("reference=markov", "plan.columns.of=markov")
+        refused("reference=markov", "policies.columns.of=markov")
     with pytest.raises(ValueError, match="best_of None: expected a number of episodes"):
-        refused("reference=markov", "plan.columns.best_of=null")
+        refused("reference=markov", "policies.columns.best_of=null")
     with pytest.raises(ValueError, match="expected folder in it"):
-        refused("reference=markov", "plan.columns.folder=null")
+        refused("reference=markov", "policies.columns.folder=null")
     with pytest.raises(ValueError, match="expected of in it"):
-        refused("reference=markov", "~plan.columns.of")
+        refused("reference=markov", "~policies.columns.of")
     with pytest.raises(ValueError, match="no such file"):
         plan_of(compose([f"strategies.model_annealing_tuned.tuned={tmp_path}/none.json"], name="generalise"))
     with pytest.raises(ValueError, match="expected {seed}"):
