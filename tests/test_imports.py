@@ -101,7 +101,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/networks/again.py",
         "experiments/networks/attention.py",
         "experiments/networks/convolutional.py",
-        "experiments/networks/language.py",
         "experiments/networks/suite.py",
         "experiments/benches/kernels.py",
         "experiments/benches/environment/env.py",

@@ -31,9 +31,9 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.operators.types import Operator
 
 # Measured programs of operators in a file of JSON lines, from which the model can be scored and fitted on any machine.
-# 
-# For each operator: random legal schedules, which cover the whole space, and programs spread over a construction's ranking, which
-# cover the relevant part. Random schedules that are far too slow by the model are left out, as are kernels that failed.
+#
+# For each operator: random legal schedules, which cover the whole space, and programs spread over a construction's ranking,
+# which cover the relevant part. Random schedules that are far too slow by the model are left out, as are kernels that failed.
 
 
 SPACE = "extended"
@@ -204,8 +204,6 @@ def fit(samples: list[Sample], parameters: Parameters = COEFFICIENTS) -> np.ndar
                     if value < best - 1e-9:
                         logs, best, improved = trial, value, True
     return np.exp(logs)
-
-
 
 
 FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}

@@ -1,4 +1,10 @@
-"""The timed programs of an operator with their sources, in a journal, so that a later run does not time them again."""
+"""How well the model ranks measured programs of an operator: random programs, and the programs that it ranks first.
+
+For every operator these programs are measured: random legal schedules of space `extended` (schedules slower than `slowest_s` by
+the model are left out and counted), all trials of searches by the strategies, the first programs of a construction's ranking, and
+programs spread over the rest of it, up to `programs` in all. Equal kernels count once. Some random programs are timed again: the
+rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so that the command resumes.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +32,8 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.operators.types import Operator
+
+# The timed programs of an operator with their sources, in a journal, so that a later run does not time them again.
 
 RANDOM, TOP, SPREAD, AGAIN = "random", "top", "spread", "again"
 """Sources of programs, in addition to the names of strategies; `again` marks second timings."""
@@ -81,14 +89,6 @@ class Record:
         self.rows.append(row)
         seconds = row.seconds if np.isfinite(row.seconds) else None
         self.journal.add({"operator": str(self.op), **row.__dict__, "seconds": seconds})
-
-
-# How well the model ranks measured programs of an operator: random programs, and the programs that it ranks first.  For every
-# operator these programs are measured: random legal schedules of space `extended` (schedules slower than `slowest_s` by the
-# model are left out and counted), all trials of searches by the strategies, the first programs of a construction's ranking, and
-# programs spread over the rest of it, up to `programs` in all. Equal kernels count once. Some random programs are timed again:
-# the rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so that the command
-# resumes.
 
 
 SPACE = "extended"

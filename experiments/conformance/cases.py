@@ -1,4 +1,4 @@
-"""Cases that may crash or hang, each run in its own process, and their outcomes as rows."""
+"""Cases of torch's operator database: an operator with a sample of its inputs, compiled and compared with torch's result."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from agents.runs.files import write_text
 from agents.runs.journal import Journal
 from agents.runs.texts import table
 from gensor_gym.frontends.unsupported import Unsupported
+
+# Cases that may crash or hang, each run in its own process, and their outcomes as rows.
 
 SECONDS = 300.0
 """Time limit of a case: export, compilation and a call."""
@@ -83,9 +85,6 @@ def counted(name: str, found: Iterable[Outcome]) -> tuple[str, ...]:
     """Row of a table with counts by status."""
     counts = Counter(one.status for one in found)
     return (name, *(str(counts[status]) for status in STATUSES))
-
-
-# Cases of torch's operator database: an operator with a sample of its inputs, compiled and compared with torch's result.
 
 
 DTYPES = {

@@ -1,4 +1,7 @@
-"""Programs that ran on a device, by operator: tables of stage `tables`, and the candidates that were raced with libraries."""
+"""Ranking of executed programs by the model of a GPU: `python -m experiments.evidence.ranking PAGE [--parts train validation]`.
+
+The test part is scored only if it is named: it must not be looked at while the model is still developed.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,8 @@ from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Status
+
+# Programs that ran on a device, by operator: tables of stage `tables`, and the candidates that were raced with libraries.
 
 TENSOR, TEST = "recorded_tensor.jsonl.gz", "recorded_test.jsonl.gz"
 LIBRARIES = "libraries_after_mends.jsonl.gz"
@@ -231,11 +236,6 @@ def _raced(them: Sequence[Scored]) -> list[str]:
         for one in them
     ]
     return table(("operator", "part", "candidates", "first over best", "measured / predicted"), cells)
-
-
-# Ranking of executed programs by the model of a GPU: `python -m experiments.evidence.ranking PAGE [--parts train validation]`.
-# 
-# The test part is scored only if it is named: it must not be looked at while the model is still developed.
 
 
 FOLDER = ROOT / "results" / "h100"

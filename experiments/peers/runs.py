@@ -1,4 +1,4 @@
-"""Run another program with a log and a time limit; see `agents.runs.processes`."""
+"""Runs of our system and of TVM: one search each, recorded in a journal when it ends."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 from agents.runs.journal import Journal
 from agents.runs.processes import run_group
 from agents.runs.settings import short_hash
+
+# Run another program with a log and a time limit; see `agents.runs.processes`.
 
 LAST = 5
 """Number of last lines of the log that an error quotes."""
@@ -40,9 +42,6 @@ def _last(log: Path) -> str:
     """The last lines of a log, joined in one line."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return " | ".join(line.strip()[:300] for line in lines[-LAST:]) or "none"
-
-
-# Runs of our system and of TVM: one search each, recorded in a journal when it ends.
 
 
 OURS, TVM = "ours", "tvm"

@@ -31,8 +31,7 @@ from experiments.comparison.retime import Comparison, Retimer
 from experiments.peers import tvm_report
 from experiments.peers.ours import WARM_UP
 from experiments.peers.runs import OURS, TVM, Plan, Run, Runs, Stopped, run_process
-from experiments.peers.tvm_environment import PACKAGE, TvmEnvironment, compilers, environment, requirements
-from experiments.peers.tvm_kernel import tvm_kernel
+from experiments.peers.tvm_environment import PACKAGE, TvmEnvironment, compilers, environment, requirements, tvm_kernel
 from gensor_gym import hardware, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend

@@ -1,4 +1,10 @@
-"""Sections of the page: plots and tables of training runs, comparisons and studies."""
+"""Gather all results on one page: `gensor report [FOLDER ..] [--output FILE]`.
+
+Below the folders it finds training runs (card.json next to curve.jsonl), comparisons and studies (summary.json), and all Markdown
+pages that commands wrote, with their figures. Seeds of one configuration are one line of a plot, and the comparisons of a
+multirun share a table. The page is one self-contained HTML file, in which plots show details at the pointer and a click on a
+heading sorts a table.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +23,11 @@ from agents.runs.files import make_folder, write_text
 from agents.runs.sheets.cells import Given, percent_interval
 from agents.training import curves
 from experiments.comparison.table import COLUMNS, cells
-from experiments.reports import plots
+from experiments.reports import page as plots
 from experiments.reports.page import Page, from_markdown, table
 from gensor_gym.foreign import read_json
+
+# Sections of the page: plots and tables of training runs, comparisons and studies.
 
 HEAD = ("configuration", "seeds", "steps", "last return", "training", "evaluation on validation")
 MOST = 60
@@ -85,15 +93,6 @@ def study(page: Page, summary: Mapping[str, Any]) -> str:
         return page.plot(plots.regrets(by_name, counts, what)) + table(("strategy", *(f"after {c:,}" for c in counts)), rows)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not as a study writes it ({error!r})") from error
-
-
-# Gather all results on one page: `gensor report [FOLDER ..] [--output FILE]`.
-# 
-# Below the folders it finds training runs (card.json next to curve.jsonl), comparisons and studies (summary.json), and all
-# Markdown
-# pages that commands wrote, with their figures. Seeds of one configuration are one line of a plot, and the comparisons of a
-# multirun share a table. The page is one self-contained HTML file, in which plots show details at the pointer and a click on a
-# heading sorts a table.
 
 
 SKIPPED = {".git", ".hydra", "wandb", "env", "site-packages", "node_modules"}

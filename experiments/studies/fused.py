@@ -1,4 +1,9 @@
-"""One search of a fused operator with the model, recorded as a curve over evaluations and processor time."""
+"""Searches of fused operators with the model: `python -m experiments fused_study` (conf/fused_study.yaml).
+
+A shipped policy is compared with strategies, on new shapes of operators that it knows and on a new class. A search continues
+until both its processor time and the largest number of evaluations are spent. Every space is small enough to be tabulated, so
+that each optimum is exact.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +40,8 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.locate import located
 from gensor_gym.measure.session import BudgetSpent
 from gensor_gym.measure.stats.intervals import LEVEL
+
+# One search of a fused operator with the model, recorded as a curve over evaluations and processor time.
 
 
 @dataclass(frozen=True)
@@ -120,13 +127,6 @@ def _spend(strategy: Any, graph: WatchedGir, rng: np.random.Generator) -> None:
             strategy.walk(graph, rng)
     else:
         strategy.search(ModelSession(graph), rng)
-
-
-# Searches of fused operators with the model: `python -m experiments fused_study` (conf/fused_study.yaml).
-# 
-# A shipped policy is compared with strategies, on new shapes of operators that it knows and on a new class. A search continues
-# until both its processor time and the largest number of evaluations are spent. Every space is small enough to be tabulated, so
-# that each optimum is exact.
 
 
 LEAST = 0.05

@@ -1,4 +1,8 @@
-"""Figures of the sim-to-real report: measured against predicted time, and the cost of the model's first choices."""
+"""Model against measurement on recorded tables: ranking, cost of the model's first choices, calibration, noise.
+
+Every complete table of a machine is read. The coefficients of the model's terms are fitted only to the machine's tables of the
+train part; all other rows are predictions for unseen operators.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,105 @@ from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
 from agents.runs.files import write_text
-from experiments.benches.model import COEFFICIENTS, fit
+from experiments.benches.model import COEFFICIENTS, OfOperator, Sample, fit
 from experiments.common import style
-from experiments.statistics import fastest, spearman
-from experiments.tables.recorded import Recorded, again, read_folder, regret_of_first, regret_of_random
+from experiments.statistics import expected_best, fastest, spearman
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.fingerprint import common, fingerprint
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.backend import passes_of
+from gensor_gym.measure.records.optimum import Optimum, find_optimum
+from gensor_gym.measure.records.tables import Table as RecordedTable
+from gensor_gym.measure.records.tables import read_table
+
+# Read recorded tables of a machine for reports: kernels that succeeded, their optimum, and regrets.
+
+
+@dataclass(frozen=True)
+class Recorded(OfOperator):
+    """A complete table of one task: its distinct kernels that succeeded, their optimum, and their measurements."""
+
+    machine: str
+    graph: ConstructionGraph
+    rows: np.ndarray
+    measured: tuple[Measurement, ...]
+    optimum: Optimum
+    schedules: int
+    failed: int
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Median seconds of the kernels, float64 [N]."""
+        return np.array([m.seconds for m in self.measured])
+
+    @property
+    def sample(self) -> Sample:
+        """The table as a sample for a fit."""
+        return Sample(self.graph, self.rows, self.seconds)
+
+
+def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Recorded]:
+    """Complete tables of a space in a folder, by class, at most `limit` of each class; ValueError if there are none."""
+    found: dict[str, list[Recorded]] = defaultdict(list)
+    for path in sorted(folder.glob("*.parquet")):
+        table = read_table(path)
+        if table.about.get("complete") and table.about["space"] == space:
+            made = _recorded(folder.name, table)
+            found[made.graph.operator.name].append(made)
+    if not found:
+        raise ValueError(f"{folder} holds no complete recorded table of space {space} (*.parquet, written by gensor record)")
+    return [table for name in sorted(found) for table in found[name][:limit]]
+
+
+def _recorded(machine: str, table: RecordedTable) -> Recorded:
+    """The records of a task, with each distinct kernel once."""
+    hw = hardware.from_json(table.about["hardware"])
+    graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
+    kernels = {r.measurement.digest: r for r in reversed(table.records)}
+    good = [r for r in kernels.values() if r.measurement.status is Status.OK]
+    measured = tuple(r.measurement for r in good)
+    drift = table.about.get("drift", 0.0)
+    optimum = find_optimum([m.samples for m in measured], [passes_of(m) for m in measured], drift=drift)
+    rows = graph.stack([Schedule.parse(r.schedule) for r in good])
+    return Recorded(machine, graph, rows, measured, optimum, len(table.records), len(kernels) - len(good))
+
+
+def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
+    """Regret of the fastest measured kernel among the first k by the prediction, for k = 1 .. N, float64 [N]."""
+    order = np.argsort(predicted, kind="stable")
+    return np.minimum.accumulate(regrets(table)[order])
+
+
+def regret_of_random(table: Recorded) -> np.ndarray:
+    """Expected regret of the best of k distinct kernels drawn at random, for k = 1 .. N, float64 [N]."""
+    return expected_best(regrets(table))
+
+
+def regrets(table: Recorded) -> np.ndarray:
+    """Regret of every kernel, zero if it is statistically tied with the best, float64 [N]."""
+    return np.where(table.optimum.tied, 0.0, np.log(table.seconds / table.optimum.best))
+
+
+def again(table: Recorded) -> float:
+    """Rank correlation of the times in the first pass with the later passes, which no model can exceed; NaN for one pass."""
+    halves: tuple[list[float], list[float]] = ([], [])
+    for m in table.measured:
+        passes, first = np.asarray(passes_of(m)), min(passes_of(m), default=0)
+        samples = np.asarray(m.samples)
+        if not len(passes) or (passes == first).all():
+            return float("nan")
+        halves[0].append(float(np.median(samples[passes == first])))
+        halves[1].append(float(np.median(samples[passes != first])))
+    return spearman(np.array(halves[0]), np.array(halves[1]))
+
+
+# Figures of the sim-to-real report: measured against predicted time, and the cost of the model's first choices.
+
 
 BEFORE, AFTER, TIED = style.PALETTE[7], style.PALETTE[0], style.PALETTE[1]
 COLUMNS = 5
@@ -93,12 +187,6 @@ def _panels(
             axes.set_xlabel(labels[0])
         figure.legend(handles=marks, loc="outside upper center", ncols=len(marks))
         return style.save(figure, path)
-
-
-# Model against measurement on recorded tables: ranking, cost of the model's first choices, calibration, noise.
-# 
-# Every complete table of a machine is read. The coefficients of the model's terms are fitted only
-# to the machine's tables of the train part; all other rows are predictions for unseen operators.
 
 
 TOP = (1, 3, 10)

@@ -14,8 +14,7 @@ import pytest
 from agents.cli.arguments import compose
 from experiments.benches.bench import bench
 from experiments.benches.fused import eager, suite
-from experiments.benches.fused.process import SIDES, Ways, arrays_of, wrong
-from experiments.benches.fused.race import Lost, Side, prepared
+from experiments.benches.fused.race import SIDES, Lost, Side, Ways, arrays_of, prepared, wrong
 from gensor_gym import dataflow
 from gensor_gym.dataflow.suite import FACTORIES
 from gensor_gym.dataflow.table import fused_operator, source, stand_in

@@ -17,8 +17,7 @@ from agents.cli.arguments import compose
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.peers import runs, tvm, tvm_environment, tvm_report
 from experiments.peers.runs import OURS, TVM, Plan, Run, Runs, Stopped, run_of, run_process
-from experiments.peers.tvm_environment import TvmEnvironment
-from experiments.peers.tvm_kernel import ENTRY, tvm_kernel
+from experiments.peers.tvm_environment import ENTRY, TvmEnvironment, tvm_kernel
 from gensor_gym import hardware, operators
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.workers.process import WorkerLost

@@ -1,4 +1,8 @@
-"""Steps per second of training MaskablePPO through the SB3 adapter, and the environment's share of the time."""
+"""Environment throughput: steps per second, single and vectorized, time of a step's parts, and steps per second of training.
+
+Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so that only
+stepping is timed: transition, mask, observation, reward, and the resets between episodes.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,8 @@ from experiments.comparison.summary import interval
 from gensor_gym.env import CONSTRUCT, GIR, WRITE
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.compiling.early import waiting
+
+# Steps per second of training MaskablePPO through the SB3 adapter, and the environment's share of the time.
 
 
 class Timed(VecEnvWrapper):
@@ -96,11 +102,6 @@ def _emit_learning(emit: Lines, policy: str, hardware: str, learning: DictConfig
         cpu_us_per_step=interval((cpu / learning.steps * 1e6).tolist()), environment_share=float(inside.sum() / cpu.sum()),
         torch_threads=learning.torch_threads, calibration_loop_per_second=interval(rates.loops), stolen=stolen,
     )  # fmt: skip
-
-
-# Environment throughput: steps per second, single and vectorized, time of a step's parts, and steps per second of training.
-# Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so that
-# only stepping is timed: transition, mask, observation, reward, and the resets between episodes.
 
 
 def run(config: DictConfig, emit: Lines) -> None:

@@ -1,4 +1,9 @@
-"""Our speed-up over the fastest peer from alternating times: for each way to call, and over all operators."""
+"""Fused operators compared with their peers: `python -m experiments.bench suite=fused` (conf/bench.yaml).
+
+For every operator, our kernel from a search of a few measured trials is compared with torch eager, torch.compile and ONNX Runtime
+on the same inputs. Inputs and existing outputs begin at cache lines. Each library has its own process; one works at a time, in
+rounds. Every output is verified by the float64 evaluator's bounds. A second start with the same settings resumes.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,7 @@ from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from agents.runs.sheets.cells import NOTHING, Cell, factor, spread
 from agents.runs.sheets.sheet import Sheet
-from experiments.benches.fused.process import OURS
-from experiments.benches.fused.race import CALLED, INTO, Lost, raced
+from experiments.benches.fused.race import CALLED, INTO, OURS, Lost, raced
 from experiments.benches.lines import Lines, Steal, check_each, machine, once
 from experiments.comparison.summary import interval, ratio
 from experiments.statistics import bootstrap
@@ -29,6 +33,8 @@ from gensor_gym.gir.nest import row_nest
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import verdict
+
+# Our speed-up over the fastest peer from alternating times: for each way to call, and over all operators.
 
 Samples = Mapping[str, Mapping[str, list[float]]]
 Row = dict[str, Any]
@@ -100,12 +106,6 @@ def _mean(ratios: Sequence[list[float]]) -> dict[str, float]:
 
 def _mean_of_medians(scores: np.ndarray) -> float:
     return float(np.mean(np.median(scores, axis=1)))
-
-
-# Fused operators compared with their peers: `python -m experiments.bench suite=fused` (conf/bench.yaml).  For every operator,
-# our kernel from a search of a few measured trials is compared with torch eager, torch.compile and ONNX Runtime on the same
-# inputs. Inputs and existing outputs begin at cache lines. Each library has its own process; one works at a time, in rounds.
-# Every output is verified by the float64 evaluator's bounds. A second start with the same settings resumes.
 
 
 PROTOCOL = 1

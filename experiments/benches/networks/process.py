@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from experiments.benches.fused.process import OURS, Ways, arrays_of, serve
+from experiments.benches.fused.race import OURS, Ways, arrays_of, serve
 from experiments.networks.suite import in_type
 from gensor_gym.networks.fusion.rules import plan_of
 

@@ -1,8 +1,7 @@
-"""Profile of a network: every kernel in context and alone, with its floors.
+"""Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).
 
-In context, a kernel runs in calls of the whole network, with its own weights and the caches that the previous kernel left; its
-time is the median over calls. Alone, it is called repeatedly on memory that only it uses. Times alone do not add up to the
-network's time.
+Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, a table
+that groups equal kernels, and a figure.
 """
 
 from __future__ import annotations
@@ -36,6 +35,12 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.stamped import StampedNetwork
 from gensor_gym.networks.steps import Step
+
+# Profile of a network: every kernel in context and alone, with its floors.
+#
+# In context, a kernel runs in calls of the whole network, with its own weights and the caches that the previous kernel left;
+# its time is the median over calls. Alone, it is called repeatedly on memory that only it uses. Times alone do not add up to
+# the network's time.
 
 SETTLE = 3
 """Uncounted calls of the network before the timed calls."""
@@ -135,11 +140,6 @@ def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for text, same in groups.items()
     ]  # fmt: skip
     return sorted(found, key=lambda row: -row["in_context_s"])
-
-
-# Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).  Each network is
-# compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, a table that groups
-# equal kernels, and a figure.
 
 
 MOST = 16

@@ -1,4 +1,9 @@
-"""Networks timed against peers, case by case. A second start with the same settings resumes."""
+"""Whole networks compared with their peers: `python -m experiments.bench suite=networks` (conf/bench.yaml).
+
+Our network from `agents.networks.compile_module`, called as its users call it, is compared with torch eager, torch.compile with
+frozen weights and ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with
+the module in float64. A second start with the same settings resumes.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +20,15 @@ from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from agents.runs.sheets.cells import NOTHING, factor, spread
 from agents.runs.sheets.sheet import Sheet
-from experiments.benches.fused.process import OURS
-from experiments.benches.fused.race import CALLED, Lost, raced
+from experiments.benches.fused.race import CALLED, OURS, Lost, raced
 from experiments.benches.fused.suite import PACKAGES, versions_of
 from experiments.benches.lines import Lines, Steal, check_each, machine, once
 from experiments.comparison.summary import interval, ratio
 from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.registry import check_known
+
+# Networks timed against peers, case by case. A second start with the same settings resumes.
 
 MODULE = "experiments.benches.networks.process"
 PROTOCOL = 3
@@ -92,13 +98,6 @@ def _timed(case: Case, settings: Settings, cache: Path) -> Row:
     row |= {"times": {side: interval(values) for side, values in samples.items()}, "samples": samples}
     row["over"] = {side: ratio(values, samples[OURS]) for side, values in samples.items() if side != OURS}
     return row | {"waiting_busy": found["waiting_busy"], "stolen": steal.share()}
-
-
-# Whole networks compared with their peers: `python -m experiments.bench suite=networks` (conf/bench.yaml).
-# 
-# Our network from `agents.networks.compile_module`, called as its users call it, is compared with torch eager, torch.compile with
-# frozen weights and ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with
-# the module in float64. A second start with the same settings resumes.
 
 
 def run(config: DictConfig, emit: Lines) -> None:

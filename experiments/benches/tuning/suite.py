@@ -1,4 +1,10 @@
-"""Moments of a network's search, each with the network that could have been built at that moment."""
+"""Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench.yaml).
+
+A network is searched from scratch within a budget of seconds. At several moments of the search, beginning when each piece has a
+kernel, the fastest known kernels make a network. These networks are called alternately at the end. The result is a line for each
+moment, and one with the seconds until the network was within 5 % of the fastest, and the time to compile it again
+(`experiments.networks.again`).
+"""
 
 from __future__ import annotations
 
@@ -26,6 +32,8 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
 from gensor_gym.measure.session import TraceRow
 from gensor_gym.networks.load import NetworkFunction
+
+# Moments of a network's search, each with the network that could have been built at that moment.
 
 
 @dataclass(frozen=True)
@@ -101,13 +109,6 @@ def _kernels(found: CompiledNetwork, schedules: tuple[str, ...]) -> list[Kernel]
     """The kernel of each step, from its schedule text."""
     pairs = zip(found.plan.steps, found.results, schedules, strict=True)
     return [remembered(step.computation, type(result.schedule).parse(text), found.hardware) for step, result, text in pairs]
-
-
-# Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench.yaml).  A network is
-# searched from scratch within a budget of seconds. At several moments of the search, beginning when each piece has a kernel,
-# the fastest known kernels make a network. These networks are called alternately at the end. The result is a line for each
-# moment, and one with the seconds until the network was within 5 % of the fastest, and the time to compile it again
-# (`experiments.networks.again`).
 
 
 NEAR = 1.05

@@ -1,4 +1,8 @@
-"""The fastest programs that a device timed on earlier days, by operator, to detect regressions of a search."""
+"""Draw the programs that a lease times, compile them and pack them. This needs no GPU, resumes, and compiles each kernel once.
+
+A folder that git ignores contains everything: drawn programs and kernels (`proposals.jsonl`, `texts/`), compiled kernels
+(`kernels.jsonl`, `cubins/`), and the archive to be transferred (`carry/`).
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,8 @@ from gensor_gym.measure.native import make_kernel
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.compile_pool import CompilePool
 from gensor_gym.operators.types import Operator
+
+# The fastest programs that a device timed on earlier days, by operator, to detect regressions of a search.
 
 RESULTS = ROOT / "results"
 CARDS = ("h100", "h200")
@@ -85,12 +91,6 @@ def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
             seconds = statistics.median_high(trial["samples"]) if trial.get("samples") else trial.get("seconds")
             if trial.get("status") == Status.OK.value and trial.get("schedule") and seconds is not None:
                 yield row["operator"], trial["schedule"], seconds
-
-
-# Draw the programs that a lease times, compile them and pack them. This needs no GPU, resumes, and compiles each kernel once.
-# 
-# A folder that git ignores contains everything: drawn programs and kernels (`proposals.jsonl`, `texts/`), compiled kernels
-# (`kernels.jsonl`, `cubins/`), and the archive to be transferred (`carry/`).
 
 
 PART = 600

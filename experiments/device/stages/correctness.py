@@ -10,9 +10,8 @@ from typing import Any
 from experiments.device.context import Context
 from experiments.device.stages.families import BYTES, FAMILIES, FLOAT8, drawn, features
 from experiments.device.work.makers import open_makers
-from experiments.device.work.prebuilt import Bench, Compilers, side_by_side
+from experiments.device.work.prebuilt import CHECK, Bench, Compilers, facts, side_by_side
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import CHECK, facts
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.measurement import Status

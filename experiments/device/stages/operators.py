@@ -1,7 +1,9 @@
-"""Programs of an operator worth trying: the first of the model's rankings over both spaces, and the best of every kind.
+"""Stage 2: the best kernel that the model's ranking finds, compared with torch (cuBLAS, cuDNN) and torch.compile (Triton).
 
-Before them come choices in a file that was written before any device run. These are independent of the measurement: their times
-show how well the model ranks.
+The candidates of each operator are tried within its share of the time, and the fastest is timed again together with the library,
+in interleaved rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that type. Several
+workers take an operator each, so that candidates are made and compiled while one is timed. torch.compile takes seconds to
+compile, so it comes last, if there is time left.
 """
 
 from __future__ import annotations
@@ -22,9 +24,8 @@ from experiments.device.card import gpu_state
 from experiments.device.context import Context
 from experiments.device.table import read_operators
 from experiments.device.work.makers import Programs, open_makers
-from experiments.device.work.prebuilt import Bench, Compilers, side_by_side
+from experiments.device.work.prebuilt import FINAL, SEARCH, Bench, Compilers, or_without_torch, side_by_side, summary_of
 from experiments.device.work.progress import say
-from experiments.device.work.trials import FINAL, SEARCH, or_without_torch, summary_of
 from experiments.statistics import against, geometric_mean
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
@@ -42,6 +43,11 @@ from gensor_gym.measure.native import NativeBackend, make_kernel
 from gensor_gym.measure.stats.intervals import ratio_interval
 from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.operators.types import Operator
+
+# Programs of an operator worth trying: the first of the model's rankings over both spaces, and the best of every kind.
+#
+# Before them come choices in a file that was written before any device run. These are independent of the measurement: their
+# times show how well the model ranks.
 
 FIRST_CHOICES = ROOT / "results" / "gpu_ranking" / "first_ten.json"
 """File of schedules in the model's order, by machine and operator."""
@@ -92,13 +98,6 @@ def first_choices(op: Operator, hw: Hardware, file: Path = FIRST_CHOICES) -> lis
     graph = ConstructionGraph(op, hw, MarkovExtended().space)
     return [schedule for schedule in map(Schedule.parse, texts) if graph.is_legal(schedule)]
 
-
-# Stage 2: the best kernel that the model's ranking finds, compared with torch (cuBLAS, cuDNN) and torch.compile (Triton).
-#
-# The candidates of each operator are tried within its share of the time, and the fastest is timed again together with the
-# library, in interleaved rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that
-# type. Several workers take an operator each, so that candidates are made and compiled while one is timed. torch.compile takes
-# seconds to compile, so it comes last, if there is time left.
 
 FILE = "operators.jsonl"
 ROUNDS = 21
@@ -230,7 +229,7 @@ def digest(context: Context) -> dict[str, object]:
 
 
 # Results of a contest's rows: times of the winners, speed-ups over torch, and paired comparisons with the first strategy.
-# 
+#
 # `conclusions` concludes about strategies; `gensor_gym.measure.stats.verdict` concludes about two kernels.
 
 

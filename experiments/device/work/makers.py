@@ -1,4 +1,7 @@
-"""Compilations of our own code by Numba: none should happen while a device waits."""
+"""Python work of a stage in separate processes: constructions, drawing of schedules, and kernel text.
+
+Every core constructs for another operator at the same time; in a single process this took most of a stage's time.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from experiments.device.work.progress import say
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement
+
+# Compilations of our own code by Numba: none should happen while a device waits.
 
 COMPILING = "numba:compile"
 """Numba's event for the compilation of a function that is in no cache."""
@@ -43,11 +48,6 @@ def watch(loud: bool = True) -> Compilations:
     found = Compilations(loud)
     event.register(COMPILING, found)
     return found
-
-
-# Python work of a stage in separate processes: constructions, drawing of schedules, and kernel text.
-# 
-# Every core constructs for another operator at the same time; in a single process this took most of a stage's time.
 
 
 Programs = list[tuple[Schedule, Kernel | Measurement]]

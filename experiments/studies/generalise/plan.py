@@ -1,7 +1,4 @@
-"""Policies of a study. Missing policies are trained in parallel, each in a subprocess of `gensor train`.
-
-`gensor train` resumes from its last checkpoint, so that a stopped training is not lost.
-"""
+"""The plan of a study of generalisation: tasks, policies and searches, checked and resolved."""
 
 from __future__ import annotations
 
@@ -34,6 +31,10 @@ from gensor_gym.foreign import meant, read_json
 from gensor_gym.locate import located
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
+
+# Policies of a study. Missing policies are trained in parallel, each in a subprocess of `gensor train`.
+#
+# `gensor train` resumes from its last checkpoint, so that a stopped training is not lost.
 
 NEEDED = (POLICY, CARD)
 """Files that a policy's folder must contain."""
@@ -123,9 +124,6 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
     if not is_current(card):
         raise ValueError(f"policy {folder} was trained on tasks of other rules or another model: their fingerprints differ here")
     return Trained(folder, seed, float(card["training_seconds"]), int(card["training_steps"]))
-
-
-# The plan of a study of generalisation: tasks, policies and searches, checked and resolved.
 
 
 BUDGET = "@"

@@ -1,4 +1,4 @@
-"""Certified optima of a study's tasks: shipped certificates, and new certificates in the study's folder."""
+"""Regrets of a study of generalisation, as arrays over tasks and seeds."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.operators.shapes.splits import HELD_OUT
 from gensor_gym.operators.types import Operator
+
+# Certified optima of a study's tasks: shipped certificates, and new certificates in the study's folder.
 
 NAME, REFUSED = "certificates.jsonl", "not_certified.jsonl"
 
@@ -66,9 +68,6 @@ def _certified(hardware: str, space: str, nodes: int, text: str) -> tuple[str, C
         return text, certify(ConstructionGraph(text, hardware, space), most_nodes=nodes)
     except ValueError as error:
         return text, str(error).splitlines()[0]
-
-
-# Regrets of a study of generalisation, as arrays over tasks and seeds.
 
 
 GREEDY, FIRST = "greedy", "first round"

@@ -1,4 +1,8 @@
-"""The page of a study of generalisation, and its main table."""
+"""The study of trained policies and search with the model on operators that no policy was trained on, with known optima.
+
+Run it by `python -m experiments generalise` (conf/generalise.yaml, docs/generalisation.md). Only the searches themselves are
+timed. A row of lines.jsonl stays valid while fingerprint, hyperparameters and policy stay the same.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,8 @@ from experiments.studies.generalise.scores import Regrets, Task, optima, summari
 from experiments.studies.scores import BROAD, LINES, THIN, bands, interval_sheet, intervals, profiles, regret_figure
 from experiments.studies.study import Study, study_command
 from gensor_gym.measure.stats.intervals import LEVEL
+
+# The page of a study of generalisation, and its main table.
 
 PARTS = {
     "test": "The test part: no operator of it, nor another of its group (class and rounded log2 of every extent), "
@@ -172,12 +178,6 @@ def break_even(found: dict[str, Any]) -> list[str]:
         "counted.", "",
         *table(("currency", "policy", "first search there", "training", "operators before it can have paid"), rows), "",
     ]  # fmt: skip
-
-
-# The study of trained policies and search with the model on operators that no policy was trained on, with known optima.
-# 
-# Run it by `python -m experiments generalise` (conf/generalise.yaml, docs/generalisation.md). Only the searches themselves are
-# timed. A row of lines.jsonl stays valid while fingerprint, hyperparameters and policy stay the same.
 
 
 POINTS = 40

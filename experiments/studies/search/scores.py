@@ -1,4 +1,4 @@
-"""Regrets of a task's kernels, relative to the best of a recorded space or to the best that any search found."""
+"""Scores of a study of searches: arrays over tasks, seeds and trials, and the summary with its intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agents.runs.texts import now
 from experiments import statistics
 from experiments.statistics import best_so_far, expected_best
 from experiments.studies.scores import interval, iqm
-from experiments.studies.stamps import Stamp
+from experiments.studies.study import Stamp
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import common
@@ -27,6 +27,8 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
+
+# Regrets of a task's kernels, relative to the best of a recorded space or to the best that any search found.
 
 
 class BestKnown:
@@ -96,9 +98,6 @@ class Truth(BestKnown):
         if text not in self._known:
             self._known[text] = self._digest(Schedule.parse(text))
         return self._known[text]
-
-
-# Scores of a study of searches: arrays over tasks, seeds and trials, and the summary with its intervals.
 
 
 SIGNIFICANT = 0.05

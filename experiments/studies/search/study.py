@@ -1,4 +1,9 @@
-"""Figures of a study: regret over trials and seconds, performance profiles, probability of improvement."""
+"""Compare many strategies on recorded tasks with several seeds: `python -m experiments study experiment=recorded`.
+
+All strategies have the same budget, start from the same task and have no other knowledge; each search has one thread. Trials are
+answered from complete recorded tables, whose best kernel is known, or by the model. With the model, regrets are relative to the
+best program that any search found.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +31,13 @@ from experiments import statistics
 from experiments.common import style
 from experiments.studies.scores import DASHES, LINES, bands, difference, profiles, regret_figure, with_legend
 from experiments.studies.search.scores import Curves, Scores, scores_of, summarise
-from experiments.studies.stamps import Stamp
-from experiments.studies.study import Plan, Study, study_command
+from experiments.studies.study import Plan, Stamp, Study, study_command
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.registry import near
+
+# Figures of a study: regret over trials and seconds, performance profiles, probability of improvement.
 
 MOST_BANDS = 8
 """Most strategies for which intervals are drawn; with more, the intervals would hide each other."""
@@ -200,12 +206,6 @@ def _differences(summary: dict[str, Any], other: str, after: list[str]) -> list[
         + f" With so few tasks and so many strategies no p is below {p_text(least)}.",
         "", *table(("strategy", *after), rows), "",
     ]  # fmt: skip
-
-
-# Compare many strategies on recorded tasks with several seeds: `python -m experiments study experiment=recorded`.  All
-# strategies have the same budget, start from the same task and have no other knowledge; each search has one thread. Trials are
-# answered from complete recorded tables, whose best kernel is known, or by the model. With the model, regrets are relative to
-# the best program that any search found.
 
 
 class SearchStudy(Study[Plan, Scores]):

@@ -1,4 +1,10 @@
-"""Report on transfer between recorded GPUs: the page, its main table, matrices by kernel, and regret over trials."""
+"""Policies trained on recordings of one real GPU, tested on other GPUs: `python -m experiments transfer_recorded`.
+
+Configuration: conf/transfer_recorded.yaml; results: docs/generalisation.md. The recordings are complete spaces of a kernel on
+several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials. They
+are policies trained on another GPU, on all others, or on the tested recording itself (which shows memorisation, not transfer),
+the order of the other GPUs' times, and plain searches.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +41,8 @@ from experiments.studies.transfer_recorded.plan import (
 )
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.spaces import load_space
+
+# Report on transfer between recorded GPUs: the page, its main table, matrices by kernel, and regret over trials.
 
 LEAST = 0.1
 """Regret in per cent below which the figures do not distinguish values."""
@@ -158,13 +166,6 @@ def _draw_curves(summary: dict[str, Any], path: Path) -> str:
     handles, labels = all_axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=3)
     return style.save(figure, path)
-
-
-# Policies trained on recordings of one real GPU, tested on other GPUs: `python -m experiments transfer_recorded`.
-# Configuration: conf/transfer_recorded.yaml; results: docs/generalisation.md. The recordings are complete spaces of a kernel on
-# several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials.
-# They are policies trained on another GPU, on all others, or on the tested recording itself (which shows memorisation, not
-# transfer), the order of the other GPUs' times, and plain searches.
 
 
 BEST_OF_ANOTHER = BEST_OF + "another"

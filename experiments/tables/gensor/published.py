@@ -98,13 +98,11 @@ def class_means(figure: dict[str, tuple[float, float, float]], of: str | None) -
 
 
 # The stand-in set: operators that replace those of Gensor's Table IV, whose shapes are not public in our sources.
-# 
+#
 # Each class has as many operators as in the figures. Three matrix products are the paper's own (Table V; the order of their
-# extents
-# is uncertain). The other convolutions, products and pools are Roller's, in the order of its artifact, because Gensor is built
-# on
-# it. Matrix-vector products have common shapes. An operator of the stand-in set is never compared with an operator of the paper;
-# only means over a class are.
+# extents is uncertain). The other convolutions, products and pools are Roller's, in the order of its artifact, because Gensor
+# is built on it. Matrix-vector products have common shapes. An operator of the stand-in set is never compared with an operator
+# of the paper; only means over a class are.
 
 
 NAMED = (

@@ -1,7 +1,7 @@
-"""A fused operator without graph transformation: every node is a separate kernel, with a tensor between any two.
+"""Contribution of each of IntelliGen's steps: graph transformation, placement, and choice of instructions are left out in turn.
 
-Broadcasts and reshapes are not kernels: a node that reads a broadcast reads its source, and a reshape is the same memory.
-(Unified IR, the group's later text, calls these `identity`.)
+By the model, every variant is the best program of its space. Measured, the few programs that are best by the model are timed, and
+the winners are timed again alternately.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agents.runs.calls import placed, seconds
 from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from agents.runs.texts import seconds_text
-from experiments.benches.fused.process import Ways, wrong
+from experiments.benches.fused.race import Ways, wrong
 from experiments.benches.lines import once
 from experiments.comparison.summary import Interval, interval, ratio
 from experiments.tables.table import Cell, Stamp, Table
@@ -39,6 +39,11 @@ from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.devices.cpu import processor_name
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.inputs import random_inputs
+
+# A fused operator without graph transformation: every node is a separate kernel, with a tensor between any two.
+#
+# Broadcasts and reshapes are not kernels: a node that reads a broadcast reads its source, and a reshape is the same memory.
+# (Unified IR, the group's later text, calls these `identity`.)
 
 
 @dataclass(frozen=True)
@@ -90,13 +95,6 @@ def _alone(graph: Dataflow, nodes: Mapping[str, Node], name: str, node: Node) ->
         read[at] = graph.values[at]
     steps = tuple(dict.fromkeys((*repeated, (name, node))))
     return Dataflow(f"{graph.name}_{name}", tuple(read.values()), steps, (name,))
-
-
-# Contribution of each of IntelliGen's steps: graph transformation, placement, and choice of instructions are left out in turn.
-# 
-# By the model, every variant is the best program of its space. Measured, the few programs that are best by the model are timed,
-# and
-# the winners are timed again alternately.
 
 
 PROTOCOL = 1

@@ -1,4 +1,4 @@
-"""Facts about fused operators on a GPU without a device: each operator's best program by the model, compiled by NVRTC."""
+"""Results of `suite=fused` next to the figures of IntelliGen's abstract, and Ansor's NRM, one of the suite's operators."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.dataflow.table import fused_operator, source, stand_in
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.stats.intervals import LEVEL
+
+# Facts about fused operators on a GPU without a device: each operator's best program by the model, compiled by NVRTC.
 
 MODEL_OF = "h100"
 LARGE = (
@@ -64,9 +66,6 @@ def _row(text: str) -> tuple[Cell, ...]:
         return (*known, None, None, shared, None)
     made = nvrtc.compile_cubin(kernel)
     return (*known, made.registers, made.spill_bytes, shared, made.loss or "no")
-
-
-# Results of `suite=fused` next to the figures of IntelliGen's abstract, and Ansor's NRM, one of the suite's operators.
 
 
 LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"

@@ -22,7 +22,7 @@ from experiments.device.stages.operators import standings
 from experiments.device.table import Contest
 from experiments.device.work import prebuilt
 from experiments.device.work.makers import Programs
-from experiments.device.work.trials import SEARCH
+from experiments.device.work.prebuilt import SEARCH
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware

@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 import gensor_gym
 from agents.networks import CompiledNetwork
 from experiments.networks.suite import in_type, operations
-from experiments.studies.stamps import Stamp
-from experiments.tables.graphs.measured import megabytes
+from experiments.studies.study import Stamp
+from experiments.tables.networks import megabytes
 from experiments.tables.table import Cell, Table
 from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.cost.roofline import roofline_floor
