@@ -149,7 +149,6 @@ def probability_of_improvement(ours: np.ndarray, others: np.ndarray) -> float:
 
 # Strategies compared with a reference strategy: score differences for the same task and seed, intervals, Holm's correction.
 
-
 Line = dict[str, float]
 """mean, low, high: the paired difference and its interval.
 

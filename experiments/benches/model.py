@@ -35,7 +35,6 @@ from gensor_gym.operators.types import Operator
 # For each operator: random legal schedules, which cover the whole space, and programs spread over a construction's ranking,
 # which cover the relevant part. Random schedules that are far too slow by the model are left out, as are kernels that failed.
 
-
 SPACE = "extended"
 TRIES = 50
 """Largest number of random draws per wanted schedule; then the space counts as exhausted."""
@@ -90,7 +89,6 @@ class Timings:
 # program's weight is the square root of (fastest time / its time). A small multiple of the squared logs of (value / start) is
 # added, so that a parameter without effect keeps its start value. The loss is minimised by coordinate search on the logs with
 # shrinking steps, because there are few parameters, the model takes a microsecond, and its maxima are not differentiable.
-
 
 STEPS = (0.7, 0.35, 0.17, 0.08, 0.04)
 SCALE_WEIGHT = 0.1

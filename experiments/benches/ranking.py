@@ -23,8 +23,8 @@ from rich.progress import track
 
 from agents.gensor.markov import MarkovExtended
 from agents.runs.journal import Journal
+from experiments import style
 from experiments.benches.lines import Lines, machine, resolved, searched
-from experiments.common import style
 from experiments.statistics import fastest, spearman
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph

@@ -59,7 +59,6 @@ def read_facts(folder: Path) -> Facts:
 
 # Kernels by the unit that computes them, and how many of them are right.
 
-
 UNITS = {0: "CUDA cores", 1: "mma.sync", 2: "wgmma"}
 RIGHT = ("OK", "IMPLAUSIBLE")
 """Statuses of kernels with a right answer."""

@@ -19,7 +19,6 @@ from agents.cli.refusal import exit_code
 from agents.runs.journal import read_rows
 from agents.runs.settings import ROOT
 from agents.runs.texts import table
-from experiments.common.style import GREY, PALETTE, RC, save
 from experiments.device.lease import RESULTS, read_results
 from experiments.device.stages import adaptive
 from experiments.device.stages.operators import conclusions, standings
@@ -27,6 +26,7 @@ from experiments.device.table import read_experiment
 from experiments.evidence.facts import FILE, RAW, RIGHT, lines_by_unit
 from experiments.evidence.ship import slim, write_rows
 from experiments.statistics import geometric_mean
+from experiments.style import GREY, PALETTE, RC, save
 from gensor_gym.foreign import parse_json
 from gensor_gym.foreign.files import unfolded
 
@@ -184,7 +184,6 @@ def _fused(day: Path) -> list[str]:
 #
 # FOLDER holds the returned files. Their rows go to results/CARD/raw/DATE, gzipped, with a conditions.json of machine, revision
 # and date; the card names its folder. `python -m experiments.evidence results/CARD` then makes the pages.
-
 
 CARDS = {"H100": "h100", "H200": "h200"}
 """Word in the driver's name of a GPU -> folder of results."""

@@ -93,7 +93,6 @@ def _legal(operator: str, machine: str, space: str, timed: Mapping[str, float]) 
 
 # Scores of predictions against times: rank correlations, and the cost of the first choices, with ties at their worst.
 
-
 FIRST = 10
 """Number of the model's first choices whose best is scored."""
 MOST_FITTED = 250
@@ -161,7 +160,6 @@ def thinned(sample: Sample) -> Sample:
 
 
 # The page about the model's ranking: every operator, every class, and the aims with their results.
-
 
 JUDGED = 150
 """Least number of programs of a table that counts."""

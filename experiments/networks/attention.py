@@ -81,7 +81,6 @@ def mlp(widths: Sequence[int]) -> nn.Module:
 
 # BERT and GPT-2 on token ids: embeddings, the blocks of `attention`, and a pooler or logits with the embedding's weights.
 
-
 class Bert(nn.Module):
     """BERT (Devlin et al., arXiv 1810.04805): embeddings of words, positions and segments, then encoder and pooler."""
 

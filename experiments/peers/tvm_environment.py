@@ -102,7 +102,6 @@ def _digest() -> str:
 
 # Wrap a module that TVM exported as a kernel that our workers can verify and time.
 
-
 ENTRY = "gg_tvm"
 FUNCTION = "main"
 """Name of the function in TVM's module."""

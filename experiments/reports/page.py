@@ -24,10 +24,9 @@ from markdown_it import MarkdownIt
 from agents.runs.sheets.cells import Given, as_cell
 from agents.runs.sheets.screen import words
 from agents.training import curves
-from experiments import statistics
-from experiments.common import style
-from experiments.common.style import dark_of
+from experiments import statistics, style
 from experiments.studies.scores import mean as mean_of
+from experiments.style import dark_of
 from gensor_gym.measure.stats.intervals import LEVEL
 
 STATIC = Path(__file__).parent / "static"
@@ -141,7 +140,6 @@ def from_markdown(text: str, folder: Path) -> tuple[str, str]:
 
 
 # Interactive plots with Bokeh, whose script adds 1.3 MB to a page and needs no network.
-
 
 Item = tuple[str, list[Any]]
 """(text, renderers) of a legend's entry."""

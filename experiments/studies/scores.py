@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from agents.runs.sheets.cells import percent_interval
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import interval_text, p_text, seconds_text, table
-from experiments import statistics
-from experiments.common import style
+from experiments import statistics, style
 from experiments.statistics import interquartile_mean as iqm
 
 EVALUATIONS, SECONDS = 0, 2
@@ -84,7 +83,6 @@ def best_at(lines: np.ndarray, start: Sequence[float] | np.ndarray, at: np.ndarr
 
 # Tables shared by the pages of studies: means with intervals, and differences with p values.
 
-
 Values = Mapping[str, Sequence[dict[str, float]]]
 """Name of a row -> its means with intervals, one for each column."""
 
@@ -117,7 +115,6 @@ def interval_sheet(title: str, head: Sequence[str], values: Mapping[Any, Any], n
 
 
 # Figures shared by the studies: curves of regret, performance profiles, heat maps.
-
 
 RESAMPLES = 400
 LARGEST = 1.0

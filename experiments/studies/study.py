@@ -129,7 +129,7 @@ class Study(ABC, Generic[Asked, Found]):
                 if self.plan.config["figures"]:  # Matplotlib is imported only here and in the modules of figures
                     from matplotlib import rc_context
 
-                    from experiments.common.style import RC
+                    from experiments.style import RC
 
                     with rc_context(RC):
                         names = self.draw(found, summary)
@@ -163,7 +163,6 @@ def all_lines(lines: Mapping[str, np.ndarray]) -> list[Row]:
 
 
 # Stamps that state the origin of numbers that are compared with published numbers.
-
 
 class Stamp(StrEnum):
     """Origin of our numbers in a table."""

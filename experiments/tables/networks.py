@@ -44,7 +44,6 @@ def make_networks(config: DictConfig, folder: Path) -> list[Table]:
 
 # Rows of networks for tables: the settings of their timing, and cells that several tables share.
 
-
 TRIALS = 2
 """Number of measured programs for each distinct kernel, unless configured."""
 MOST_BYTES = 10e9
@@ -127,7 +126,6 @@ def megabytes(size: float) -> str:
 # The modes are those of oneDNN Graph Compiler's buffer planner: no reuse, whole reuse, and hot memory first, its default. Its
 # authors print no figures.
 
-
 MEMORY_NETWORKS = ("mobilenet_v2", "resnet50", "bert", "gpt2")
 MODES = {"none": f"{OURS}/cut_all/none", "whole": f"{OURS}/cut_all/whole", "hot": OURS}
 """Mode -> name of the timed process that uses it."""
@@ -168,7 +166,6 @@ def _memory_row(row: Row) -> tuple[Cell, ...]:
 # speed-ups over oneDNN's primitives with post-ops (Li et al., arXiv 2301.01333, charts of the RFC in oneDNN's repository),
 # measured from the pictures, to about 0.02. The authors used 32 cores of a CPU that the charts do not name, and benchdnn with
 # one thread per core.
-
 
 PLAN_SIDES = {"cut_all": OURS, "fine": f"{OURS}/fine/hot", "fine_coarse": f"{OURS}/fine_coarse/hot"}
 """Plan (primitives with post-ops, fine-grain fusion, also coarse-grain fusion) -> name of the timed process that uses it."""
@@ -223,7 +220,6 @@ def _plan_row(row: Row, published: tuple[float, float] | None) -> tuple[Cell, ..
 
 
 # oneDNN Graph Compiler's MLP, float32: `python -m experiments.reproduce table=onednn_mlp`. See `onednn_mha`.
-
 
 MLP = {
     "mlp_1": {32: (1.37, 1.58), 64: (1.27, 1.39), 128: (1.13, 1.36), 256: (1.17, 1.27), 512: (1.53, 1.85)},

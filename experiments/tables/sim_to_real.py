@@ -20,8 +20,8 @@ from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
 from agents.runs.files import write_text
+from experiments import style
 from experiments.benches.model import COEFFICIENTS, OfOperator, Sample, fit
-from experiments.common import style
 from experiments.statistics import expected_best, fastest, spearman
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware
@@ -37,7 +37,6 @@ from gensor_gym.measure.records.tables import Table as RecordedTable
 from gensor_gym.measure.records.tables import read_table
 
 # Read recorded tables of a machine for reports: kernels that succeeded, their optimum, and regrets.
-
 
 @dataclass(frozen=True)
 class Recorded(OfOperator):
@@ -118,7 +117,6 @@ def again(table: Recorded) -> float:
 
 
 # Figures of the sim-to-real report: measured against predicted time, and the cost of the model's first choices.
-
 
 BEFORE, AFTER, TIED = style.PALETTE[7], style.PALETTE[0], style.PALETTE[1]
 COLUMNS = 5

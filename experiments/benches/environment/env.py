@@ -28,7 +28,6 @@ from gensor_gym.graph.compiling.early import waiting
 
 # Steps per second of training MaskablePPO through the SB3 adapter, and the environment's share of the time.
 
-
 class Timed(VecEnvWrapper):
     """Wrapper that adds up the processor seconds spent in the environments: steps and masks."""
 

@@ -1,7 +1,7 @@
 """Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).
 
-Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, a table
-that groups equal kernels, and a figure.
+Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, and a
+table that groups equal kernels.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -25,7 +23,6 @@ from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.race import Lost, Side
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import MODULE, check_names
-from experiments.common import style
 from experiments.comparison.summary import interval
 from gensor_gym.cost.roofline import bandwidth_of, peak_rate
 from gensor_gym.hardware.cpuinfo import usable_cores
@@ -142,14 +139,8 @@ def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: -row["in_context_s"])
 
 
-MOST = 16
-"""Largest number of different kernels shown by name."""
-LONGEST = 64
-"""Largest length of a kernel's text in characters."""
-
-
 def run(config: DictConfig, emit: Lines) -> None:
-    """Profile each network: emit its lines, show its table and draw its figure."""
+    """Profile each network: emit its lines and show its table."""
     settings, folder = config.profile, Path(config.output)
     check_names(settings, "profile")
     check_whole(settings, 1, "trials", "calls", "batch", "threads", of="profile.", null=("threads",))
@@ -169,9 +160,6 @@ def run(config: DictConfig, emit: Lines) -> None:
         for step in steps:
             emit(kind="step", network=name, threads=threads, **step)
         sheet(name, steps, found).show(Console())
-        if config.figures:
-            plural = "s" * (threads > 1)
-            _draw(steps, f"{name}, batch {settings.batch}, {threads} thread{plural}", folder / f"profile_{name}_{threads}.png")
 
 
 def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
@@ -200,55 +188,3 @@ def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any]) -> Shee
         f"kernels alone add up to {sums[0]}, floors to {sums[1]}: these are no times of a network",
     ]
     return Sheet.of(f"{name}: where the time goes", head, rows, notes)
-
-
-def _draw(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
-    """Draw kernels in order, and totals of equal kernels, with their floors."""
-    groups = by_kernel(rows)[:MOST]
-    with plt.rc_context(style.RC):
-        figure, (top, below) = plt.subplots(
-            2, 1, figsize=(10.5, 3.6 + 0.3 * len(groups)), layout="constrained", height_ratios=(2.4, 0.8 + 0.3 * len(groups))
-        )
-        _in_order(top, rows)
-        top.set_title(title)
-        _together(below, groups)
-        style.save(figure, path)
-
-
-def _in_order(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    """Draw the microseconds of every step."""
-    steps = np.arange(len(rows))
-    axes.bar(steps, [1e6 * row["in_context_s"]["median"] for row in rows], 0.85, color=style.PALETTE[0], label="in context")
-    axes.scatter(steps, [1e6 * row["isolated_s"] for row in rows], s=9, color=style.PALETTE[1], zorder=3, label="alone")
-    floors = [1e6 * max(row["flops_floor_s"], row["bytes_floor_s"]) for row in rows]
-    axes.hlines(floors, steps - 0.42, steps + 0.42, color=style.INK, linewidth=1.2, zorder=3, label="floor")
-    axes.set_xlim(-0.8, len(rows) - 0.2)
-    axes.set_ylabel("µs")
-    axes.set_xlabel("kernels in their order")
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=3)
-
-
-def _together(axes: Axes, groups: Sequence[dict[str, Any]]) -> None:
-    """Draw the total milliseconds of equal kernels, slowest first."""
-    for y, row in enumerate(groups):
-        axes.barh(y, 1e3 * row["in_context_s"], 0.6, color=style.PALETTE[0])
-        axes.plot(1e3 * row["isolated_s"], y, "o", color=style.PALETTE[1], markersize=4)
-        floor = 1e3 * max(row["flops_floor_s"], row["bytes_floor_s"])
-        axes.plot([floor, floor], [y - 0.36, y + 0.36], color=style.INK, linewidth=1.4)
-        axes.annotate(
-            f"{100 * row['share']:.0f} %", (1e3 * max(row["in_context_s"], row["isolated_s"]), y), xytext=(6, 0),
-            textcoords="offset points", va="center", fontsize=7, color=style.GREY,
-        )  # fmt: skip
-    axes.set_yticks(range(len(groups)), [label(row) for row in groups], fontsize=7)
-    axes.set_ylim(len(groups) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.margins(x=0.08)
-    axes.set_xlabel("ms of all that are equal: in context (bar), alone (dot), floor (line)")
-
-
-def label(row: dict[str, Any]) -> str:
-    """Count and name of equal kernels: an operator's text, or for a fused operator the module's name of its first operation."""
-    text = f"fused: {row['first']}" if row["computation"].startswith("fused@") else style.plain(row["computation"])
-    text = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
-    return f"{row['times']} x {text}"

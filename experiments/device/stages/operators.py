@@ -232,7 +232,6 @@ def digest(context: Context) -> dict[str, object]:
 #
 # `conclusions` concludes about strategies; `gensor_gym.measure.stats.verdict` concludes about two kernels.
 
-
 TORCH = "torch"
 RESAMPLES = 2000
 """Resamples of the bootstrap over operators."""

@@ -171,7 +171,6 @@ class Regrets:
 
 # The summary of a study of generalisation: values with their intervals, and the cost of training.
 
-
 NEAR = 0.05
 """Largest regret of a program that counts as near the optimum."""
 SIZES = ("smaller", "middle", "larger")
@@ -181,7 +180,7 @@ POINTS, SOONEST = 96, 1e-4
 
 
 def summarise(study: Regrets) -> dict[str, Any]:
-    """All values of the study as a JSON object, which `report` puts into words."""
+    """All values of the study as a JSON object, which the page puts into words."""
     plan = study.plan
     return {
         "fingerprint": common(fingerprints(plan.operators, plan.hardware, plan.space).values()),

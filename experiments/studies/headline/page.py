@@ -1,4 +1,4 @@
-"""The page of the study, made from raw rows: the answer first, then tables. `figures` draws its figures."""
+"""The page of the study, made from raw rows: the answer first, then tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 
 from agents.runs.texts import table
 from agents.training.operators.chosen import UNSEEN
-from experiments.common.style import GREY, RC, look, save
 from experiments.statistics import bootstrap, geometric_mean, holm, performance_profile, sign_flip
 from experiments.studies.headline.chosen import NEAR_TIMED, NEAR_VARIANTS, listed
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
+from experiments.style import GREY, RC, look, save
 from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 
@@ -222,7 +222,6 @@ def _p(value: float) -> str:
 
 
 # Figures of the study: ratios with intervals, the ratio of every operator, and performance profiles.
-
 
 NARROW = (0.8, 0.84, 0.88, 0.92, 0.96, 1.0, 1.04, 1.08, 1.12, 1.16, 1.2)
 TICKS = (0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0)

@@ -30,7 +30,6 @@ from gensor_gym.registry import check_known
 
 # Regrets of a task's kernels, relative to the best of a recorded space or to the best that any search found.
 
-
 class BestKnown:
     """Regrets relative to the fastest kernel of all searches of the study: all that is known without a complete recording."""
 
@@ -207,7 +206,7 @@ def _curves(
 def summarise(
     scores: Scores, checkpoints: tuple[int, ...], reference: str, resamples: int, hypotheses: dict[str, dict[str, str]]
 ) -> dict[str, Any]:
-    """Summary of the scores as a JSON object, which `report` puts into words."""
+    """Summary of the scores as a JSON object, which the page puts into words."""
     at = [k - 1 for k in checkpoints]
     regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
     chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)

@@ -27,8 +27,7 @@ from agents.runs.settings import settings_of
 from agents.runs.sheets.cells import Cell, Given, count, percent, percent_interval, seconds
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import p_text, page, table
-from experiments import statistics
-from experiments.common import style
+from experiments import statistics, style
 from experiments.studies.scores import DASHES, LINES, bands, difference, profiles, regret_figure, with_legend
 from experiments.studies.search.scores import Curves, Scores, scores_of, summarise
 from experiments.studies.study import Plan, Stamp, Study, study_command
@@ -124,7 +123,6 @@ def _improvement(scores: Scores, summary: dict[str, Any], reference: str, path: 
 
 
 # The page of a study of searches, and its main table.
-
 
 CHANCE = "drawing at random"
 SOURCES = {

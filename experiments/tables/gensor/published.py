@@ -104,7 +104,6 @@ def class_means(figure: dict[str, tuple[float, float, float]], of: str | None) -
 # is built on it. Matrix-vector products have common shapes. An operator of the stand-in set is never compared with an operator
 # of the paper; only means over a class are.
 
-
 NAMED = (
     "The operators are the stand-in set (see docs/tables.md): the shapes of the paper's Table IV are not public where we looked, "
     "so means over a class are set side by side, never single operators."

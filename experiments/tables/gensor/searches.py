@@ -157,7 +157,6 @@ def tiers_of(config: DictConfig) -> tuple[str, ...]:
 
 # Speeds of strategies relative to a reference, by operator and by class, with intervals.
 
-
 FEW = 3
 """Least number of operators for a bootstrap."""
 

@@ -45,7 +45,6 @@ from gensor_gym.operators.inputs import random_inputs
 # Broadcasts and reshapes are not kernels: a node that reads a broadcast reads its source, and a reshape is the same memory.
 # (Unified IR, the group's later text, calls these `identity`.)
 
-
 @dataclass(frozen=True)
 class Chain:
     """The nodes of an operator that need kernels, each as an operator; every output of the operator comes from one of them."""
@@ -155,7 +154,6 @@ def ranked(graph: GirGraph, variant: str) -> np.ndarray:
 
 # By the model
 
-
 def predicted(config: DictConfig) -> Table:
     """Table of the best program of every variant by the model."""
     hardware, rows = one_thread(MODEL_OF), []
@@ -169,7 +167,6 @@ def predicted(config: DictConfig) -> Table:
 
 
 # Measured
-
 
 def measured(config: DictConfig, folder: Path) -> Table:
     """Table of the best of a few programs of every variant, timed alternately. Finished operators are not timed again."""
@@ -239,7 +236,6 @@ def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequ
 
 
 # By the model and measured
-
 
 def _table(title: str, stamp: Stamp, found: Sequence[tuple[str, float, list[float]]], notes: tuple[str, ...]) -> Table:
     """Table with a row for each operator and a row of geometric means; `found`: (operator, seconds of all steps, slowdowns)."""

@@ -14,8 +14,7 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from agents.runs.texts import interval_text
-from experiments import statistics
-from experiments.common import style
+from experiments import statistics, style
 from experiments.studies.search.scores import Scores
 from experiments.studies.search.study import SearchStudy
 from experiments.tables.table import Cell, Stamp
@@ -102,7 +101,6 @@ def with_interval(
 
 
 # Curves of searches: speed relative to the best known program, against trials, a panel for each comparison.
-
 
 POINTS = 40
 RESAMPLES_DRAWN = 300
