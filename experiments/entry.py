@@ -121,7 +121,7 @@ COMMANDS = {
         ("evaluations=4096 output=outputs/generalise", "evaluations=512 env.hardware=a100 output=outputs/generalise_a100"),
     ),
     "fused_study": Command(
-        "experiments.studies.fused.study:main",
+        "experiments.studies.fused:main",
         "searches of fused operators by the model, beside a learned policy",
         ("output=outputs/fused", "'parts=[fused/unseen]' 'seeds=[0]' output=outputs/unseen"),
     ),

@@ -34,7 +34,7 @@ OTHERS = {
     "experiments/benches/environment/start.py": "a pipe to a process of our own",
     "experiments/benches/environment/start_process.py": "arguments of a process of our own",
     "experiments/networks/again.py": "arguments and words of a process of our own",
-    "experiments/conformance/apart.py": "words of a process of our own",
+    "experiments/conformance/cases.py": "words of a process of our own",
     "experiments/peers": "runs where TVM is, without these packages",
     "experiments/device/runner.py": "a file of a process of our own",
     "experiments/device/child.py": "words of a process of our own",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from markdown.extensions.toc import slugify
 
+from agents.cli.arguments import options
 from agents.strategy import CONSTRUCTIONS, strategies_for
 from experiments.entry import COMMANDS
 from gensor_gym import hardware, operators
@@ -130,7 +131,7 @@ def test_commands_exist(page: Path) -> None:
     for command in re.findall(r"python -m experiments[. ]\w+[^`\n]*", text):
         for group, name in re.findall(r"\b(experiment|operator|strategy|hardware|backend)=(\w+)\b(?!\()", command):
             registered = {"hardware": {*hardware.names(), *hardware.recorded_names()}, "backend": {*BACKENDS, "auto", "recorded"}}
-            assert name in registered.get(group, ()) or (ROOT / "conf" / group / f"{name}.yaml").exists(), command
+            assert name in registered.get(group, ()) or name in options(group), command
     for path in set(re.findall(r"`((?:gensor_gym|agents|experiments|conf|docs|tests|results)/[\w./]*)`", text)):
         assert (ROOT / path).exists(), path
 

@@ -17,12 +17,10 @@ import pytest
 from agents.cli.arguments import compose
 from agents.runs.journal import read_rows
 from docs.pictures import result, walk
-from experiments.statistics.statistics import geometric_mean
-from experiments.studies.generalise.plan import plan_of, searches
-from experiments.studies.generalise.policies import train_missing
-from experiments.studies.generalise.scores import Regrets, Task
+from experiments.statistics import geometric_mean
+from experiments.studies.generalise.plan import plan_of, searches, train_missing
+from experiments.studies.generalise.scores import Regrets, Task, summarise
 from experiments.studies.generalise.study import Generalisation
-from experiments.studies.generalise.summary import summarise
 from experiments.studies.headline import page as headline_page
 from experiments.studies.headline import scores
 from experiments.studies.machines import Machines

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from agents.strategy import CONSTRUCTIONS, get_strategy, strategies_for
 from gensor_gym import operators
@@ -25,7 +26,7 @@ _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 def readable(arguments: list[str]) -> list[str]:
     """Arguments in Hydra's syntax.
 
-    `operator=X` is unchanged if X names files of conf/operator; otherwise it sets the value `operators`. Texts such as
+    `operator=X` is unchanged if X names options of group `operator`; otherwise it sets the value `operators`. Texts such as
     gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. The first argument may be the value of `operators`.
     ValueError for an unknown strategy, and for a later argument without a name.
     """
@@ -70,7 +71,26 @@ def store_strategies(names: Iterable[str] | None = None) -> None:
         ConfigStore.instance().store(name, fields, group="strategy", package=f"strategies.{name}", provider="agents")
 
 
+def store_options() -> None:
+    """Add the options of conf/_NAME.yaml to their groups: a file has many small options of one group.
+
+    Such a file has `group`, `package` (by default the group's name), and `options`, by name what a file of the group would have.
+    """
+    for path in sorted(CONF.glob("_*.yaml")):
+        content: Any = OmegaConf.load(path)
+        for name, option in content.get("options", {}).items():
+            node = OmegaConf.to_container(option)
+            ConfigStore.instance().store(name, node, group=content.group, package=content.get("package"), provider="conf")
+
+
 store_strategies()
+store_options()
+
+
+def options(group: str) -> set[str]:
+    """Names of a group's options, in files and stored ones."""
+    stored = ConfigStore.instance().repo.get(group, {})
+    return {Path(name).stem for name in (*stored, *(CONF / group).glob("*.yaml"))}
 
 
 def _alone(argument: str) -> str:
@@ -88,8 +108,7 @@ def _one(argument: str) -> str:
     if key not in ("operator", "operators") or not equals:
         named = re.search(rf"\b({'|'.join((*operators.names(), *FACTORIES))})\(", value)
         return f"{key}={quoted(value) if named else _spelled(value)}" if equals else argument
-    groups = {path.stem for path in (CONF / "operator").glob("*.yaml")}
-    if key == "operator" and all(item.strip() in groups for item in value.split(",")):
+    if key == "operator" and set(map(str.strip, value.split(","))) <= options("operator"):
         return argument
     return f"operators={quoted(value)}"
 

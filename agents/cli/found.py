@@ -1,21 +1,32 @@
-"""Modules that a command finds by their definitions, without registration: suites of benchmarks, papers' tables."""
+"""Functions that a command finds by their definitions, without registration: suites of benchmarks, papers' tables."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 
-def modules_with(beginning: str, package: str) -> dict[str, str]:
-    """Name -> module of a package, at any depth, in which a line starts with `beginning`.
+def functions_of(name: str, package: str) -> dict[str, str]:
+    """Name -> MODULE:FUNCTION of the functions `name`, or `name`_OTHER, of a configuration, in a package at any depth.
 
-    The name is the module's, or its folder's for a module `suite` or a package's `__init__`.
+    What is found is called OTHER, or like its module; a module `suite` or a package's `__init__` is called like its folder.
     """
     (folder,) = find_spec(package).submodule_search_locations  # type: ignore[misc, union-attr]
+    pattern = re.compile(rf"^def ({name}(?:_(\w+))?)\(config: DictConfig, ", re.MULTILINE)
     found = {}
     for path in sorted(Path(folder).rglob("*.py")):
-        if f"\n{beginning}" in path.read_text(encoding="utf-8"):
-            parts = [part for part in path.relative_to(folder).with_suffix("").parts if part != "__init__"]
-            name = parts[-2] if parts[-1] == "suite" else parts[-1]
-            found[name] = ".".join((package, *parts))
+        parts = [part for part in path.relative_to(folder).with_suffix("").parts if part != "__init__"]
+        for function, other in pattern.findall(path.read_text(encoding="utf-8")):
+            own = parts[-2] if parts[-1] == "suite" else parts[-1]
+            found[other or own] = f"{'.'.join((package, *parts))}:{function}"
     return found
+
+
+def loaded(found: str) -> Callable[..., Any]:
+    """The function MODULE:FUNCTION."""
+    module, _, function = found.partition(":")
+    return getattr(import_module(module), function)  # type: ignore[no-any-return]

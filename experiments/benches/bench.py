@@ -6,13 +6,11 @@ A suite is a module of this package that defines `run(config, emit)`, with setti
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.cli.command import command_line, configured
-from agents.cli.found import modules_with
+from agents.cli.found import functions_of, loaded
 from agents.cli.refusal import refusals
 from agents.runs.files import make_folder
 from agents.runs.sheets.records import of_records
@@ -26,8 +24,8 @@ TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_a
 
 
 def suites() -> dict[str, str]:
-    """Sorted names of the suites -> their modules."""
-    return dict(sorted(modules_with("def run(config: DictConfig, ", "experiments.benches").items()))
+    """Sorted names of the suites -> their functions."""
+    return dict(sorted(functions_of("run", "experiments.benches").items()))
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
@@ -42,7 +40,7 @@ def bench(config: DictConfig) -> dict[str, Lines]:
     for suite in chosen:
         lines[suite] = Lines(folder / f"{suite}.jsonl", suite)
         with lines[suite].journal:
-            import_module(known[suite]).run(config, lines[suite])
+            loaded(known[suite])(config, lines[suite])
         for kind, sheet in of_records(suite, lines[suite].rows, TIMES).items():
             sheet.write(folder / suite / kind.replace(" ", "_"))
     return lines

@@ -13,11 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agents import get_strategy
+from agents.optimizer import run
 from agents.runs.journal import Journal
 from agents.runs.settings import code_digest
+from experiments.comparison.retime import ticks
 from gensor_gym import operators
 from gensor_gym.cache.folders import VARIABLE
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.devices.cpu import processor_name
+from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
@@ -69,13 +75,12 @@ class Steal:
 
     def __init__(self) -> None:
         """Remember the current tick counts."""
-        self._before = _ticks()
+        self._before = ticks()
 
     def share(self) -> float:
         """Stolen ticks divided by all ticks; 0 if the system does not report them."""
-        after = _ticks()
-        total = after[1] - self._before[1]
-        return (after[0] - self._before[0]) / total if total > 0 else 0.0
+        _, stolen, total = (after - before for after, before in zip(ticks(), self._before, strict=True))
+        return stolen / total if total > 0 else 0.0
 
 
 def resolved(given: Any) -> list[Operator]:
@@ -99,15 +104,6 @@ def once(done: Journal, key: str, make: Callable[..., dict[str, Any]], *of: Any)
     return {name: value for name, value in done.rows[key].items() if name != "key"}
 
 
-def _ticks() -> tuple[int, int]:
-    """(stolen ticks, all ticks) of all processors since boot; zeros if the system does not report them."""
-    stat = Path("/proc/stat")
-    if not stat.exists():
-        return 0, 0
-    fields = [int(value) for value in stat.read_text().splitlines()[0].split()[1:]]
-    return (fields[7] if len(fields) > 7 else 0), sum(fields[:8])
-
-
 @contextmanager
 def empty_cache() -> Iterator[None]:
     """Use a new, empty cache folder for the project within the `with` block, also in worker processes."""
@@ -120,3 +116,15 @@ def empty_cache() -> Iterator[None]:
             os.environ.pop(VARIABLE)
             if before is not None:
                 os.environ[VARIABLE] = before
+
+
+# A search of the suites: a strategy by name, in its own space, with a number of trials.
+
+def searched(
+    op: Operator, hw: Hardware, backend: Backend, name: str, trials: int, seed: int, store: str | None = None
+) -> Session:
+    """Run a search and return its session; trials that the `store` contains are answered from it."""
+    strategy = get_strategy(name)
+    session = Session(Task(op, hw, backend, strategy.space), Budget(trials=trials), store)
+    run(strategy, session, seed)
+    return session

@@ -17,17 +17,19 @@ import math
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from agents.runs.files import write_text
 from agents.runs.journal import Journal, lying
 from agents.runs.settings import ROOT, short_hash
 from agents.strategy import CANDIDATES, CONSTRUCTIONS, LEARNING, build, strategies_for
-from experiments.board.submitted import load_function
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.paths import actions_to
 from gensor_gym.foreign import parse_json, read_text
@@ -299,3 +301,27 @@ def verified(version: str, folder: Path, tracks: Collection[str] | None = None) 
     if not found:
         raise ValueError(f"{folder / version} holds no entries: expected AGENT/TRACK.jsonl")
     return found
+
+
+def load_function(text: str) -> Callable[..., Any]:
+    """The function of MODULE:FUNCTION or FILE.py:FUNCTION; ValueError names the missing part."""
+    where, colon, name = text.rpartition(":")
+    try:
+        found = getattr(_module(where), name) if colon else None
+    except (ImportError, AttributeError, ValueError, OSError, SyntaxError) as error:
+        raise ValueError(f"{text!r}: {error}") from error
+    if not callable(found):
+        raise ValueError(f"{text!r}: expected MODULE:FUNCTION or FILE.py:FUNCTION, as in my_agent.py:act")
+    return found  # type: ignore[no-any-return]
+
+
+def _module(where: str) -> ModuleType:
+    """Import a module by its name or its file."""
+    if not where.endswith(".py"):
+        return import_module(where)
+    spec = spec_from_file_location(Path(where).stem, where)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no module in {where}")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -11,6 +11,7 @@ import numpy as np
 from agents.runs.files import write_text
 from agents.runs.settings import ROOT
 from agents.runs.texts import table
+from experiments import statistics
 from experiments.board.entries import verified
 from experiments.board.suite_scores import (
     CAP,
@@ -25,7 +26,6 @@ from experiments.board.suite_scores import (
     scores_of_first,
     standings,
 )
-from experiments.statistics import statistics
 from gensor_gym.suites import Track, get
 from gensor_gym.suites.session import WINDOWS
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.statistics import statistics
-from experiments.statistics.statistics import interquartile_mean as iqm
+from experiments import statistics
+from experiments.statistics import interquartile_mean as iqm
 from gensor_gym.suites import Suite, Track
 
 CAP = float(np.log(100))

@@ -136,17 +136,15 @@ class Retimer:
 
 def busy_share() -> float:
     """Share of all processors in use while this process sleeps for a moment; 0 if the system does not report it."""
-    stat = Path("/proc/stat")
-    if not stat.exists():
-        return 0.0
-    before = _ticks(stat)
+    idle, _, before = ticks()
     time.sleep(0.25)
-    after = _ticks(stat)
-    total = after[1] - before[1]
-    return 1.0 - (after[0] - before[0]) / total if total > 0 else 0.0
+    later, _, after = ticks()
+    return 1.0 - (later - idle) / (after - before) if after > before else 0.0
 
 
-def _ticks(stat: Path) -> tuple[int, int]:
-    """(idle, all) ticks of all processors since boot."""
-    fields = [int(value) for value in stat.read_text().splitlines()[0].split()[1:9]]
-    return fields[3] + fields[4], sum(fields)
+def ticks() -> tuple[int, int, int]:
+    """(idle, stolen, all) ticks of all processors since boot; zeros if the system does not report them."""
+    if not (stat := Path("/proc/stat")).exists():
+        return 0, 0, 0
+    fields = [*map(int, stat.read_text().splitlines()[0].split()[1:9]), 0][:8]
+    return fields[3] + fields[4], fields[7], sum(fields)

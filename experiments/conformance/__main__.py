@@ -13,8 +13,7 @@ from agents.cli.parser import Parser
 from agents.runs.files import write_text
 from agents.runs.journal import Journal
 from agents.runs.texts import table
-from experiments.conformance.apart import OUTPUT, counted
-from experiments.conformance.cases import FAR, SPECIAL, STATUSES, Outcome, cases, tried
+from experiments.conformance.cases import FAR, OUTPUT, SPECIAL, STATUSES, Outcome, cases, counted, tried
 
 PAGE = "conformance.md"
 KINDS = {

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.cli.parser import Parser
-from experiments.conformance.apart import OUTPUT, command, counted, paged
-from experiments.conformance.cases import STATUSES, Case, Outcome, tried
+from experiments.conformance.cases import OUTPUT, STATUSES, Case, Outcome, command, counted, paged, tried
 
 LEVELS = ("level1", "level2", "level3")
 LIMITS, BATCH = (64, 128, 256, 1024), 2

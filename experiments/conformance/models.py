@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.cli.parser import Parser
-from experiments.conformance.apart import OUTPUT, command, counted, paged
-from experiments.conformance.cases import STATUSES, Case, Outcome, tried
+from experiments.conformance.cases import OUTPUT, STATUSES, Case, Outcome, command, counted, paged, tried
 
 ROWS = OUTPUT / "models.jsonl"
 MODULE = "experiments.conformance.models"

@@ -42,7 +42,7 @@ def _watched() -> list[str]:
     """List that grows with the functions compiled from now on; without Numba loaded, an empty list."""
     if "numba" not in sys.modules:
         return []
-    from experiments.device.work.compilations import watch
+    from experiments.device.work.makers import watch
 
     return watch().functions
 

@@ -17,8 +17,8 @@ if __name__ == "__main__":
     use_wheels()
 
 from experiments.device.stages import STAGES  # noqa: E402
-from experiments.device.stages.candidates import candidates  # noqa: E402
 from experiments.device.stages.families import FAMILIES, drawn  # noqa: E402
+from experiments.device.stages.operators import candidates  # noqa: E402
 from experiments.device.table import read_operators  # noqa: E402
 from gensor_gym import hardware  # noqa: E402
 from gensor_gym.codegen.cuda import nvrtc  # noqa: E402

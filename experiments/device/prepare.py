@@ -25,11 +25,11 @@ from numba.core.caching import IndexDataCacheFile
 from agents import get_strategy
 from agents.optimizer import run as search
 from experiments.device.stages import adaptive
-from experiments.device.stages.candidates import candidates
 from experiments.device.stages.families import drawn
+from experiments.device.stages.operators import candidates
 from experiments.device.table import read_experiment
 from experiments.device.wheels import use_wheels
-from experiments.device.work.compilations import watch
+from experiments.device.work.makers import watch
 from experiments.device.work.progress import say
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph

@@ -16,9 +16,8 @@ from pathlib import Path
 from agents.cli.parser import Parser
 from agents.cli.refusal import exit_code
 from agents.runs.settings import ROOT
-from experiments.evidence import later_run
+from experiments.evidence import later_run, lease
 from experiments.evidence.facts import FILE, RAW, read_facts
-from experiments.evidence.lease import take
 from experiments.evidence.tables import write_tables
 from gensor_gym.hardware.described import RECORDINGS
 
@@ -26,10 +25,10 @@ FOLDER = ROOT / "results" / "h100"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 2 if pages cannot be made. `take` as the first word runs `take.main`."""
+    """Run the command; return the exit status: 2 if pages cannot be made. `take` as the first word runs `lease.main`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["take"]:
-        return take.main(given[1:])
+        return lease.main(given[1:])
     args = _parser().parse_args(given)
     return exit_code(lambda: make(args.folder, args.recordings))
 

@@ -12,12 +12,11 @@ import numpy as np
 from agents.runs.journal import read_rows
 from agents.runs.texts import table
 from experiments.device.report import contest_lines
-from experiments.device.stages.standings import conclusions, standings
-from experiments.evidence.facts import FILE, RAW
-from experiments.evidence.lease import day as lease_day
-from experiments.evidence.units import RIGHT, UNITS, lines_by_unit
-from experiments.statistics.statistics import geometric_mean
-from experiments.studies.headline import figures, page
+from experiments.device.stages.operators import conclusions, standings
+from experiments.evidence import lease as lease_day
+from experiments.evidence.facts import FILE, RAW, RIGHT, UNITS, lines_by_unit
+from experiments.statistics import geometric_mean
+from experiments.studies.headline import page
 from experiments.studies.headline.scores import has_study, read
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
@@ -38,7 +37,7 @@ def write(folder: Path) -> list[str]:
         answer, study, drawn = list[str](), list[str](), list[str]()
         if has_study(day):
             answer = [page.answer(page.primary(read(day))), ""]
-            study, drawn = [*page.lines_of(day, day.name), ""], figures.draw(day, folder / day.name)
+            study, drawn = [*page.lines_of(day, day.name), ""], page.draw(day, folder / day.name)
         lines = [
             f"# The device on {day.name}", "", *answer, *_conditions(about), *study, *lease_day.lines_of(day, day.name),
             *_correctness(day), *_libraries(day), *_tables(day), *_headline(day), *_files(day, about),

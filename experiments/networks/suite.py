@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from experiments.networks import attention, convolutional, language
+from experiments.networks import attention, convolutional
 from gensor_gym.registry import near
 
 VIEWS = ("view", "reshape", "permute", "transpose", "expand", "slice", "unsqueeze", "squeeze", "flatten", "unflatten", "split",
@@ -49,8 +49,8 @@ SUITE = {
     "mobilenet_v2": Workload(convolutional.mobilenet_v2, _IMAGE),
     "bert": Workload(attention.bert, _TOKENS),
     "gpt2": Workload(attention.gpt2, _TOKENS),
-    "bert_of_ids": Workload(language.bert, (Ids((128,), 30522), Ids((128,), 2), Ids((128,), 2, 1))),
-    "gpt2_of_ids": Workload(language.gpt2, (Ids((128,), 50257),)),
+    "bert_of_ids": Workload(attention.bert_of_ids, (Ids((128,), 30522), Ids((128,), 2), Ids((128,), 2, 1))),
+    "gpt2_of_ids": Workload(attention.gpt2_of_ids, (Ids((128,), 50257),)),
     "mlp_1": _mlp(13, 512, 256, 128),
     "mlp_2": _mlp(479, 1024, 1024, 512, 256, 1),
     "mha_1": _heads(128, 768, 8),

@@ -1,7 +1,7 @@
 """One of our searches in a fresh process: `python -m experiments.peers.ours REQUEST.json ANSWER.json`.
 
 The request has `operator`, `strategy`, `trials` and `seed`. The search uses neither a store of timings nor the cache of compiled
-kernels: every candidate is compiled and timed. The answer has the measured fields of a run (see `experiments.peers.runs`).
+kernels: every candidate is compiled and timed. The answer has the measured fields of a run (see `experiments.peers.tvm`).
 """
 
 from __future__ import annotations

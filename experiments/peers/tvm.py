@@ -30,10 +30,8 @@ from experiments.benches.lines import machine
 from experiments.comparison.retime import Comparison, Retimer
 from experiments.peers import tvm_report
 from experiments.peers.ours import WARM_UP
-from experiments.peers.processes import Stopped, run_process
-from experiments.peers.runs import OURS, TVM, Plan, Run, Runs
-from experiments.peers.tvm_environment import PACKAGE, TvmEnvironment, compilers, environment, requirements
-from experiments.peers.tvm_kernel import tvm_kernel
+from experiments.peers.runs import OURS, TVM, Plan, Run, Runs, Stopped, run_process
+from experiments.peers.tvm_environment import PACKAGE, TvmEnvironment, compilers, environment, requirements, tvm_kernel
 from gensor_gym import hardware, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend

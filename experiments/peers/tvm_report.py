@@ -15,7 +15,7 @@ from experiments.comparison.retime import TORCH, Comparison
 from experiments.comparison.summary import interval, ratio
 from experiments.comparison.table import BUSY
 from experiments.peers.runs import Run
-from experiments.statistics.statistics import bootstrap, geometric_mean
+from experiments.statistics import bootstrap, geometric_mean
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one

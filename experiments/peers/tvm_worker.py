@@ -2,7 +2,7 @@
 
 It imports nothing of this repository, which is not installed there. `-P` keeps this folder off the path, because the folder also
 has a module called tvm. The request has `name`, `arguments` (of the operator), `trials`, `seed`, `threads`, `cores`, `folder` and
-`lock`; the answer has the measured fields of a run (see `experiments.peers.runs`).
+`lock`; the answer has the measured fields of a run (see `experiments.peers.tvm`).
 
 TVM's settings are its defaults: evolutionary search, XGBoost cost model, 64 trials an iteration, its local builder and runner.
 There are two exceptions, both in its favour. Importing `tvm.s_tir.tensor_intrin` parses the intrinsics of all processors, which

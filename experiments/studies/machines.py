@@ -20,10 +20,23 @@ from agents.runs.anytime import Search, digest_of_policy
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import page
 from agents.strategy import get_strategy
-from experiments.studies.figures import BROAD, THIN, by_costs, with_legend
-from experiments.studies.generalise.policies import Trained, train_missing
-from experiments.studies.page import after, difference, interval_sheet, intervals
-from experiments.studies.scores import EVALUATIONS, SECONDS, Curves, interval, iqm, over
+from experiments.studies.generalise.plan import Trained, train_missing
+from experiments.studies.scores import (
+    BROAD,
+    EVALUATIONS,
+    SECONDS,
+    THIN,
+    Curves,
+    after,
+    by_costs,
+    difference,
+    interval,
+    interval_sheet,
+    intervals,
+    iqm,
+    over,
+    with_legend,
+)
 from experiments.studies.study import Plan, Study, all_lines, evenly, study_command
 from gensor_gym import hardware as machines
 from gensor_gym import suites

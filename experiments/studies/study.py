@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -128,7 +129,7 @@ class Study(ABC, Generic[Asked, Found]):
                 if self.plan.config["figures"]:  # Matplotlib is imported only here and in the modules of figures
                     from matplotlib import rc_context
 
-                    from experiments.common.style import RC
+                    from experiments.style import RC
 
                     with rc_context(RC):
                         names = self.draw(found, summary)
@@ -159,3 +160,25 @@ def evenly(given: Sequence[Any], count: int | None) -> tuple[Any, ...]:
 def all_lines(lines: Mapping[str, np.ndarray]) -> list[Row]:
     """All rows of a grid, in one list."""
     return [line for of in lines.values() for line in of.flat]
+
+
+# Stamps that state the origin of numbers that are compared with published numbers.
+
+class Stamp(StrEnum):
+    """Origin of our numbers in a table."""
+
+    REPRODUCED = "reproduced"
+    REPLICATED = "replicated"
+    PREDICTED = "predicted"
+
+    @property
+    def meaning(self) -> str:
+        """Explanation of the stamp."""
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    Stamp.REPRODUCED: "measured here on the device of the published numbers",
+    Stamp.REPLICATED: "measured here, published numbers, if any, on another device; ratios compare, times do not",
+    Stamp.PREDICTED: "latencies are the analytic model's, no kernel was timed; no claim rests on this table",
+}

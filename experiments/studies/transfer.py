@@ -19,13 +19,10 @@ from rich.console import Console
 from agents.runs.anytime import Search
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import interval_text, now, page, table
-from experiments.studies.figures import heat_map
-from experiments.studies.generalise.plan import Contender, GeneralisePlan, plan_of, searches, searches_of
-from experiments.studies.generalise.policies import Trained, train_missing
+from experiments.studies.generalise.plan import Contender, GeneralisePlan, Trained, plan_of, searches, searches_of, train_missing
 from experiments.studies.generalise.scores import Regrets
 from experiments.studies.generalise.study import regrets_of
-from experiments.studies.page import difference, interval_sheet
-from experiments.studies.scores import interval, mean, over
+from experiments.studies.scores import difference, heat_map, interval, interval_sheet, mean, over
 from experiments.studies.study import Study, study_command
 from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.measure.stats.intervals import LEVEL

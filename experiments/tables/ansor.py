@@ -1,6 +1,6 @@
 """Ansor (OSDI 2020), reproduced: single operators, the ablation of figure 7 and that of the task scheduler (figure 10).
 
-Run it by `python -m experiments.reproduce table=ansor`. The searches are those of conf/experiment/ansor_*.yaml.
+Run it by `python -m experiments.reproduce table=ansor`. The searches are those of conf/_ansor.yaml.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.ansor.sketches import derive_sketches
-from experiments.tables.searchers import ansor_tasks, studies_figure
-from experiments.tables.searchers.studies import Study, speeds, study_of, with_interval
+from experiments.tables.searchers import ansor_tasks
+from experiments.tables.searchers.studies import Study, draw_speeds, speeds, study_of, with_interval
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -90,7 +90,7 @@ def operators_table(title: str, study: Study, folder: Path) -> Table:
         of: {name: speeds(study.scores, name)[[i for i, c in enumerate(classes) if c.partition(" ")[0] == of]] for name in names}
         for of in dict.fromkeys(c.partition(" ")[0] for c in classes)
     }
-    figure = studies_figure.draw(panels, folder / f"{study.name}.png")
+    figure = draw_speeds(panels, folder / f"{study.name}.png")
     notes = (study.conditions, *study.verdicts(), _reach(study), *OPERATORS_PUBLISHED)
     return Table(title, study.stamp, columns, tuple(rows), notes, (figure,))
 
@@ -117,7 +117,7 @@ def ablation_table(title: str, study: Study, folder: Path) -> Table:
         "published at the end",
     )  # fmt: skip
     curves = {LABELS.get(name, "Ansor, full"): speeds(study.scores, name) for name in study.scores.curves}
-    figure = studies_figure.draw({"speed by trials": curves}, folder / f"{study.name}.png")
+    figure = draw_speeds({"speed by trials": curves}, folder / f"{study.name}.png")
     return Table(title, study.stamp, columns, tuple(rows), (study.conditions, *study.verdicts(), *FIGURE_7), (figure,))
 
 

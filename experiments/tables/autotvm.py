@@ -1,6 +1,6 @@
 """AutoTVM (Chen et al., NeurIPS 2018): its studies of cost model, objective, batches, uncertainty and transfer, repeated.
 
-Run it by `python -m experiments.reproduce table=autotvm`. The searches are those of conf/experiment/autotvm_*.yaml. The paper
+Run it by `python -m experiments.reproduce table=autotvm`. The searches are those of conf/_autotvm.yaml. The paper
 prints few numbers: its studies are figures, whose directions are known from shared sources.
 """
 
@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.tables.searchers import studies_figure
-from experiments.tables.searchers.studies import Study, speeds, study_of, with_interval
+from experiments.tables.searchers.studies import Study, draw_speeds, speeds, study_of, with_interval
 from experiments.tables.table import Cell, Table
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import Record
@@ -101,7 +100,7 @@ def _table(title: str, study: Study, folder: Path) -> Table:
         if set(members) & set(names)
     }
     shown = {title: curves for title, curves in panels.items() if len(curves) > 1} or panels
-    figure = studies_figure.draw(shown, folder / f"{study.name}.png")
+    figure = draw_speeds(shown, folder / f"{study.name}.png")
     notes = (study.conditions, *study.verdicts(), *NOTES)
     return Table(title, study.stamp, columns, tuple(rows), notes, (figure,))
 

@@ -1,7 +1,7 @@
 """Model against measurement on recorded tables: ranking, cost of the model's first choices, calibration, noise.
 
-Every complete table of a machine is read. The coefficients of the model's terms are fitted only
-to the machine's tables of the train part; all other rows are predictions for unseen operators.
+Every complete table of a machine is read. The coefficients of the model's terms are fitted only to the machine's tables of the
+train part; all other rows are predictions for unseen operators.
 """
 
 from __future__ import annotations
@@ -13,18 +13,179 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
 from agents.runs.files import write_text
-from experiments.benches.fitting.fit import COEFFICIENTS, fit
-from experiments.benches.fitting.ranks import fastest, spearman
-from experiments.tables.recorded import Recorded, again, read_folder, regret_of_first, regret_of_random
+from experiments import style
+from experiments.benches.model import COEFFICIENTS, OfOperator, Sample, fit
+from experiments.statistics import expected_best, fastest, spearman
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.fingerprint import common, fingerprint
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import RECORDINGS
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.backend import passes_of
+from gensor_gym.measure.records.optimum import Optimum, find_optimum
+from gensor_gym.measure.records.tables import Table as RecordedTable
+from gensor_gym.measure.records.tables import read_table
+
+# Read recorded tables of a machine for reports: kernels that succeeded, their optimum, and regrets.
+
+@dataclass(frozen=True)
+class Recorded(OfOperator):
+    """A complete table of one task: its distinct kernels that succeeded, their optimum, and their measurements."""
+
+    machine: str
+    graph: ConstructionGraph
+    rows: np.ndarray
+    measured: tuple[Measurement, ...]
+    optimum: Optimum
+    schedules: int
+    failed: int
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Median seconds of the kernels, float64 [N]."""
+        return np.array([m.seconds for m in self.measured])
+
+    @property
+    def sample(self) -> Sample:
+        """The table as a sample for a fit."""
+        return Sample(self.graph, self.rows, self.seconds)
+
+
+def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Recorded]:
+    """Complete tables of a space in a folder, by class, at most `limit` of each class; ValueError if there are none."""
+    found: dict[str, list[Recorded]] = defaultdict(list)
+    for path in sorted(folder.glob("*.parquet")):
+        table = read_table(path)
+        if table.about.get("complete") and table.about["space"] == space:
+            made = _recorded(folder.name, table)
+            found[made.graph.operator.name].append(made)
+    if not found:
+        raise ValueError(f"{folder} holds no complete recorded table of space {space} (*.parquet, written by gensor record)")
+    return [table for name in sorted(found) for table in found[name][:limit]]
+
+
+def _recorded(machine: str, table: RecordedTable) -> Recorded:
+    """The records of a task, with each distinct kernel once."""
+    hw = hardware.from_json(table.about["hardware"])
+    graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
+    kernels = {r.measurement.digest: r for r in reversed(table.records)}
+    good = [r for r in kernels.values() if r.measurement.status is Status.OK]
+    measured = tuple(r.measurement for r in good)
+    drift = table.about.get("drift", 0.0)
+    optimum = find_optimum([m.samples for m in measured], [passes_of(m) for m in measured], drift=drift)
+    rows = graph.stack([Schedule.parse(r.schedule) for r in good])
+    return Recorded(machine, graph, rows, measured, optimum, len(table.records), len(kernels) - len(good))
+
+
+def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
+    """Regret of the fastest measured kernel among the first k by the prediction, for k = 1 .. N, float64 [N]."""
+    order = np.argsort(predicted, kind="stable")
+    return np.minimum.accumulate(regrets(table)[order])
+
+
+def regret_of_random(table: Recorded) -> np.ndarray:
+    """Expected regret of the best of k distinct kernels drawn at random, for k = 1 .. N, float64 [N]."""
+    return expected_best(regrets(table))
+
+
+def regrets(table: Recorded) -> np.ndarray:
+    """Regret of every kernel, zero if it is statistically tied with the best, float64 [N]."""
+    return np.where(table.optimum.tied, 0.0, np.log(table.seconds / table.optimum.best))
+
+
+def again(table: Recorded) -> float:
+    """Rank correlation of the times in the first pass with the later passes, which no model can exceed; NaN for one pass."""
+    halves: tuple[list[float], list[float]] = ([], [])
+    for m in table.measured:
+        passes, first = np.asarray(passes_of(m)), min(passes_of(m), default=0)
+        samples = np.asarray(m.samples)
+        if not len(passes) or (passes == first).all():
+            return float("nan")
+        halves[0].append(float(np.median(samples[passes == first])))
+        halves[1].append(float(np.median(samples[passes != first])))
+    return spearman(np.array(halves[0]), np.array(halves[1]))
+
+
+# Figures of the sim-to-real report: measured against predicted time, and the cost of the model's first choices.
+
+BEFORE, AFTER, TIED = style.PALETTE[7], style.PALETTE[0], style.PALETTE[1]
+COLUMNS = 5
+
+
+def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
+    """Draw measured against predicted seconds of every kernel, a panel for each operator; return the file name."""
+
+    def panel(axes: Axes, table: Recorded) -> None:
+        seconds, before = table.seconds, table.sample.predicted()
+        after = table.sample.with_values(COEFFICIENTS, coefficients).predicted()
+        for predicted, colour in ((before, BEFORE), (after, AFTER)):
+            axes.plot(predicted, seconds, ".", color=colour, markersize=3, alpha=0.5, markeredgewidth=0)
+        axes.plot(after[table.optimum.tied], seconds[table.optimum.tied], "o", color=TIED, fillstyle="none", markersize=5)
+        both = min(before.min(), after.min(), seconds.min()), max(before.max(), after.max(), seconds.max())
+        axes.plot(both, both, color=style.INK, linewidth=0.8, alpha=0.5)
+        for axis in ("x", "y"):
+            style.time_axis(axes, axis)
+
+    marks = [
+        Line2D([], [], color=BEFORE, marker=".", linestyle="", label="model"),
+        Line2D([], [], color=AFTER, marker=".", linestyle="", label="after the fit on train tables"),
+        Line2D([], [], color=TIED, marker="o", fillstyle="none", linestyle="", label="tied with the fastest"),
+    ]
+    return _panels(recorded, panel, marks, ("predicted", "measured"), path)
+
+
+def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
+    """Draw the regret of the best of the model's first k over k, a panel for each operator; return the file name."""
+
+    def panel(axes: Axes, table: Recorded) -> None:
+        after = table.sample.with_values(COEFFICIENTS, coefficients).predicted()
+        k = np.arange(1, len(table.measured) + 1)
+        axes.plot(k, 100 * regret_of_random(table), color=style.INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        axes.step(k, 100 * regret_of_first(table, table.sample.predicted()), color=BEFORE, linewidth=1.6, where="post")
+        axes.step(k, 100 * regret_of_first(table, after), color=AFTER, linewidth=1.3, where="post")
+        axes.axhspan(0, 100 * table.optimum.floor, color=TIED, alpha=0.15, linewidth=0)
+        axes.set_xscale("log")
+        axes.set_yscale("symlog", linthresh=1.0, linscale=0.6)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+    marks = [
+        Line2D([], [], color=BEFORE, label="model"),
+        Line2D([], [], color=AFTER, label="after the fit on train tables"),
+        Line2D([], [], color=style.INK, linestyle=(0, (4, 3)), label="kernels drawn at random, expected"),
+        plt.Rectangle((0, 0), 1, 1, color=TIED, alpha=0.15, label="noise floor"),
+    ]
+    return _panels(recorded, panel, marks, ("kernels measured", "regret of the best"), path)
+
+
+def _panels(
+    recorded: list[Recorded], panel: Callable[[Axes, Recorded], None], marks: list, labels: tuple[str, str], path: Path
+) -> str:
+    """Draw a grid of panels with one legend; return the file name."""
+    with plt.rc_context(style.RC):
+        figure, grid = style.panels(len(recorded), COLUMNS, (3.3, 2.9), 0.5)
+        for axes, table in zip(grid.flat, recorded, strict=False):
+            panel(axes, table)
+            axes.tick_params(labelsize=7)
+            axes.set_title(f"{style.short_operator(table.operator)}\n{table.part}", fontsize=7.5)
+        for axes in grid[:, 0]:
+            axes.set_ylabel(labels[1])
+        for axes in grid.flat[max(0, len(recorded) - grid.shape[1]) : len(recorded)]:  # the lowest panel of every column
+            axes.set_xlabel(labels[0])
+        figure.legend(handles=marks, loc="outside upper center", ncols=len(marks))
+        return style.save(figure, path)
+
 
 TOP = (1, 3, 10)
 """Numbers of the model's first programs for which regrets are reported."""
@@ -63,10 +224,9 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
         values.append(_values(scored, coefficients))
         met += [fingerprint(table.graph) for table in recorded]
         if config.figures:
-            from experiments.tables import sim_to_real_figure as figure
 
-            figure.draw_times(recorded, coefficients, folder / f"sim_to_real_{recorded[0].machine}_times.png")
-            figure.draw_regret(recorded, coefficients, folder / f"sim_to_real_{recorded[0].machine}_regret.png")
+            draw_times(recorded, coefficients, folder / f"sim_to_real_{recorded[0].machine}_times.png")
+            draw_regret(recorded, coefficients, folder / f"sim_to_real_{recorded[0].machine}_regret.png")
     found = {"fingerprint": common(met), "machines": values}
     write_text(folder / "sim_to_real_values.json", json.dumps(found, indent=1))
     return tables

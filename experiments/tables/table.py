@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.cli.found import modules_with
+from agents.cli.found import functions_of
 from agents.runs.sheets.cells import Cell as Shown
 from agents.runs.sheets.sheet import Sheet
-from experiments.studies.stamps import Stamp
+from experiments.studies.study import Stamp
 from gensor_gym.registry import Made, registers
 
 Cell = str | float | None
@@ -19,8 +19,8 @@ MAKERS: dict[str, Callable[..., list[Table]]] = {}
 
 
 def modules() -> dict[str, str]:
-    """Name -> module of the tables in this package: modules, or whole subpackages, with a function `make`."""
-    return modules_with("def make(config: DictConfig, ", "experiments.tables")
+    """Name -> function of the tables in this package: `make` of modules or whole subpackages, or `make_NAME`."""
+    return functions_of("make", "experiments.tables")
 
 
 def register_table(name: str) -> Callable[[Made], Made]:

@@ -1,6 +1,6 @@
 """Table of a sweep of trainings: a row for every setting, with means over its seeds.
 
-Run it by `python -m experiments sweep_table outputs/sweeps/agents`; a sweep of `conf/sweep` prints it at its end.
+Run it by `python -m experiments sweep_table outputs/sweeps/agents`; a sweep of `conf/_sweeps.yaml` prints it at its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agents.runs.sheets.cells import Cell, Given, count
 from agents.runs.sheets.sheet import Sheet
 from agents.training.curves import flat
 from agents.training.watch import CURVE
-from experiments.statistics.statistics import bootstrap
+from experiments.statistics import bootstrap
 from gensor_gym.foreign import meant, read_json
 
 _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")

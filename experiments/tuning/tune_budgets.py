@@ -1,6 +1,6 @@
 """Choose the values of a search for its budget: random settings, halved on train, and a final choice on validation.
 
-`python -m experiments tune_budgets choices=markov` (conf/tune_budgets.yaml) writes outputs/tune/markov_budgets.json; conf/choices
+`python -m experiments tune_budgets choices=markov` writes outputs/tune/markov_budgets.json; conf/_choices.yaml
 has other strategies. Values are chosen separately for budgets of evaluations and of processor seconds. A setting is one search
 (`agents.runs.anytime`), restarted until its budget is spent. Its curve gives its score at every requested amount, and the
 best setting is taken for each amount. The score is the mean regret over tasks to the certified optimum, or, if none ships, to the

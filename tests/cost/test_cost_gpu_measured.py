@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.benches.fitting.fit import Sample
-from experiments.benches.fitting.ranks import spearman
+from experiments.benches.model import Sample
 from experiments.evidence.facts import read_facts
-from experiments.evidence.ranking.measured import recorded
+from experiments.evidence.ranking import recorded
+from experiments.statistics import spearman
 from gensor_gym import ConstructionGraph
 from gensor_gym.codegen.cuda.mma.plan import make_matrix_plan
 from gensor_gym.codegen.program import lower

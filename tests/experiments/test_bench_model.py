@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.benches.fitting.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
-from experiments.benches.fitting.ranks import spearman, top_k_regret
+from experiments.benches.model import COEFFICIENTS, LARGEST, Sample, fit, loss
+from experiments.statistics import spearman, top_k_regret
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS

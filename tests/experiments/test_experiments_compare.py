@@ -24,7 +24,7 @@ from agents.runs.settings import Settings, settings_of
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.comparison.table import show
-from experiments.statistics.paired import against
+from experiments.statistics import against
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.records.store import Store

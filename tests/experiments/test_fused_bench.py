@@ -13,9 +13,8 @@ import pytest
 
 from agents.cli.arguments import compose
 from experiments.benches.bench import bench
-from experiments.benches.fused import eager, ratios
-from experiments.benches.fused.process import SIDES, Ways, arrays_of, wrong
-from experiments.benches.fused.race import Lost, Side, prepared
+from experiments.benches.fused import eager, suite
+from experiments.benches.fused.race import SIDES, Lost, Side, Ways, arrays_of, prepared, wrong
 from gensor_gym import dataflow
 from gensor_gym.dataflow.suite import FACTORIES
 from gensor_gym.dataflow.table import fused_operator, source, stand_in
@@ -91,21 +90,21 @@ SAMPLES = {
 
 
 def test_what_counts_is_the_form_that_was_timed() -> None:
-    row = ratios.compared(SAMPLES)
+    row = suite.compared(SAMPLES)
     found = {form: (one["best"], one["over_best"]["median"]) for form, one in row["forms"].items()}
     assert found == {
         "called": ("eager", pytest.approx(1.5)), "called_inner": ("inductor", pytest.approx(1.25)),
         "into": ("eager", pytest.approx(3.0)), "into_inner": ("inductor", pytest.approx(1.5)),
     }  # fmt: skip
     assert row["counts"] == "into" and row["over_best"]["median"] == pytest.approx(3.0) and row["verdict"] == "FASTER"
-    large = ratios.compared({name: {"called": ways["called"]} for name, ways in SAMPLES.items()})
+    large = suite.compared({name: {"called": ways["called"]} for name, ways in SAMPLES.items()})
     assert large["counts"] == "called" and set(large["forms"]) == {"called", "called_inner"}
-    assert "over_best" not in ratios.compared({"ours": SAMPLES["ours"]})
+    assert "over_best" not in suite.compared({"ours": SAMPLES["ours"]})
 
 
 def test_over_all_operators() -> None:
-    fast, slow = ({"operator": name, **ratios.compared(scaled(by))} for name, by in (("fast", 1.0), ("slow", 6.0)))
-    whole = ratios.overall([fast, slow])
+    fast, slow = ({"operator": name, **suite.compared(scaled(by))} for name, by in (("fast", 1.0), ("slow", 6.0)))
+    whole = suite.overall([fast, slow])
     assert whole["over_best"]["median"] == pytest.approx((3.0 * 0.5) ** 0.5)
     assert whole["over_best"]["low"] == pytest.approx(0.5) and whole["over_best"]["high"] == pytest.approx(3.0)
     assert whole["least_over_best"]["operator"] == "slow" and whole["verdict"] == {"FASTER": 1, "SLOWER": 1}

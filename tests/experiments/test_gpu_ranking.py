@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.benches.fitting.fit import Sample
-from experiments.device.stages import candidates
-from experiments.evidence.ranking import __main__ as command
-from experiments.evidence.ranking.measured import EVERY, FITTED, TENSOR, TEST, raced, recorded
-from experiments.evidence.ranking.scores import scored, thinned, worst_tied
+from experiments.benches.model import Sample
+from experiments.device.stages import operators as stage
+from experiments.evidence import ranking as command
+from experiments.evidence.ranking import EVERY, FITTED, TENSOR, TEST, raced, recorded, scored, thinned, worst_tied
 from gensor_gym import ConstructionGraph, hardware, operators
 
 SHIPPED = command.FOLDER
@@ -84,14 +83,14 @@ def test_the_page_is_that_of_the_model(tmp_path: Path) -> None:
 def test_first_choices_are_written_and_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every operator that was raced; illegal ones are passed over, and without a file there are none."""
     op, hw = operators.parse('gemm(m=128, n=3072, k=768, dtype="float16")'), hardware.get("h100")
-    shipped = json.loads(candidates.FIRST_CHOICES.read_text())["h100"]
+    shipped = json.loads(stage.FIRST_CHOICES.read_text())["h100"]
     assert set(shipped) == {one.operator for one in raced(SHIPPED, "h100", EVERY)} and len(shipped) == 20
     assert {len(texts) for texts in shipped.values()} == {10}
-    first_choices = candidates.first_choices
+    first_choices = stage.first_choices
     assert first_choices(op, hw, tmp_path / "none.json") == []
     of_convolution = next(texts[0] for text, texts in shipped.items() if text.startswith("conv2d"))
     file = tmp_path / "some.json"
     file.write_text(json.dumps({"h100": {str(op): [of_convolution, *reversed(shipped[str(op)])]}}))
-    monkeypatch.setattr(candidates, "first_choices", lambda op, hw: first_choices(op, hw, file))
-    monkeypatch.setattr(candidates, "COUNTS", {})
-    assert list(map(str, candidates.candidates(op, hw, 0))) == shipped[str(op)][::-1]
+    monkeypatch.setattr(stage, "first_choices", lambda op, hw: first_choices(op, hw, file))
+    monkeypatch.setattr(stage, "COUNTS", {})
+    assert list(map(str, stage.candidates(op, hw, 0))) == shipped[str(op)][::-1]

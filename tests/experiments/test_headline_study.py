@@ -18,7 +18,7 @@ from experiments.device.archive.arms import Arm, KernelsByModel, learned_from, p
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
 from experiments.evidence.ship import write_rows
-from experiments.studies.headline import chosen, cpu, figures, page
+from experiments.studies.headline import chosen, cpu, page
 from experiments.studies.headline.scores import FIRST, Timed, read
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.graph.schedule import Schedule
@@ -186,7 +186,7 @@ def test_the_page_is_whole(tmp_path: Path) -> None:
     assert text.startswith("## Do learned policies beat the traverser?\n\n**Yes")
     for words in ("### Secondary", "classes with recorded times", "beside `random`", "WRONG" if "WRONG" in text else "OK"):
         assert words in text
-    names = figures.draw(raw, tmp_path / "day")
+    names = page.draw(raw, tmp_path / "day")
     assert all((tmp_path / name).stat().st_size > 10_000 for name in names)
     assert "\n".join(page.lines_of(raw, "day")) == text
 

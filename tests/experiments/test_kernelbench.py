@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.conformance import kernelbench
-from experiments.conformance.apart import apart
-from experiments.conformance.cases import Outcome
+from experiments.conformance.cases import Outcome, apart
 
 MODULE = """
 import torch

@@ -15,11 +15,9 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from experiments.comparison.retime import TORCH, Comparison
-from experiments.peers import processes, tvm, tvm_environment, tvm_report
-from experiments.peers.processes import Stopped, run_process
-from experiments.peers.runs import OURS, TVM, Plan, Run, Runs, run_of
-from experiments.peers.tvm_environment import TvmEnvironment
-from experiments.peers.tvm_kernel import ENTRY, tvm_kernel
+from experiments.peers import runs, tvm, tvm_environment, tvm_report
+from experiments.peers.runs import OURS, TVM, Plan, Run, Runs, Stopped, run_of, run_process
+from experiments.peers.tvm_environment import ENTRY, TvmEnvironment, tvm_kernel
 from gensor_gym import hardware, operators
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.workers.process import WorkerLost
@@ -164,7 +162,7 @@ def test_a_program_is_killed_with_its_children_and_its_last_words_are_kept(tmp_p
         run_process(["sh", "-c", f"(sleep 2; touch {alive}) & sleep 30"], log, 0.5)
     run_process(["sleep", "2.5"], log, 30.0)
     assert not alive.exists()
-    assert processes._last(tmp_path / "log.txt") == "none"
+    assert runs._last(tmp_path / "log.txt") == "none"
 
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from experiments.statistics import statistics
+from experiments import statistics
 
 
 def test_best_so_far_keeps_the_last() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from agents.runs.journal import read_rows
 from experiments.device.lease import RESULTS
-from experiments.evidence.lease.take import take
+from experiments.evidence.lease import take
 
 CARD = {
     "date": "2026-11-26T23:59:00+00:00", "python": "3.12.3", "cores": 16, "packages": {"torch": "2.11.0"},

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from agents.networks import compile_network
-from experiments.networks import convolutional, language
+from experiments.networks import attention, convolutional
 from experiments.networks.suite import Ids, drawn, inputs_of, module_of
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.frontends.torch_export import from_torch
@@ -20,7 +20,7 @@ from tests.support.networks import in_float64, kernels_of
 from tests.support.thorough import thorough_but
 
 BERT = Ids((9,), 40), Ids((9,), 2), Ids((9,), 2)
-SMALL = {"bert": (language.bert, BERT), "gpt2": (language.gpt2, (Ids((9,), 40),))}
+SMALL = {"bert": (attention.bert_of_ids, BERT), "gpt2": (attention.gpt2_of_ids, (Ids((9,), 40),))}
 
 
 Tensors = tuple[torch.Tensor, ...]

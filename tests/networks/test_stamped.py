@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from experiments.benches.networks.profiled import by_kernel, floors, name_of, rows_of
+from experiments.benches.networks.profile import by_kernel, floors, name_of, rows_of
 from gensor_gym import hardware
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.families import graph_of

@@ -19,7 +19,7 @@ def one_after_the_other(
 
 def search_here(patch: pytest.MonkeyPatch) -> None:
     """From here on searches and certificates of studies begin no process; `test_experiments_study.py` has them."""
-    for module in ("agents.runs.lines", "agents.runs.pool", "experiments.studies.generalise.optima"):
+    for module in ("agents.runs.lines", "agents.runs.pool", "experiments.studies.generalise.scores"):
         patch.setattr(f"{module}.side_by_side", one_after_the_other)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from experiments.benches.fused.process import Ways
+from experiments.benches.fused.race import Ways
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.suite import arguments_of
 

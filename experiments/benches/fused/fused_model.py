@@ -12,8 +12,8 @@ import numpy as np
 from omegaconf import DictConfig
 
 from agents.baselines.exhaustive import tried_first
-from experiments.benches.fitting.ranks import spearman, top_k_regret
 from experiments.benches.lines import Lines, machine
+from experiments.statistics import spearman, top_k_regret
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.session import Budget, Session, Task
 

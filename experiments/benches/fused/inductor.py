@@ -14,7 +14,7 @@ from torch._functorch import config as functorch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from experiments.benches.fused.eager import function_of, tensors
-from experiments.benches.fused.process import Ways
+from experiments.benches.fused.race import Ways
 from gensor_gym.dataflow.graph import Dataflow
 
 

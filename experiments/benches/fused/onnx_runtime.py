@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, checker, helper, numpy_helper
 
-from experiments.benches.fused.process import Ways
+from experiments.benches.fused.race import Ways
 from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.suite import arguments_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from agents import optimize
-from experiments.benches.fused.process import Ways
+from experiments.benches.fused.race import Ways
 from gensor_gym import hardware
 from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.dataflow.graph import Dataflow

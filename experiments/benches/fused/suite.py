@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -21,14 +24,89 @@ from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from agents.runs.sheets.cells import NOTHING, Cell, factor, spread
 from agents.runs.sheets.sheet import Sheet
-from experiments.benches.fused import ratios
-from experiments.benches.fused.process import OURS
-from experiments.benches.fused.race import CALLED, Lost, raced
+from experiments.benches.fused.race import CALLED, INTO, OURS, Lost, raced
 from experiments.benches.lines import Lines, Steal, check_each, machine, once
+from experiments.comparison.summary import interval, ratio
+from experiments.statistics import bootstrap
 from gensor_gym.dataflow.table import fused_operator, stand_in
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.measure.stats.intervals import LEVEL
+from gensor_gym.measure.stats.verdict import verdict
+
+# Our speed-up over the fastest peer from alternating times: for each way to call, and over all operators.
+
+Samples = Mapping[str, Mapping[str, list[float]]]
+Row = dict[str, Any]
+INNER = "_inner"
+FORMS = (CALLED, CALLED + INNER, INTO, INTO + INNER)
+"""A call with a new or an existing output; `_inner` forms call torch.compile's compiled graph directly."""
+HEADLINE, HEADLINE_INNER = "over_best", "over_best" + INNER
+
+
+def compared(samples: Samples) -> Row:
+    """Times by side and way, our speed-up in each form, and the headline form: an existing output if that was timed."""
+    row: Row = {"times": {name: {way: interval(found) for way, found in ways.items()} for name, ways in samples.items()}}
+    forms = FORMS if INTO in samples[OURS] else FORMS[:2]
+    found = {form: one for form in forms if (one := _over_best(samples, form)) is not None}
+    counts = INTO if INTO in found else CALLED
+    row |= {"forms": found, "counts": counts}
+    if counts in found:
+        row |= {HEADLINE: found[counts]["over_best"], HEADLINE_INNER: found[counts + INNER]["over_best"]}
+        row |= {"best": found[counts]["best"], "verdict": found[counts]["verdict"]}
+        row["ratios"] = {form: one.pop("ratios") for form, one in found.items()}
+    return row
+
+
+def _over_best(samples: Samples, form: str) -> Row | None:
+    """The fastest peer in a form and our speed-up over it; None without peers."""
+    ours = samples[OURS][form.removesuffix(INNER)]
+    peers = {name: _samples_of(ways, form) for name, ways in samples.items() if name != OURS}
+    if not peers:
+        return None
+    best = min(peers, key=lambda name: float(np.median(peers[name])))
+    theirs = peers[best]
+    return {
+        "best": best, "over_best": ratio(theirs, ours), "verdict": verdict(ours, theirs),
+        "ratios": [b / a for a, b in zip(ours, theirs, strict=True)],
+    }  # fmt: skip
+
+
+def _samples_of(ways: Mapping[str, list[float]], form: str) -> list[float]:
+    """A peer's samples in a form, or in the nearest form that it has, since some peers cannot fill an existing output."""
+    nearest = (form, form.removesuffix(INNER), form.replace(INTO, CALLED), CALLED)
+    return next(ways[name] for name in nearest if name in ways)
+
+
+def time_of(row: Row, name: str) -> dict[str, float] | None:
+    """Time of a library in the headline form of an operator's line, or else as called; None if it was not timed."""
+    ways = row["times"].get(name, {})
+    found: dict[str, float] | None = ways.get(row["counts"], ways.get(CALLED))
+    return found
+
+
+def overall(rows: Sequence[Row]) -> Row:
+    """Geometric means with intervals, least speed-ups and verdict counts in the headline form; resamples operators and rounds."""
+    line: Row = {"operators": len(rows)}
+    line |= {name: Counter(row[name] for row in rows) for name in ("verdict", "best")}
+    for name, suffix in ((HEADLINE, ""), (HEADLINE_INNER, INNER)):
+        least = min(rows, key=lambda row: row[name]["median"])
+        line[name] = _mean([row["ratios"][row["counts"] + suffix] for row in rows])
+        line[f"least_{name}"] = {"operator": least["operator"], **least[name]}
+    line["called_over_best"] = _mean([row["ratios"][CALLED] for row in rows])
+    return line
+
+
+def _mean(ratios: Sequence[list[float]]) -> dict[str, float]:
+    """Geometric mean over operators of the median ratio over rounds, with its interval."""
+    logs = np.log(np.array(ratios))
+    low, high = bootstrap(_mean_of_medians, logs)
+    return {name: math.exp(value) for name, value in (("median", _mean_of_medians(logs)), ("low", low), ("high", high))}
+
+
+def _mean_of_medians(scores: np.ndarray) -> float:
+    return float(np.mean(np.median(scores, axis=1)))
+
 
 PROTOCOL = 1
 """Version of the timing; raised with each change, so that operators are timed again."""
@@ -52,9 +130,9 @@ def run(config: DictConfig, emit: Lines) -> None:
             key = short_hash([PROTOCOL, str(fused_operator(text)), same])
             rows.append(once(done, key, _operator, text, same, settings.limit_s, folder / "fused" / "inductor"))
             emit(kind="operator", **rows[-1])
-    if timed_rows := [row for row in rows if ratios.HEADLINE in row]:
-        left_out = [row["operator"] for row in rows if ratios.HEADLINE not in row]
-        emit(kind="all", threads=threads, left_out=left_out, **ratios.overall(timed_rows))
+    if timed_rows := [row for row in rows if HEADLINE in row]:
+        left_out = [row["operator"] for row in rows if HEADLINE not in row]
+        emit(kind="all", threads=threads, left_out=left_out, **overall(timed_rows))
         sheet(timed_rows, threads, emit.rows[-1]).show(Console())
         if config.figures:
             _draw(timed_rows, threads, folder / "fused.png")
@@ -86,7 +164,7 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
     answers = found["answers"]
     row |= {"missing": found["missing"], "out_of_bounds": found["out_of_bounds"]}
     row |= {**answers.pop(OURS), "notes": {name: facts for name, facts in answers.items() if facts}}
-    row |= {**ratios.compared(found["samples"]), "samples": found["samples"]}
+    row |= {**compared(found["samples"]), "samples": found["samples"]}
     row["bytes_per_second"] = graph.compulsory_bytes / row["times"][OURS][row["counts"]]["median"]
     return row | {"waiting_busy": found["waiting_busy"], "stolen": steal.share()}
 
@@ -94,14 +172,14 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
 def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -> Sheet:
     """Table of all operators in the headline form, sorted by speed-up over the fastest peer, smallest first."""
     head = ("operator", "over best", "best", "without call overhead", "output", "ours", *PACKAGES)
-    ordered = sorted(rows, key=lambda row: row[ratios.HEADLINE]["median"])
+    ordered = sorted(rows, key=lambda row: row[HEADLINE]["median"])
     lines = [
-        (row["operator"], factor(row[ratios.HEADLINE]), row["best"], factor(row[ratios.HEADLINE_INNER]),
+        (row["operator"], factor(row[HEADLINE]), row["best"], factor(row[HEADLINE_INNER]),
          "new" if row["counts"] == CALLED else "given",
          *(_time(row, name) for name in (OURS, *PACKAGES)))
         for row in ordered
     ]  # fmt: skip
-    means = ", without call overhead ".join(factor(whole[name]).text for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
+    means = ", without call overhead ".join(factor(whole[name]).text for name in (HEADLINE, HEADLINE_INNER))
     return Sheet.of(f"fused operators, {threads} thread{'s' * (threads > 1)}", head, lines, [f"geometric mean {means}"])
 
 
@@ -111,8 +189,8 @@ def _draw(rows: Sequence[dict[str, Any]], threads: int, path: Path) -> None:
 
     speeds = [row["bytes_per_second"] / 1e9 for row in rows]
     lines = [
-        SpeedUp(row["operator"], row[ratios.HEADLINE], row[ratios.HEADLINE_INNER]["median"], speed,
-                speed / row[ratios.HEADLINE]["median"], NAMES[row["best"]])
+        SpeedUp(row["operator"], row[HEADLINE], row[HEADLINE_INNER]["median"], speed,
+                speed / row[HEADLINE]["median"], NAMES[row["best"]])
         for row, speed in zip(rows, speeds, strict=True)
     ]  # fmt: skip
     label = f"over the fastest peer as called (dot, {LEVEL} interval), or its code alone (ring)"
@@ -121,5 +199,5 @@ def _draw(rows: Sequence[dict[str, Any]], threads: int, path: Path) -> None:
 
 def _time(row: dict[str, Any], name: str) -> Cell:
     """Time of the library `name` in the headline form."""
-    found = ratios.time_of(row, name)
+    found = time_of(row, name)
     return NOTHING if found is None else spread(found)

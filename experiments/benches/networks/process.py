@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from experiments.benches.fused.process import OURS, Ways, arrays_of, serve
+from experiments.benches.fused.race import OURS, Ways, arrays_of, serve
 from experiments.networks.suite import in_type
 from gensor_gym.networks.fusion.rules import plan_of
 
@@ -147,7 +147,7 @@ def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict
 
 def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
     """Our compiled network with a profile. Its outputs are from the last call with a clock between kernels."""
-    from experiments.benches.networks.profiled import profile
+    from experiments.benches.networks.profile import profile
 
     found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
     outputs = found.pop("outputs")

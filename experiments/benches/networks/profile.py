@@ -1,41 +1,146 @@
 """Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).
 
-Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, a table
-that groups equal kernels, and a figure.
+Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, and a
+table that groups equal kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.cli.checks import check_whole
+from agents.networks import CompiledNetwork
 from agents.runs.sheets.cells import percent, seconds
 from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.race import Lost, Side
 from experiments.benches.lines import Lines, Steal, machine
-from experiments.benches.networks.cases import MODULE
-from experiments.benches.networks.profiled import by_kernel
-from experiments.benches.networks.suite import check_names
-from experiments.common import style
+from experiments.benches.networks.suite import MODULE, check_names
+from experiments.comparison.summary import interval
+from gensor_gym.cost.roofline import bandwidth_of, peak_rate
 from gensor_gym.hardware.cpuinfo import usable_cores
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.plan import Plan
+from gensor_gym.networks.stamped import StampedNetwork
+from gensor_gym.networks.steps import Step
 
-MOST = 16
-"""Largest number of different kernels shown by name."""
-LONGEST = 64
-"""Largest length of a kernel's text in characters."""
+# Profile of a network: every kernel in context and alone, with its floors.
+#
+# In context, a kernel runs in calls of the whole network, with its own weights and the caches that the previous kernel left;
+# its time is the median over calls. Alone, it is called repeatedly on memory that only it uses. Times alone do not add up to
+# the network's time.
+
+SETTLE = 3
+"""Uncounted calls of the network before the timed calls."""
+TURN = 10e-3
+"""Seconds of counted calls of a kernel alone."""
+PRIVATE = ("l1", "l2")
+"""Caches that are private to each core."""
+
+
+def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) -> dict[str, Any]:
+    """Profile a compiled network: `steps` (a row for each kernel in order), `whole` (times of the network) and `outputs`.
+
+    `whole` has the times of alternating calls with a clock between kernels and without, and the sums of isolated times and of
+    floors. `outputs` are from the last call with a clock.
+    """
+    function = found.function
+    assert isinstance(function, NetworkFunction), "profiles are of CPUs"
+    stamped = StampedNetwork(found.plan, found.kernels, function, inputs, found.hardware.units)
+    bound = function.bind(*inputs)
+    stamped.in_context(SETTLE)
+    passes, plain = [], []
+    for _ in range(calls):
+        passes.append(stamped.in_context(1)[0])
+        begin = time.perf_counter()
+        bound()
+        plain.append(time.perf_counter() - begin)
+    outputs = [one.copy() for one in stamped.outputs]
+    alone = stamped.isolated(TURN)
+    rows = rows_of(found.plan, found.hardware, np.array(passes), [float(np.median(one)) for one in alone])
+    rows = [{**row, "schedule": str(result.schedule)} for row, result in zip(rows, found.results, strict=True)]
+    whole = {
+        "in_context_s": interval([float(one.sum()) for one in passes]), "plain_s": interval(plain),
+        "sum_of_isolated_s": sum(row["isolated_s"] for row in rows),
+        "sum_of_floors_s": sum(max(row["flops_floor_s"], row["bytes_floor_s"]) for row in rows),
+    }
+    return {"steps": rows, "whole": whole, "outputs": outputs}
+
+
+def rows_of(plan: Plan, hw: Hardware, passes: np.ndarray, alone: Sequence[float]) -> list[dict[str, Any]]:
+    """A row for each step. `passes` are seconds in context [calls, steps]; `alone` has each step's seconds alone."""
+    shares = np.median(passes / passes.sum(axis=1, keepdims=True), axis=0)
+    return [
+        {
+            "step": number, "piece": name_of(plan.network, plan.pieces[number].nodes),
+            "computation": str(step.computation).strip(),
+            "in_context_s": interval([float(one) for one in passes[:, number]]), "isolated_s": alone[number],
+            **floors(plan.network, step, hw), "share": float(shares[number]),
+        }
+        for number, step in enumerate(plan.steps)
+    ]  # fmt: skip
+
+
+def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
+    """Lower bounds in seconds of a step in consecutive calls: its operations at peak rate, and its bytes.
+
+    Constants are read once per call, so they come from the level that can contain all constants of the network. Values were just
+    computed: as many as fit are in the nearest cache, the rest in the levels behind it. Both transfers may overlap, so the longer
+    counts.
+    """
+    sizes = {value.name: value.nbytes for value in network.graph.values.values()}
+    constant = sum(sizes[name] for name in {*step.reads} if name in network.constants)
+    moving = sum(sizes[name] for name in {*step.reads, *step.writes} if name not in network.constants)
+    every = sum(array.nbytes for array in network.constants.values())
+    return {
+        "flops_floor_s": step.computation.flops / peak_rate(step.computation, hw),
+        "bytes_floor_s": max(constant / bandwidth_of(every, hw), _moved(moving, hw)),
+    }
+
+
+def _moved(size: int, hw: Hardware) -> float:
+    """Seconds to move `size` bytes that are in the nearest levels with room for them."""
+    seconds, left = 0.0, size
+    for level in hw.memory[1:]:
+        here = min(left, level.capacity * (hw.units if level.name in PRIVATE else 1))
+        seconds, left = seconds + here / level.bandwidth, left - here
+    return seconds
+
+
+def name_of(network: Network, piece: Sequence[str]) -> str:
+    """The module's name of a piece's first operation, and the number of further operations."""
+    first = network.origins.get(piece[0], piece[0])
+    more = len({network.origins.get(name, name) for name in piece} - {first})
+    return f"{first} +{more}" if more else first
+
+
+def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Equal computations together, slowest first: their number, their total seconds and their share of the network."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["computation"], []).append(row)
+    found = [
+        {
+            "computation": text, "times": len(same), "first": same[0]["piece"], "share": sum(row["share"] for row in same),
+            "in_context_s": sum(row["in_context_s"]["median"] for row in same),
+            **{name: sum(row[name] for row in same) for name in ("isolated_s", "flops_floor_s", "bytes_floor_s")},
+        }
+        for text, same in groups.items()
+    ]  # fmt: skip
+    return sorted(found, key=lambda row: -row["in_context_s"])
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Profile each network: emit its lines, show its table and draw its figure."""
+    """Profile each network: emit its lines and show its table."""
     settings, folder = config.profile, Path(config.output)
     check_names(settings, "profile")
     check_whole(settings, 1, "trials", "calls", "batch", "threads", of="profile.", null=("threads",))
@@ -55,9 +160,6 @@ def run(config: DictConfig, emit: Lines) -> None:
         for step in steps:
             emit(kind="step", network=name, threads=threads, **step)
         sheet(name, steps, found).show(Console())
-        if config.figures:
-            plural = "s" * (threads > 1)
-            _draw(steps, f"{name}, batch {settings.batch}, {threads} thread{plural}", folder / f"profile_{name}_{threads}.png")
 
 
 def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
@@ -86,55 +188,3 @@ def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any]) -> Shee
         f"kernels alone add up to {sums[0]}, floors to {sums[1]}: these are no times of a network",
     ]
     return Sheet.of(f"{name}: where the time goes", head, rows, notes)
-
-
-def _draw(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
-    """Draw kernels in order, and totals of equal kernels, with their floors."""
-    groups = by_kernel(rows)[:MOST]
-    with plt.rc_context(style.RC):
-        figure, (top, below) = plt.subplots(
-            2, 1, figsize=(10.5, 3.6 + 0.3 * len(groups)), layout="constrained", height_ratios=(2.4, 0.8 + 0.3 * len(groups))
-        )
-        _in_order(top, rows)
-        top.set_title(title)
-        _together(below, groups)
-        style.save(figure, path)
-
-
-def _in_order(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    """Draw the microseconds of every step."""
-    steps = np.arange(len(rows))
-    axes.bar(steps, [1e6 * row["in_context_s"]["median"] for row in rows], 0.85, color=style.PALETTE[0], label="in context")
-    axes.scatter(steps, [1e6 * row["isolated_s"] for row in rows], s=9, color=style.PALETTE[1], zorder=3, label="alone")
-    floors = [1e6 * max(row["flops_floor_s"], row["bytes_floor_s"]) for row in rows]
-    axes.hlines(floors, steps - 0.42, steps + 0.42, color=style.INK, linewidth=1.2, zorder=3, label="floor")
-    axes.set_xlim(-0.8, len(rows) - 0.2)
-    axes.set_ylabel("µs")
-    axes.set_xlabel("kernels in their order")
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=3)
-
-
-def _together(axes: Axes, groups: Sequence[dict[str, Any]]) -> None:
-    """Draw the total milliseconds of equal kernels, slowest first."""
-    for y, row in enumerate(groups):
-        axes.barh(y, 1e3 * row["in_context_s"], 0.6, color=style.PALETTE[0])
-        axes.plot(1e3 * row["isolated_s"], y, "o", color=style.PALETTE[1], markersize=4)
-        floor = 1e3 * max(row["flops_floor_s"], row["bytes_floor_s"])
-        axes.plot([floor, floor], [y - 0.36, y + 0.36], color=style.INK, linewidth=1.4)
-        axes.annotate(
-            f"{100 * row['share']:.0f} %", (1e3 * max(row["in_context_s"], row["isolated_s"]), y), xytext=(6, 0),
-            textcoords="offset points", va="center", fontsize=7, color=style.GREY,
-        )  # fmt: skip
-    axes.set_yticks(range(len(groups)), [label(row) for row in groups], fontsize=7)
-    axes.set_ylim(len(groups) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.margins(x=0.08)
-    axes.set_xlabel("ms of all that are equal: in context (bar), alone (dot), floor (line)")
-
-
-def label(row: dict[str, Any]) -> str:
-    """Count and name of equal kernels: an operator's text, or for a fused operator the module's name of its first operation."""
-    text = f"fused: {row['first']}" if row["computation"].startswith("fused@") else style.plain(row["computation"])
-    text = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
-    return f"{row['times']} x {text}"

@@ -20,9 +20,9 @@ from agents.optimizer import run as search
 from agents.policies.learned import Learned
 from agents.strategy import Strategy
 from experiments.device.context import Context, StageJournal
-from experiments.device.stages.standings import standings
+from experiments.device.stages.operators import standings
 from experiments.device.table import CONF, Contest, read_experiment
-from experiments.device.work.trials import FINAL, SEARCH, or_without_torch
+from experiments.device.work.prebuilt import FINAL, SEARCH, or_without_torch
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.fingerprint import fingerprint

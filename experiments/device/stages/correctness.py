@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from typing import Any
 
-from experiments.device.context import Context, StageJournal
+from experiments.device.context import Context
 from experiments.device.stages.families import BYTES, FAMILIES, FLOAT8, drawn, features
-from experiments.device.work.makers import Programs, open_makers
-from experiments.device.work.pipeline import Pipeline, Work
+from experiments.device.work.makers import open_makers
+from experiments.device.work.prebuilt import CHECK, Bench, Compilers, facts, side_by_side
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import CHECK, device_pipeline, facts
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.measure.device_trials import device_backends
 from gensor_gym.measure.measurement import Status
 
 FILE = "correctness.jsonl"
@@ -25,44 +22,45 @@ EACH = 4
 """Kernels of an operator in a round over all operators; 8-bit operators have all their kernels in the first round."""
 ANSWERED = (Status.OK.value, Status.IMPLAUSIBLE.value)
 """Statuses of kernels with a right answer; times are meaningless in this stage."""
+WORKERS = 3
 
-Case = tuple[str, str, str, list[str]]
-"""(operator, schedule, source of the kernel, features)."""
+Part = tuple[str, slice]
+"""(operator, places of its kernels among those drawn)."""
 
 
 def run(context: Context) -> dict[str, object]:
     """Verify as many kernels as the time allows, with a row for each; return the digest."""
-    hw = hardware.get(context.hardware)
-    (backend,) = device_backends(CHECK)
-    progress = Progress("kernels checked")
-    wrong = 0
-    with closing(backend), closing(context.journal(FILE)) as journal, open_makers() as makers:
+    hw, progress, wrong = hardware.get(context.hardware), Progress("kernels checked"), Counter[Status]()
+    with closing(Compilers()) as compilers, closing(context.journal(FILE)) as journal, open_makers() as makers:
         jobs = {text: makers.submit(drawn, text, hw.name, context.seed, PER_OPERATOR) for text in FAMILIES}
-        work = cases(jobs, journal)
-        pipeline: Pipeline[Case] = device_pipeline(backend, hw, lambda case: case[0])
-        for case, measurement in pipeline.run(work, lambda: context.left > 0):
-            op, schedule, source, uses = case
-            row = {"operator": op, "schedule": schedule, "features": uses, **facts(measurement)}
-            if measurement.status.value not in ANSWERED:
-                row["source"] = source
-            journal.put(f"{op} {schedule}", row)
-            wrong += measurement.status is Status.WRONG_ANSWER
-            progress.count(f"{wrong} wrong")
+
+        def check(bench: Bench, part: Part) -> None:
+            text, places = part
+            op = operators.parse(text)
+            programs = [one for one in jobs[text].result()[places] if journal.pending(f"{op} {one[0]}")]
+            for (schedule, made), built in [(one, compilers.submit(one[1])) for one in programs]:
+                if context.left <= 0:
+                    return
+                measurement = bench.trial(built.result(), CHECK)
+                row = {"operator": str(op), "schedule": str(schedule), "features": sorted(features(schedule, made))}
+                if measurement.status.value not in ANSWERED:
+                    row["source"] = made.source if isinstance(made, Kernel) else ""
+                journal.put(f"{op} {schedule}", {**row, **facts(measurement)})
+                wrong[measurement.status] += 1
+                progress.count(f"{wrong[Status.WRONG_ANSWER]} wrong")
+
+        side_by_side(parts(), check, hw, WORKERS, lambda: context.left > 0)
     return digest(context)
 
 
-def cases(jobs: Mapping[str, Future[Programs]], journal: StageJournal) -> Iterator[Work[Case] | None]:
-    """Yield some kernels of each operator, round after round; yield None while the next operator's kernels are being drawn."""
+def parts() -> Iterator[Part]:
+    """Yield some kernels of each operator, round after round."""
     for begin in range(0, PER_OPERATOR, EACH):
-        for text, job in jobs.items():
-            whole = slice(0, PER_OPERATOR if begin == 0 else 0)
-            while not job.done():
-                yield None
-            for schedule, made in job.result()[whole if text in (*BYTES, *FLOAT8) else slice(begin, begin + EACH)]:
-                op = operators.parse(text)
-                if journal.pending(f"{op} {schedule}"):
-                    source = made.source if isinstance(made, Kernel) else ""
-                    yield (str(op), str(schedule), source, sorted(features(schedule, made))), made
+        for text in FAMILIES:
+            if text not in (*BYTES, *FLOAT8):
+                yield text, slice(begin, begin + EACH)
+            elif begin == 0:
+                yield text, slice(0, PER_OPERATOR)
 
 
 def digest(context: Context) -> dict[str, object]:

@@ -24,8 +24,8 @@ import gensor_gym  # noqa: F401  # registers the environments
 from agents import optimize
 from agents.optimizer import Result
 from experiments.device.context import Context, StageJournal
+from experiments.device.work.prebuilt import facts, timed_or_error
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import facts, timed_or_error
 from gensor_gym import operators
 from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.hardware.types import Hardware

@@ -7,9 +7,8 @@ from contextlib import closing
 from experiments.device.archive.packed import open_archive
 from experiments.device.context import Context
 from experiments.device.stages.correctness import checked
-from experiments.device.work.prebuilt import Bench, side_by_side
+from experiments.device.work.prebuilt import CHECK, Bench, facts, side_by_side
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import CHECK, facts
 from gensor_gym import hardware
 from gensor_gym.measure.measurement import Status
 

@@ -19,8 +19,7 @@ from experiments.device.archive import networks
 from experiments.device.archive.packed import CARRY
 from experiments.device.context import Context
 from experiments.device.work.beside_torch import Timer, interleaved
-from experiments.device.work.prebuilt import Compilers
-from experiments.device.work.trials import summary_of, timed_or_error
+from experiments.device.work.prebuilt import Compilers, summary_of, timed_or_error
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.networks.gpu.function import GpuNetwork
 

@@ -1,32 +1,41 @@
 """Stage 2: the best kernel that the model's ranking finds, compared with torch (cuBLAS, cuDNN) and torch.compile (Triton).
 
-The first candidates of each operator are tried, and the fastest is timed again together with the library, in interleaved rounds,
-by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that type. Candidates of several
-operators are made and compiled while one is timed (`turns`). After all operators had their turn, the operators furthest behind
-get another. torch.compile takes seconds to compile, so it comes last, if there is time left.
+The candidates of each operator are tried within its share of the time, and the fastest is timed again together with the library,
+in interleaved rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that type. Several
+workers take an operator each, so that candidates are made and compiled while one is timed. torch.compile takes seconds to
+compile, so it comes last, if there is time left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from agents.core.ranking import best_of_each, diverse
+from agents.gensor.markov import Markov, MarkovExtended
+from agents.runs.settings import ROOT
 from experiments.device.card import gpu_state
-from experiments.device.context import Context, StageJournal
-from experiments.device.stages.candidates import made
+from experiments.device.context import Context
 from experiments.device.table import read_operators
-from experiments.device.work.makers import open_makers
-from experiments.device.work.progress import Progress, say
-from experiments.device.work.trials import FINAL, SEARCH, device_pipeline, or_without_torch, summary_of
-from experiments.device.work.turns import Entry, Turns
-from experiments.statistics.statistics import geometric_mean
+from experiments.device.work.makers import Programs, open_makers
+from experiments.device.work.prebuilt import FINAL, SEARCH, Bench, Compilers, or_without_torch, side_by_side, summary_of
+from experiments.device.work.progress import say
+from experiments.statistics import against, geometric_mean
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.foreign.files import read_text
+from gensor_gym.foreign.jsons import parse_object
+from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.device_trials import device_backends
 from gensor_gym.measure.measurement import Measurement, Status
@@ -35,6 +44,61 @@ from gensor_gym.measure.stats.intervals import ratio_interval
 from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.operators.types import Operator
 
+# Programs of an operator worth trying: the first of the model's rankings over both spaces, and the best of every kind.
+#
+# Before them come choices in a file that was written before any device run. These are independent of the measurement: their
+# times show how well the model ranks.
+
+FIRST_CHOICES = ROOT / "results" / "gpu_ranking" / "first_ten.json"
+"""File of schedules in the model's order, by machine and operator."""
+COUNTS: dict[type[Markov], int] = {MarkovExtended: 36, Markov: 12}
+"""Number of candidates from each ranking: three of four are from the extended space."""
+FIRST = 3
+"""Number of a ranking's first programs that come before the best of every kind."""
+_KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
+"""Row indices of the knobs that define kinds of programs. The model errs most between kinds."""
+
+
+def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
+    """Distinct schedules: the recorded first choices, then the most promising by the model.
+
+    The first candidates come from both spaces, because the time may run out.
+    """
+    ranked = []
+    for strategy, count in COUNTS.items():
+        chosen = strategy()
+        graph = ConstructionGraph(op, hw, chosen.space)
+        built = chosen.construct(graph, np.random.default_rng(seed))
+        ranking = diverse(built.schedules, chosen.per_register_tile)
+        kinds = best_of_each(_KIND, graph.stack(list(built.schedules)), np.array(built.latencies))
+        order = dict.fromkeys([*ranking[:FIRST], *map(Schedule, kinds), *ranking])
+        ranked += [((place + 0.5) / count, schedule) for place, schedule in enumerate(list(order)[:count])]
+    ranked.sort(key=lambda pair: pair[0])
+    return list(dict.fromkeys([*first_choices(op, hw), *(schedule for _, schedule in ranked)]))
+
+
+def made(op: Operator, machine: str, seed: int) -> Programs:
+    """The candidates with their kernels."""
+    hw = hardware.get(machine)
+    return [(schedule, make_kernel(op, schedule, hw)) for schedule in candidates(op, hw, seed)]
+
+
+def top(op: Operator | str, hw: Hardware, count: int) -> list[Schedule]:
+    """The first `count` programs of the model's ranking in space `extended`, as the traverser constructs and orders them."""
+    traverser = MarkovExtended()
+    built = traverser.construct(ConstructionGraph(op, hw, traverser.space), np.random.default_rng(0))
+    return list(diverse(built.schedules, traverser.per_register_tile))[:count]
+
+
+def first_choices(op: Operator, hw: Hardware, file: Path = FIRST_CHOICES) -> list[Schedule]:
+    """The file's schedules of an operator that are still legal, in order; ValueError for an invalid file."""
+    if not file.exists():
+        return []
+    texts = parse_object(read_text(file)).get(hw.name, {}).get(str(op), [])
+    graph = ConstructionGraph(op, hw, MarkovExtended().space)
+    return [schedule for schedule in map(Schedule.parse, texts) if graph.is_legal(schedule)]
+
+
 FILE = "operators.jsonl"
 ROUNDS = 21
 COMPILED_ROUNDS = 15
@@ -42,74 +106,66 @@ COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_po
 """Operators for which torch.compile generates a kernel; convolutions go to cuDNN with and without it."""
 RESERVED = 0.08
 """Share of the stage's time kept for comparing the last programs."""
+GENEROUS = 3.0
+"""Largest share of an operator, relative to an even part of the remaining time; most operators take far less."""
+WORKERS = 3
 
 
 def run(context: Context) -> dict[str, object]:
-    """Write a row for each operator and round, then a row for each operator with torch.compile; return the digest."""
-    hw = hardware.get(context.hardware)
-    table = read_operators()
-    search, final = device_backends(SEARCH, FINAL)
-    with closing(search), closing(context.journal(FILE)) as journal, open_makers() as makers:
+    """Write a row for each operator, then a row for each operator with torch.compile; return the digest."""
+    hw, table, alone = hardware.get(context.hardware), read_operators(), threading.Lock()
+    (final,) = device_backends(FINAL)
+    with closing(Compilers()) as compilers, closing(context.journal(FILE)) as journal, open_makers() as makers:
         pending = [name for name in table if journal.pending(name)]
         jobs = {name: makers.submit(made, table[name], hw.name, context.seed) for name in pending}
-        entries = [Entry(name, table[name], jobs[name]) for name in pending]
-        for entry in _tried(entries, context, hw, search):
-            if context.left > 0:
-                journal.begin(entry.name)
-                journal.put(entry.name, _row(entry, hw, final, journal))
+        begun = itertools.count()
+
+        def left() -> float:
+            return context.left - RESERVED * context.seconds
+
+        def compare(bench: Bench, name: str) -> None:
+            try:
+                programs = jobs[name].result()
+            except Exception as error:  # an operator without candidates does not end the stage
+                journal.put(name, {"operator": str(table[name]), "error": f"no candidates: {type(error).__name__}: {error}"})
+                return
+            until = left() - GENEROUS * left() / (len(pending) - next(begun))
+            waiting = [(schedule, compilers.submit(kernel)) for schedule, kernel in programs]
+            tried: list[tuple[Schedule, Measurement]] = []
+            for schedule, built in waiting:
+                if tried and left() <= max(0.0, until):
+                    break
+                tried.append((schedule, bench.trial(built.result(), SEARCH)))
+            with alone:
+                journal.once(name, _row, table[name], tried, hw, final)
+            over = journal.done[name].get("speedup_over", {}).values()
+            say(f"{name}: {len(tried)} tried, library over ours {min((one['median'] for one in over), default='unknown')}")
+
+        side_by_side(pending, compare, hw, WORKERS, lambda: left() > 0)
         for name, op in table.items():
-            key = f"{name} torch.compile"
             best = journal.done.get(name, {}).get("schedule")
             if best and op.name in COMPILED and context.left > 0:
-                journal.once(key, _compiled, op, Schedule.parse(best), hw, final)
+                journal.once(f"{name} torch.compile", _compiled, op, Schedule.parse(best), hw, final)
+    final.close()
     return digest(context)
 
 
-def _tried(entries: list[Entry], context: Context, hw: Hardware, search: NativeBackend) -> Iterator[Entry]:
-    """Yield operators as their rounds end, to be compared at once, and finally the operators in the middle of a round."""
-
-    def left() -> float:
-        return context.left - RESERVED * context.seconds
-
-    turns = Turns(entries, left)
-    pipeline = device_pipeline(search, hw, lambda ticket: ticket[0], turns.admit)
-    progress = Progress("candidates")
-    for ticket, measurement in pipeline.run(turns.work(), lambda: left() > 0):
-        turns.take(ticket, measurement, pipeline.busy)
-        progress.count(f"{sum(entry.rounds > 0 for entry in entries)} of {len(entries)} operators compared")
-        yield from turns.settled()
-        turns.next_round()
-    yield from turns.settled()
-    yield from turns.unsettled()
-
-
-def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: StageJournal) -> dict[str, object]:
-    """Row of an operator: the tried programs, and the fastest compared with torch.
-
-    If a later round finds no faster program, the row keeps the earlier times.
-    """
-    op = entry.op
+def _row(op: Operator, tried: list[tuple[Schedule, Measurement]], hw: Hardware, final: NativeBackend) -> dict[str, object]:
+    """Row of an operator: the tried programs, and the fastest compared with torch."""
     row: dict[str, object] = {"operator": str(op), "flops": op.flops, "bytes": op.compulsory_bytes}
-    row |= {"roofline_s": roofline_floor(op, hw), "rounds": entry.rounds}
+    row["roofline_s"] = roofline_floor(op, hw)
     row["trials"] = [
-        {"schedule": str(s), "status": m.status.value, "seconds": _finite(m), "error": m.error[-300:]} for s, m in entry.tried
+        {"schedule": str(s), "status": m.status.value, "seconds": _finite(m), "error": m.error[-300:]} for s, m in tried
     ]
-    if entry.best is None:
-        return {**row, "error": entry.failed or "no candidate ran well"}
-    schedule, measured = entry.best
-    before = journal.done.get(entry.name, {})
-    if before.get("schedule") == str(schedule) and "seconds" in before:
-        return {**before, **row}
+    right = [(m.seconds, place) for place, (_, m) in enumerate(tried) if m.status is Status.OK]
+    if not right:
+        return {**row, "error": "no candidate ran well"}
+    schedule, measured = tried[min(right)[1]]
     row |= {"schedule": str(schedule), "conditions": measured.conditions}
     kernel = make_kernel(op, schedule, hw)
     assert isinstance(kernel, Kernel)
     samples, errors = or_without_torch(lambda torch: final.compare({"gensor_gym": kernel}, hw, ROUNDS, torch=torch))
-    if not samples:
-        return {**row, **errors}
-    found = compared(samples, op)
-    entry.ahead = min((ratio["median"] for ratio in found["speedup_over"].values()), default=None)
-    say(f"{entry.name}: {len(entry.tried)} tried, library over ours {entry.ahead or 'unknown'}")
-    return {**row, **errors, **found}
+    return {**row, **errors, **(compared(samples, op) if samples else {})}
 
 
 def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBackend) -> dict[str, object]:
@@ -170,3 +226,102 @@ def digest(context: Context) -> dict[str, object]:
         "tflops": {key: row["tflops"] for key, row in rows.items() if "tflops" in row},
         "errors": errors,
     }
+
+
+# Results of a contest's rows: times of the winners, speed-ups over torch, and paired comparisons with the first strategy.
+#
+# `conclusions` concludes about strategies; `gensor_gym.measure.stats.verdict` concludes about two kernels.
+
+TORCH = "torch"
+RESAMPLES = 2000
+"""Resamples of the bootstrap over operators."""
+
+Row = Mapping[str, Any]
+Samples = Mapping[str, list[float]]
+"""Seconds of every round, by label of the search and for torch."""
+
+
+def standings(rows: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
+    """Medians by operator and search, geometric means over torch, `over_first`, and reasons for missing rows."""
+    timed = [row for row in rows if row["kind"] == "together" and "samples" in row]
+    together: dict[str, Samples] = {row["operator"]: row["samples"] for row in timed}
+    searches = [row for row in rows if row["kind"] == "search"]
+    label_of = {row["label"]: row["strategy"] for row in searches}
+    over: dict[str, list[float]] = {name: [] for name in strategies}
+    for samples in together.values():
+        for label, values in samples.items():
+            if label != TORCH and TORCH in samples:
+                over[label_of[label]].append(ratio_interval(samples[TORCH], values)[0])
+    cut = sorted({f"{row['label']}: {row['operator']}" for row in searches if row.get("cut")})
+    return {
+        "trials": sum(row["kind"] == "trial" for row in rows),
+        "seconds": {op: {label: summary_of(v) for label, v in samples.items()} for op, samples in together.items()},
+        "geomean_over_torch": {name: geometric_mean(ratios) for name, ratios in over.items() if ratios},
+        "winners_of_the_means": {name: len(ratios) for name, ratios in over.items() if ratios},
+        "over_first": over_first(together, searches, strategies),
+        "not_run": {row["strategy"]: row["error"] for row in searches if "error" in row},
+        "cut_short": cut,
+    }
+
+
+def over_first(together: Mapping[str, Samples], searches: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
+    """Times of every strategy's winners over the first's, geometric mean over operators; empty for fewer than two operators.
+
+    {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}. An operator counts
+    with the seeds for which every strategy with any result has a winner and no search was cut. Its score is the mean over these
+    seeds of log seconds, relative to the mean of the round. Intervals are 95 percent of a bootstrap over operators: they do not
+    cover another training seed of a policy. p values are of a sign-flip test, with Holm's correction.
+    """
+    usable = {(row["operator"], row["label"]): row for row in searches if row.get("schedule") and not row.get("cut")}
+    names = [name for name in strategies if any(row["strategy"] == name for row in usable.values())]
+    whole = {op: pairs for op, samples in together.items() if (pairs := _pairs(op, samples, usable, names))}
+    if strategies[0] not in names or len(names) < 2 or len(whole) < 2:
+        return {}
+    scores = {name: np.array([[[np.mean([pair[name] for pair in pairs])]] for pairs in whole.values()]) for name in names}
+    first = scores.pop(names[0])
+    lines = {name: found[0] for name, found in against(scores, first, RESAMPLES).items()}
+    return {
+        "reference": names[0], "operators": len(whole), "pairs": sum(map(len, whole.values())),
+        "strategies": {
+            name: {
+                "ratio": float(np.exp(line["mean"])), "low": float(np.exp(line["low"])), "high": float(np.exp(line["high"])),
+                "p_holm": line["p_holm"],
+            }
+            for name, line in lines.items()
+        },
+    }  # fmt: skip
+
+
+def _pairs(op: str, samples: Samples, usable: Mapping[tuple[str, str], Row], names: Sequence[str]) -> list[dict[str, float]]:
+    """For every seed with a winner of each strategy: strategy -> its relative log seconds."""
+    found: dict[int, dict[str, float]] = {}
+    for label, log in _relative(samples).items():
+        if (row := usable.get((op, label))) is not None:
+            found.setdefault(row["seed"], {})[row["strategy"]] = log
+    return [by_name for by_name in found.values() if set(by_name) == set(names)]
+
+
+def _relative(samples: Samples) -> dict[str, float]:
+    """Label -> median over rounds of the winner's log seconds minus the mean log seconds of all winners in the round."""
+    labels = [label for label in samples if label != TORCH]
+    logs = np.log(np.array([samples[label] for label in labels]))
+    return dict(zip(labels, np.median(logs - logs.mean(axis=0), axis=1).tolist(), strict=True))
+
+
+def conclusions(over_first: Mapping[str, Any]) -> list[str]:
+    """A sentence for every strategy compared with the first, from `over_first`; or one sentence if it is empty."""
+    if not over_first:
+        return ["Nothing can be said: fewer than two operators have winners of all strategies that were timed together."]
+    return [_conclusion(name, line, over_first["reference"]) for name, line in over_first["strategies"].items()]
+
+
+def _conclusion(name: str, line: Mapping[str, float], reference: str) -> str:
+    """A sentence about one strategy. The interval decides, and a difference counts only if the sign-flip test agrees."""
+    interval = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]"
+    said = f"`{name}` takes {interval} of `{reference}`'s time"
+    if line["low"] <= 1.0 <= line["high"]:
+        return f"{said}: not told apart."
+    faster = f"{100 * abs(line['ratio'] - 1.0):.1f} % {'faster' if line['ratio'] < 1.0 else 'slower'}"
+    if line["p_holm"] > 0.05:
+        return f"{said}: {faster} by the interval, not by the sign-flip test (p {line['p_holm']:.2g} after Holm): not told apart."
+    return f"{said}: {faster} (p {line['p_holm']:.2g} after Holm)."

@@ -14,9 +14,8 @@ from typing import Any
 from experiments.device.archive.arms import winners
 from experiments.device.archive.packed import Archive, open_archive
 from experiments.device.context import Context, StageJournal
-from experiments.device.work.prebuilt import Bench, side_by_side
+from experiments.device.work.prebuilt import Bench, facts, side_by_side
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import facts
 from gensor_gym import hardware
 
 TRIALS, TOGETHER = "trials.jsonl", "together.jsonl"

@@ -1,1 +1,1 @@
-"""Work that keeps a device busy: a compilation pipeline, trials, turns of operators, processes, progress lines."""
+"""Work that keeps a device busy: compilers, workers that take an operator each, trials, progress lines."""

@@ -11,11 +11,46 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 
-from experiments.device.work.compilations import watch
-from experiments.device.work.pipeline import Made
-from gensor_gym.graph.schedule import Schedule
+from numba.core import event
 
-Programs = list[tuple[Schedule, Made]]
+from experiments.device.work.progress import say
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Measurement
+
+# Compilations of our own code by Numba: none should happen while a device waits.
+
+COMPILING = "numba:compile"
+"""Numba's event for the compilation of a function that is in no cache."""
+
+
+class Compilations(event.Listener):
+    """Lists the functions compiled in this process, and prints each if `loud`."""
+
+    def __init__(self, loud: bool = True) -> None:
+        """Begin with no functions; `loud` prints each function when it is compiled."""
+        self.functions: list[str] = []
+        self._loud = loud
+
+    def on_start(self, event: event.Event) -> None:
+        """Do nothing; `on_end` records the function."""
+
+    def on_end(self, event: event.Event) -> None:
+        """Record the compiled function."""
+        function = event.data["dispatcher"].py_func
+        self.functions.append(f"{function.__module__}.{function.__name__}")
+        if self._loud:
+            say(f"compiled on the clock: {self.functions[-1]}")
+
+
+def watch(loud: bool = True) -> Compilations:
+    """Record compilations from now on and return the record."""
+    found = Compilations(loud)
+    event.register(COMPILING, found)
+    return found
+
+
+Programs = list[tuple[Schedule, Kernel | Measurement]]
 """Schedules, each with its kernel or with the measurement that says why the kernel is missing."""
 _MOST = 12
 _NICE = 5

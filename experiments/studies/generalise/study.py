@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,167 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from agents.runs.anytime import Search
-from experiments.common import style
-from experiments.statistics import statistics
-from experiments.studies.figures import BROAD, LINES, THIN, bands, profiles, regret_figure
-from experiments.studies.generalise import report
-from experiments.studies.generalise.optima import optima
-from experiments.studies.generalise.plan import Contender, GeneralisePlan, plan_of, searches
-from experiments.studies.generalise.policies import Trained, train_missing
-from experiments.studies.generalise.scores import Regrets, Task
-from experiments.studies.generalise.summary import summarise
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import interval_text, p_text, page, seconds_text, table
+from experiments import statistics, style
+from experiments.studies.generalise.plan import Contender, GeneralisePlan, Trained, plan_of, searches, train_missing
+from experiments.studies.generalise.scores import Regrets, Task, optima, summarise
+from experiments.studies.scores import BROAD, LINES, THIN, bands, interval_sheet, intervals, profiles, regret_figure
 from experiments.studies.study import Study, study_command
+from gensor_gym.measure.stats.intervals import LEVEL
+
+# The page of a study of generalisation, and its main table.
+
+PARTS = {
+    "test": "The test part: no operator of it, nor another of its group (class and rounded log2 of every extent), "
+    "was trained, tuned or fitted on. Operators of about the same size across a group's border were (docs/design.md, splits).",
+    "train": "The train part, on which policies learn: no result on unseen operators.",
+    "validation": "The validation part, on which values are chosen: for development, no result on unseen operators.",
+}
+
+
+def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+    """Markdown text of the page."""
+    tasks, seeds, ordered = summary["tasks"], summary["seeds"], _ordered(summary)
+    fewer = {name: count for name, count in summary["begun"].items() if count < len(seeds)}
+    told = ", ".join(f"{name} {count}" for name, count in fewer.items())
+    paired = f"; some were begun with fewer seeds ({told}), each paired with several policies in turn" if fewer else ""
+    visited, certified = (median(task[name] for task in tasks) for name in ("visited", "certified_s"))
+    lines = [
+        "# Policies on operators they have not seen", "",
+        f"Model of {summary['hardware']}, space {summary['space']}, {len(tasks)} operators, {len(seeds)} training seeds. "
+        f"Split {summary['split']}. {PARTS.get(summary['part'], 'Operators chosen by hand.')} Predicted: latencies of the model; "
+        f"nothing was timed but the searches. Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+        "Regret is log(T / T*), T* being the certified optimum of the operator's space. Evaluations are those of the model: "
+        "of every program that a search, or a policy's environment, looks at. Interquartile means (IQM) over operators and "
+        f"seeds; in brackets {LEVEL} intervals of a bootstrap over operators and training seeds, a seed being the same policy on "
+        f"all operators. Seed i of a search is paired with policy i{paired}. Before its first program a search has the "
+        "unscheduled one.", "",
+        "## Regret after so many evaluations", "",
+        *_by_count("", summary).markdown(), "",
+        f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
+        "## Regret after so many seconds", "",
+        f"Processor seconds of one thread, {summary['processes']} searches at a time: what a search takes by the clock where "
+        "nothing else runs. Loading and compiling are left out, training as well (see below). Every search goes on to "
+        "the last of these "
+        "times, begun again where it ends sooner (but for those that would construct the same again: `nearest` and `certifier`). "
+        "Tuned values are those chosen for the least number of seconds that is not below.", "",
+        *intervals(("strategy", *map(seconds_text, summary["seconds"])), {name: line["within"] for name, line in ordered}), "",
+    ]  # fmt: skip
+    for name, policy in summary["policies"].items():
+        lines += _policy(summary, name, policy)
+    rows = [
+        (f"`{task['operator']}`", task["part"], f"{task['optimum_s'] * 1e6:.3f}", f"{100 * task['unscheduled']:.0f} %")
+        for task in tasks
+    ]
+    lines += ["## Operators", "", *table(("operator", "part", "optimum, us", "regret of the unscheduled program"), rows), ""]
+    if summary["left_out"]:
+        out = ", ".join(f"`{text}`" for text in summary["left_out"])
+        lines += [f"Left out: {len(summary['left_out'])} elementwise maps, whose optima are not certified: {out}.", ""]
+    lines += [f"Left out: `{text}`: {why}\n" for text, why in summary["unknown"].items()]
+    return page(lines, figures)
+
+
+def sheet(summary: dict[str, Any]) -> Sheet:
+    """Table of regrets by evaluations, with notes on the policies' rounds."""
+    said = []
+    for name, policy in summary["policies"].items():
+        for label, one in policy["rounds"].items():
+            beside = one["beside"][policy["reference"]]
+            said.append(
+                f"{name}, {label}: {one['evaluations']:.0f} evaluations, IQM regret {100 * one['iqm']['mean']:.1f} %, mean "
+                f"{100 * one['mean']['mean']:.1f} %; {policy['reference']} then {100 * beside['iqm']['mean']:.1f} %, difference "
+                f"{interval_text(beside['over'], 1, sign=True)}"
+            )
+    return _by_count("IQM regret after so many evaluations", summary, said)
+
+
+def _by_count(title: str, summary: dict[str, Any], notes: Sequence[str] = ()) -> Sheet:
+    """Table of regrets by evaluations."""
+    head = ("strategy", *(f"{count:,}" for count in summary["checkpoints"]))
+    return interval_sheet(title, head, {name: line["regret"] for name, line in _ordered(summary)}, notes)
+
+
+def _ordered(summary: dict[str, Any]) -> list[tuple[str, Any]]:
+    """(name, values) of the strategies, sorted by regret at the last checkpoint."""
+    return sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
+
+
+def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[str]:
+    """Lines of the section on one policy."""
+    rounds = policy["rounds"]
+    lines = [
+        f"## {name}", "",
+        f"Training: {mean(policy['training_s']):.0f} processor seconds on one thread for each of "
+        f"{len(policy['training_s'])} seeds "
+        f"(the longest {max(policy['training_s']):.0f} s), {mean(policy['training_steps']):,.0f} steps.", "",
+        *table(("round", "evaluations", "seconds", "IQM regret", "mean regret", "within 5 %", "optimal"), [
+            (
+                label, f"{one['evaluations']:,.0f}", seconds_text(one["seconds"]), interval_text(one["iqm"], 1),
+                interval_text(one["mean"], 1), f"{one['near']:.0%}", f"{one['optimal']:.0%}",
+            )
+            for label, one in rounds.items()
+        ]), "",
+        *(f"Cut at {summary['evaluations']:,} evaluations, of the round \"{label}\": {one['cut']}.\n"
+          for label, one in rounds.items() if one["cut"]),
+    ]  # fmt: skip
+    for label, one in rounds.items():
+        lines += _beside(label, one)
+    *_, (label, last) = rounds.items()
+    rows = [
+        (
+            group["group"], str(group["tasks"]), f"{100 * group['ours']:.1f} %", f"{100 * group['theirs']:.1f} %",
+            interval_text(group["over"], 1, sign=True), f"{group['near']:.0%}",
+        )
+        for group in last["groups"]
+    ]  # fmt: skip
+    return [
+        *lines, f"### {label.capitalize()}, by operator class and size", "",
+        "Mean regrets at the same evaluations. Thirds are by points of the loops.", "",
+        *table(("group", "operators", "policy", policy["reference"], "difference", "within 5 %"), rows), "",
+        *break_even(policy["break_even"]),
+    ]  # fmt: skip
+
+
+def _beside(label: str, one: dict[str, Any]) -> list[str]:
+    """Lines that compare a policy's round with all strategies at the same numbers of evaluations."""
+    rows = [
+        (
+            name, interval_text(other["iqm"], 1), interval_text(other["iqm_over"], 1, sign=True), f"{100 * other['mean']:.1f} %",
+            interval_text(other["over"], 1, sign=True), p_text(other["over"]["p_holm"]), f"{other['over']['improves']:.0%}",
+        )
+        for name, other in one["beside"].items()
+    ]  # fmt: skip
+    least = next(iter(one["beside"].values()))["over"]["p_least"]
+    return [
+        f"### {label.capitalize()}, beside searches stopped at the same evaluations", "",
+        "On every operator and with every seed the search is stopped at exactly the evaluations that the policy took there. "
+        "Differences are paired, policy minus search, in IQM and mean regret; negative means that the policy is better. p: "
+        "sign-flip test on the operators' means, adjusted by Holm over the strategies (the least p possible here is "
+        f"{p_text(least)}). Ahead: chance that the policy is better on an operator.", "",
+        *table(("search", "IQM regret", "policy minus search", "mean regret", "policy minus search", "p", "ahead"), rows), "",
+    ]  # fmt: skip
+
+
+def break_even(found: dict[str, Any]) -> list[str]:
+    """Lines that compare the cost of training with the best search at equal regret."""
+    rows = []
+    for unit in ("evaluations", "seconds"):
+        one = found[unit]
+        text = seconds_text if unit == "seconds" else lambda value: f"{value:,.0f}"
+        theirs = "none in this study" if one["theirs"] is None else f"{text(one['theirs'])} (`{one['who']}`)"
+        never = "not known" if one["theirs"] is None else "never"
+        even = never if one["operators"] is None else f"at least {one['operators']:,.0f}"
+        rows.append((unit, text(one["ours"]), theirs, text(one["training"]), even))
+    return [
+        "### What training costs", "",
+        f"What an operator costs until the regret is at most {100 * found['regret']:.1f} %, the policy's IQM, and the operators "
+        "below which a policy, its training included, has cost more than the search that is there first: lower bounds. "
+        "Training's evaluations are taken to be steps of the environment; what `nearest` needs, the proofs of its optima, is not "
+        "counted.", "",
+        *table(("currency", "policy", "first search there", "training", "operators before it can have paid"), rows), "",
+    ]  # fmt: skip
+
 
 POINTS = 40
 FIRST, SHORTEST = 8, 1e-3
@@ -129,7 +281,7 @@ class Generalisation(Study[GeneralisePlan, Regrets]):
             *(_profiles(found, policy, folder / f"profiles_{policy.name}.png") for policy in self.plan.policies),
         ]
 
-    markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)
+    markdown, sheet = staticmethod(markdown), staticmethod(sheet)
 
 
 main = study_command("generalise", lambda config: Generalisation(plan_of(config)))

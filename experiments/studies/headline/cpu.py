@@ -25,7 +25,7 @@ from agents.runs.lines import with_bar
 from agents.training.operators.chosen import ADDED, PARTS, added, chosen
 from experiments.benches.lines import machine
 from experiments.device.archive.arms import Study, proposed, study_of, winners
-from experiments.studies.headline import figures, page
+from experiments.studies.headline import page
 from experiments.studies.headline.scores import FIRST, read
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
@@ -136,7 +136,7 @@ def main(config: DictConfig, console: Console) -> Path:
 
 def write_page(folder: Path) -> None:
     """Write `study.md` and its figures from the rows of a folder."""
-    figures.draw(folder, folder / "cpu")
+    page.draw(folder, folder / "cpu")
     facts = read_rows(folder / "facts.jsonl")[-1]
     unused = ", AVX-512 left unused" if facts.get("arch") == WITHOUT_AVX512 else ""
     about = f"{facts['processor']}{unused}, one thread, {facts['date']}. Code {facts['code']}."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,90 @@ from agents.runs.jobs import DONE, Outcome
 from agents.runs.results import Results
 from agents.runs.settings import Job, Settings
 from agents.runs.texts import now
-from experiments.statistics import paired, statistics
+from experiments import statistics
+from experiments.statistics import best_so_far, expected_best
 from experiments.studies.scores import interval, iqm
-from experiments.studies.search.truth import BestKnown, Truth
-from experiments.studies.stamps import Stamp
+from experiments.studies.study import Stamp
 from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import common
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
+
+# Regrets of a task's kernels, relative to the best of a recorded space or to the best that any search found.
+
+class BestKnown:
+    """Regrets relative to the fastest kernel of all searches of the study: all that is known without a complete recording."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Read the trials of all searches. ValueError if none succeeded."""
+        known = {row["schedule"]: row["seconds"] for row in rows if row["seconds"] is not None}
+        if not known:
+            raise ValueError("no trial of any search ran well: there is no best to compare with")
+        best = min(known.values())
+        self._keep({schedule: math.log(seconds / best) for schedule, seconds in known.items()})
+
+    def _keep(self, regrets: dict[str, float]) -> None:
+        """Keep the regrets of all kernels; those of failed kernels are infinite, and they count as the slowest."""
+        self._of = regrets
+        self.worst = max(regret for regret in regrets.values() if math.isfinite(regret))
+        self.regrets = np.minimum(list(regrets.values()), self.worst)
+
+    def chance(self, length: int) -> np.ndarray:
+        """Expected regret of the best of k = 1 .. length random draws, here unknown: NaN [length]."""
+        return np.full(length, math.nan)
+
+    def curve(self, schedules: list[str], length: int) -> np.ndarray:
+        """Regret of the best program after k = 1 .. length trials of these schedules; a failure counts as the slowest kernel."""
+        regrets = [min(self._of.get(self._key(text), self.worst), self.worst) for text in schedules]
+        return best_so_far(regrets or [self.worst], length)
+
+    def _key(self, text: str) -> str:
+        """Name of a schedule's kernel."""
+        return text
+
+
+class Truth(BestKnown):
+    """Regrets of all kernels of one operator in a recorded space. Schedules with the same kernel share a digest."""
+
+    def __init__(self, operator: Operator, hardware: Hardware, space: str, backend: RecordedBackend) -> None:
+        """Read the table. ValueError if it lacks a schedule of the space, or if nothing in it succeeded."""
+        graph = ConstructionGraph(operator, hardware, space)
+        schedules = []
+        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # a larger space is not enumerated
+            if backend.measure(operator, [schedule], hardware)[0].status is Status.NOT_RECORDED:
+                raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
+            schedules.append(schedule)
+        self._digest = lambda schedule: backend.digest(operator, schedule, hardware)
+        found: dict[str, float] = {}
+        for schedule in schedules:
+            regret = backend.regret(graph, schedule)
+            if regret is None:
+                raise ValueError(f"nothing in the table of {operator} ran well")
+            digest = self._digest(schedule)
+            found[digest] = min(regret, found.get(digest, math.inf))
+        self._keep(found)
+        self._known: dict[str, str] = {}
+
+    @cached_property
+    def random(self) -> np.ndarray:
+        """Expected regret of the best of k kernels drawn uniformly without replacement, for k = 1 .. kernels."""
+        return expected_best(self.regrets)
+
+    def chance(self, length: int) -> np.ndarray:
+        """`random` for k = 1 .. length; constant once all kernels are drawn."""
+        return best_so_far(self.random, length)
+
+    def _key(self, text: str) -> str:
+        """Digest of a schedule's kernel, cached."""
+        if text not in self._known:
+            self._known[text] = self._digest(Schedule.parse(text))
+        return self._known[text]
+
 
 SIGNIFICANT = 0.05
 DIRECTIONS = ("worse", "better", "same")
@@ -130,7 +206,7 @@ def _curves(
 def summarise(
     scores: Scores, checkpoints: tuple[int, ...], reference: str, resamples: int, hypotheses: dict[str, dict[str, str]]
 ) -> dict[str, Any]:
-    """Summary of the scores as a JSON object, which `report` puts into words."""
+    """Summary of the scores as a JSON object, which the page puts into words."""
     at = [k - 1 for k in checkpoints]
     regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
     chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)
@@ -142,7 +218,7 @@ def summarise(
     others = dict.fromkeys([reference, *(said.get("beside", reference) for said in hypotheses.values())])
     against = ({"chance": chance} if known else {}) | {name: regrets[name] for name in others if name in regrets}
     for name, other in against.items():
-        found = paired.against({label: regret for label, regret in regrets.items() if label != name}, other, resamples)
+        found = statistics.against({label: regret for label, regret in regrets.items() if label != name}, other, resamples)
         for label, differences in found.items():
             lines[label].setdefault("over", {})[name] = differences
     return {

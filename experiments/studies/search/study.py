@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
@@ -22,12 +24,186 @@ from agents.runs.jobs import DONE, Jobs
 from agents.runs.lines import with_bar
 from agents.runs.pool import made
 from agents.runs.settings import settings_of
-from experiments.studies.search import report
-from experiments.studies.search.scores import Scores, scores_of, summarise
-from experiments.studies.study import Plan, Study, study_command
+from agents.runs.sheets.cells import Cell, Given, count, percent, percent_interval, seconds
+from agents.runs.sheets.sheet import Sheet
+from agents.runs.texts import p_text, page, table
+from experiments import statistics, style
+from experiments.studies.scores import DASHES, LINES, bands, difference, profiles, regret_figure, with_legend
+from experiments.studies.search.scores import Curves, Scores, scores_of, summarise
+from experiments.studies.study import Plan, Stamp, Study, study_command
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.registry import near
+
+# Figures of a study: regret over trials and seconds, performance profiles, probability of improvement.
+
+MOST_BANDS = 8
+"""Most strategies for which intervals are drawn; with more, the intervals would hide each other."""
+POINTS = 48
+
+
+def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) -> list[str]:
+    """Write all figures; return the file names."""
+    looks = style.look(list(scores.strategies))
+    colours = [colour for colour, _ in looks.values()]
+    dashes = [LINES[colours[:i].count(colour) % len(LINES)] for i, colour in enumerate(colours)]
+    lines = {name: {"color": looks[name][0], "linestyle": dash} for name, dash in zip(looks, dashes, strict=True)}
+    panels = {
+        f"after {k} trials": {name: curves.regret[..., k - 1] for name, curves in scores.curves.items()}
+        for k in summary["checkpoints"]
+    }
+    return [
+        _trials(scores, lines, folder / "regret_by_trials.png"),
+        _seconds(scores, lines, folder / "regret_by_seconds.png"),
+        profiles(panels, lines, min(2, len(panels)), 5, folder / "profiles.png"),
+        _improvement(scores, summary, reference, folder / "improvement.png"),
+    ]
+
+
+def _bands(lines: dict[str, dict[str, Any]], x: np.ndarray, curves: dict[str, np.ndarray]) -> tuple[plt.Figure, plt.Axes]:
+    """Draw interquartile means of curves [tasks, seeds, points], with intervals if the curves are few; return (figure, axes)."""
+    points = {"linewidth": 1.6, "markevery": max(1, len(x) // 8)}
+    marked = {name: {**lines[name], **points, "marker": marker} for name, (_, marker) in style.look(list(curves)).items()}
+    return bands(x, curves, marked, False, 0.12 if len(curves) <= MOST_BANDS else 0.0)
+
+
+def _trials(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str:
+    """Draw regret over trials; return the file name."""
+    x = np.unique(np.geomspace(1, scores.chance.shape[1], POINTS).astype(int))
+    figure, axes = _bands(lines, x, {name: curves.regret[..., x - 1] for name, curves in scores.curves.items()})
+    if np.isfinite(scores.chance).all():
+        zero = np.array([statistics.interquartile_best(scores.regrets, int(k)) for k in x])
+        axes.plot(x, 100 * zero, color=style.INK, linestyle=DASHES, linewidth=1.3, label="drawing at random")
+    return regret_figure(figure, axes, "trials (different kernels)", path)
+
+
+def _seconds(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str:
+    """Draw regret over seconds of search and recorded measurement; return the file name."""
+    ends = np.concatenate([c.elapsed[..., (0, -1)].reshape(-1, 2) for c in scores.curves.values()])
+    x = np.geomspace(max(1e-3, float(np.quantile(ends[:, 0], 0.5))), float(ends[:, 1].max()), POINTS)
+    figure, axes = _bands(lines, x, {name: at_seconds(curves, x) for name, curves in scores.curves.items()})
+    return regret_figure(figure, axes, "seconds of search and recorded measurement", path)
+
+
+def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
+    """Regret of the best program so far at the times `x`, float64 [tasks, seeds, times].
+
+    Before its first trial, a search has the largest initial regret of all curves of the task.
+    """
+    tasks, seeds, _ = curves.regret.shape
+    found = np.empty((tasks, seeds, len(x)))
+    for i, j in np.ndindex(tasks, seeds):
+        done = np.searchsorted(curves.elapsed[i, j], x, side="right")
+        found[i, j] = np.where(done > 0, curves.regret[i, j, np.maximum(done - 1, 0)], curves.regret[i, :, 0].max())
+    return found
+
+
+def _improvement(scores: Scores, summary: dict[str, Any], reference: str, path: Path) -> str:
+    """Draw the probability of improvement over the reference with its interval, in groups by strategy; return the file name."""
+    names = [name for name in scores.strategies if reference in summary["strategies"][name].get("over", {})]
+    checkpoints = summary["checkpoints"]
+    figure, axes = plt.subplots(figsize=(7.0, 1.2 + 0.2 * len(names) * (len(checkpoints) + 1)))
+    shades = plt.get_cmap("viridis")(np.linspace(0.1, 0.85, len(checkpoints)))
+    for row, name in enumerate(names):
+        for k, value in enumerate(summary["strategies"][name]["over"][reference]):
+            y = row * (len(checkpoints) + 1) + k
+            axes.plot([value["improves_low"], value["improves_high"]], [y, y], color=shades[k], linewidth=2.2, alpha=0.6)
+            label = f"after {checkpoints[k]} trials" if row == 0 else None
+            axes.plot(value["improves"], y, "o", color=shades[k], markersize=5.5, markeredgecolor="white", label=label)
+    axes.axvline(0.5, color=style.INK, linestyle=DASHES, linewidth=1.1, zorder=1)
+    axes.set_yticks([row * (len(checkpoints) + 1) + (len(checkpoints) - 1) / 2 for row in range(len(names))], names)
+    axes.set_ylim(max(1, len(names)) * (len(checkpoints) + 1) - 1.0, -1.0)
+    axes.set_xlim(0, 1)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+    axes.set_xlabel(f"probability of a lower regret than {reference}")
+    return with_legend(figure, axes, path) if names else style.save(figure, path)
+
+
+# The page of a study of searches, and its main table.
+
+CHANCE = "drawing at random"
+SOURCES = {
+    Stamp.REPLICATED: (
+        "Replicated: measured, read from tables.", "the best of the task; zero for kernels that cannot be told from it"
+    ),
+    Stamp.PREDICTED: (
+        "Predicted: latencies of the model; nothing was timed.", "the fastest that any search of this study found"
+    ),
+}  # fmt: skip
+"""Stamp -> (source of the times, reference of the regrets), in words."""
+
+
+def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+    """Markdown text of the page."""
+    tasks, seeds, (source, best) = summary["tasks"], summary["seeds"], SOURCES[summary["stamp"]]
+    chance = f"{CHANCE.capitalize()}: uniform draws of kernels without replacement, exactly. " if summary["chance"] else ""
+    after = [f"after {k}" for k in summary["checkpoints"]]
+    lines = [
+        "# Strategies compared", "",
+        f"Hardware {summary['hardware']} ({summary['device']}), space {summary['space']}, {len(tasks)} tasks, "
+        f"{len(seeds)} seeds, {summary['trials']} trials a search. {source} "
+        f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+        f"Regret is log(T / T*) of the best kernel so far, T* being {best}. Interquartile means "
+        f"over tasks and seeds, in brackets {LEVEL} intervals of a bootstrap that draws tasks, and "
+        f"seeds within tasks. A search that ends early keeps its last kernel. {chance}"
+        "Trials, model evaluations, and overhead (wall time of a search outside of measuring) "
+        "are means over the searches; training was done beforehand.", "",
+        *sheet(summary).markdown(), "",
+    ]  # fmt: skip
+    others = (line.get("over", {}) for line in summary["strategies"].values())
+    for name in dict.fromkeys(name for over in others for name in over):
+        lines += _differences(summary, name, after)
+    if summary["hypotheses"]:
+        rows = [
+            (name, said.get("beside", summary["reference"]), f"{said['direction']}: {said['because']}", *said["found"])
+            for name, said in summary["hypotheses"].items()
+        ]
+        head = ("variant", "beside", "expected", *after)
+        lines += ["## Hypotheses", "", "Written down before the run.", "", *table(head, rows), ""]
+    lines += ["## Tasks", "", *table(("operator", "part of the split", "kernels"), [
+        (task["operator"], task["part"], str(task["kernels"])) for task in tasks
+    ])]  # fmt: skip
+    lines += [f"\nLeft out: {name}: {why}" for name, why in summary["broken"].items()]
+    return page(lines, figures)
+
+
+def sheet(summary: dict[str, Any]) -> Sheet:
+    """Table of the strategies' regrets, best at the last checkpoint first, then the expectation of random draws."""
+    head = ("strategy", *(f"regret after {k}" for k in summary["checkpoints"]), "trials", "evaluations", "overhead", "training")
+    lines = sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
+    rows: list[tuple[Given, ...]] = [
+        (
+            name, *map(percent_interval, line["regret"]), Cell(f"{line['trials']:.0f}", (line["trials"],)),
+            count(line["evaluations"]), seconds(line["overhead_s"]), seconds(line["training_s"]),
+        )
+        for name, line in lines
+    ]  # fmt: skip
+    if summary["chance"]:
+        rows.append((CHANCE, *map(percent, summary["chance"]), "-", "-", "-", "-"))
+    broken = (f"left out: {name}: {why}" for name, why in summary["broken"].items())
+    return Sheet.of("regret after so many trials", head, rows, broken)
+
+
+def _differences(summary: dict[str, Any], other: str, after: list[str]) -> list[str]:
+    """Lines of the section with paired differences from random draws or from a strategy."""
+    lines = {name: line["over"][other] for name, line in summary["strategies"].items() if other in line.get("over", {})}
+    chance = other == "chance"
+    rows = [
+        (name, *(difference(value) + ("" if chance else f", {value['improves']:.0%}") for value in of))
+        for name, of in lines.items()
+    ]
+    least = max(of[0]["p_least"] for of in lines.values())
+    return [
+        f"## Against {CHANCE if chance else other}", "",
+        "Mean difference of regret with the same task and seed (negative is better), its interval; p of a sign-flip test on "
+        "the tasks' means (of a single task, on its seeds), adjusted by Holm over the strategies"
+        + (", against the expectation." if chance else "; the probability that a search of this strategy is ahead.")
+        + f" With so few tasks and so many strategies no p is below {p_text(least)}.",
+        "", *table(("strategy", *after), rows), "",
+    ]  # fmt: skip
 
 
 class SearchStudy(Study[Plan, Scores]):
@@ -94,11 +270,9 @@ class SearchStudy(Study[Plan, Scores]):
 
     def draw(self, found: Scores, summary: dict[str, Any]) -> list[str]:
         """Draw all figures and return the file names; empty if no strategy has completed all its searches."""
-        from experiments.studies.search import figures
+        return draw(found, summary, summary["reference"], self.output) if found.strategies else []
 
-        return figures.draw(found, summary, summary["reference"], self.output) if found.strategies else []
-
-    markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)
+    markdown, sheet = staticmethod(markdown), staticmethod(sheet)
 
 
 main = study_command("study", SearchStudy)

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from experiments.common import style
-from experiments.tables.gensor.speeds import Speeds
+from experiments import style
+from experiments.tables.gensor.searches import Speeds
 
 Curve = tuple[np.ndarray, np.ndarray]
 """(x, y) of a line's points."""

@@ -14,9 +14,8 @@ from omegaconf import DictConfig
 
 from experiments.tables.gensor import published
 from experiments.tables.gensor.gensor_gemm import profile_of
-from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Ended, Found, Program, Searches, tiers_of
-from experiments.tables.gensor.speeds import mean_text
-from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
+from experiments.tables.gensor.published import HOST, NAMED, RTX_4090, stand_in
+from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Ended, Found, Program, Searches, mean_text, tiers_of
 from experiments.tables.table import Cell, Table
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.operators.types import Operator

@@ -16,8 +16,18 @@ from experiments.comparison.retime import TORCH
 from experiments.tables.gensor import published
 from experiments.tables.gensor.figures import draw_curves
 from experiments.tables.gensor.gensor_operators import differ
-from experiments.tables.gensor.searches import ANSOR, LIVE, MODEL, Contender, Searches, tiers_of, trials_of
-from experiments.tables.gensor.speeds import Speeds, rates, speeds_of
+from experiments.tables.gensor.searches import (
+    ANSOR,
+    LIVE,
+    MODEL,
+    Contender,
+    Searches,
+    Speeds,
+    rates,
+    speeds_of,
+    tiers_of,
+    trials_of,
+)
 from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 

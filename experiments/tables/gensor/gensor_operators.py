@@ -15,9 +15,20 @@ from omegaconf import DictConfig
 from experiments.comparison.retime import TORCH
 from experiments.tables.gensor import published
 from experiments.tables.gensor.figures import draw_operators
-from experiments.tables.gensor.searches import ANSOR, LIVE, MODEL, Contender, Searches, tiers_of, trials_of
-from experiments.tables.gensor.speeds import Speeds, mean_text, rates, speeds_of
-from experiments.tables.gensor.stand_in import HOST, NAMED, ORIN, RTX_4090, stand_in
+from experiments.tables.gensor.published import HOST, NAMED, ORIN, RTX_4090, stand_in
+from experiments.tables.gensor.searches import (
+    ANSOR,
+    LIVE,
+    MODEL,
+    Contender,
+    Searches,
+    Speeds,
+    mean_text,
+    rates,
+    speeds_of,
+    tiers_of,
+    trials_of,
+)
 from experiments.tables.table import Cell, Table
 from gensor_gym.measure.stats.intervals import LEVEL
 

@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from experiments.tables.gensor import published
 from experiments.tables.gensor.figures import draw_curves
+from experiments.tables.gensor.published import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.gensor.searches import (
     ANSOR,
     LIVE,
@@ -19,11 +20,10 @@ from experiments.tables.gensor.searches import (
     Ended,
     Found,
     Searches,
+    speeds_of,
     tiers_of,
     trials_of,
 )  # fmt: skip
-from experiments.tables.gensor.speeds import speeds_of
-from experiments.tables.gensor.stand_in import HOST, NAMED, RTX_4090, stand_in
 from experiments.tables.table import Cell, Table
 from gensor_gym.operators.types import Operator
 

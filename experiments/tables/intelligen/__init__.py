@@ -11,7 +11,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from experiments.tables.gensor.searches import LIVE, MODEL, tiers_of
-from experiments.tables.intelligen import ablation, gpu, suite
+from experiments.tables.intelligen import ablation, suite
 from experiments.tables.table import Table
 
 
@@ -20,7 +20,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     tiers = tiers_of(config)
     tables = suite.tables(Path(config.lines) if config.lines else suite.LINES, config.limit)
     if MODEL in tiers:
-        tables += [ablation.predicted(config), gpu.predicted(config)]
+        tables += [ablation.predicted(config), suite.predicted(config)]
     if LIVE in tiers:
         tables.append(ablation.measured(config, folder))
     return tables

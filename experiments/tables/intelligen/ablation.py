@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,16 @@ from agents.runs.calls import placed, seconds
 from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from agents.runs.texts import seconds_text
-from experiments.benches.fused.process import Ways, wrong
+from experiments.benches.fused.race import Ways, wrong
 from experiments.benches.lines import once
 from experiments.comparison.summary import Interval, interval, ratio
-from experiments.tables.intelligen.nodes import chain_of
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import codegen
 from gensor_gym import hardware as machines
+from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Node, Reshape, Value
 from gensor_gym.dataflow.table import fused_operator, source, stand_in
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import HEADER, GirSchedule
@@ -37,6 +39,62 @@ from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.devices.cpu import processor_name
 from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.inputs import random_inputs
+
+# A fused operator without graph transformation: every node is a separate kernel, with a tensor between any two.
+#
+# Broadcasts and reshapes are not kernels: a node that reads a broadcast reads its source, and a reshape is the same memory.
+# (Unified IR, the group's later text, calls these `identity`.)
+
+@dataclass(frozen=True)
+class Chain:
+    """The nodes of an operator that need kernels, each as an operator; every output of the operator comes from one of them."""
+
+    graph: Dataflow
+    parts: tuple[Dataflow, ...]
+
+    def bound(self, kernels: Mapping[Dataflow, BuiltKernel], inputs: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
+        """Function that calls the kernels of all parts in order on preallocated tensors."""
+        known = dict(zip((value.name for value in self.graph.inputs), inputs, strict=True))
+        calls = []
+        parts = {part.returns[0]: part for part in self.parts}
+        for name, node in self.graph.nodes:
+            if isinstance(node, Reshape):
+                known[name] = known[node.source].reshape(node.to)
+            elif not isinstance(node, Broadcast):
+                known[name] = aligned(self.graph.values[name].shape, np.dtype(np.float32))
+                given = (known[value.name] for value in parts[name].inputs)
+                calls.append(kernels[parts[name]].bind(*given, known[name]))
+        outputs = [known[name] for name in self.graph.returns]
+
+        def call() -> list[np.ndarray]:
+            for one in calls:
+                one()
+            return outputs
+
+        return call
+
+
+def chain_of(graph: Dataflow) -> Chain:
+    """Split an operator into one operator for each node that needs a kernel; ValueError if an output is only a broadcast."""
+    nodes = dict(graph.nodes)
+    if repeated := [name for name in graph.returns if isinstance(nodes.get(name), Broadcast)]:
+        raise ValueError(f"{graph}: output {repeated[0]} is a broadcast, expected a node that has a kernel")
+    made = [(name, node) for name, node in nodes.items() if not isinstance(node, (Broadcast, Reshape))]
+    return Chain(graph, tuple(_alone(graph, nodes, name, node) for name, node in made))
+
+
+def _alone(graph: Dataflow, nodes: Mapping[str, Node], name: str, node: Node) -> Dataflow:
+    """One node as an operator, with the broadcasts that it reads."""
+    repeated: list[tuple[str, Node]] = []
+    read: dict[str, Value] = {}
+    for at in node.inputs:
+        while isinstance(one := nodes.get(at), Broadcast):
+            repeated.insert(0, (at, one))
+            at = one.source
+        read[at] = graph.values[at]
+    steps = tuple(dict.fromkeys((*repeated, (name, node))))
+    return Dataflow(f"{graph.name}_{name}", tuple(read.values()), steps, (name,))
+
 
 PROTOCOL = 1
 """Version of the timing. It is raised with each change, so that operators are timed again."""
@@ -96,7 +154,6 @@ def ranked(graph: GirGraph, variant: str) -> np.ndarray:
 
 # By the model
 
-
 def predicted(config: DictConfig) -> Table:
     """Table of the best program of every variant by the model."""
     hardware, rows = one_thread(MODEL_OF), []
@@ -110,7 +167,6 @@ def predicted(config: DictConfig) -> Table:
 
 
 # Measured
-
 
 def measured(config: DictConfig, folder: Path) -> Table:
     """Table of the best of a few programs of every variant, timed alternately. Finished operators are not timed again."""
@@ -180,7 +236,6 @@ def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequ
 
 
 # By the model and measured
-
 
 def _table(title: str, stamp: Stamp, found: Sequence[tuple[str, float, list[float]]], notes: tuple[str, ...]) -> Table:
     """Table with a row for each operator and a row of geometric means; `found`: (operator, seconds of all steps, slowdowns)."""

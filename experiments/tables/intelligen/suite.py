@@ -7,13 +7,66 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from omegaconf import DictConfig
+
 from agents.runs.journal import read_rows
 from agents.runs.settings import ROOT
 from agents.runs.sheets.cells import factor
-from experiments.benches.fused import ratios
+from agents.runs.texts import seconds_text
+from experiments.benches.fused import suite
 from experiments.tables.table import Cell, Stamp, Table
-from gensor_gym.dataflow.table import source
+from gensor_gym import hardware as machines
+from gensor_gym.codegen.cuda import nvrtc
+from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
+from gensor_gym.codegen.gir.generate import GirProgram
+from gensor_gym.dataflow.table import fused_operator, source, stand_in
+from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.stats.intervals import LEVEL
+
+# Facts about fused operators on a GPU without a device: each operator's best program by the model, compiled by NVRTC.
+
+MODEL_OF = "h100"
+LARGE = (
+    "softmax(m=16384, n=4096)", "layernorm(m=16384, n=4096)", "rmsnorm(m=16384, n=4096)", "add_layernorm(m=16384, n=4096)",
+    "swiglu(m=8192, n=11008)", "bias_gelu(m=16384, n=4096)",
+)  # fmt: skip
+"""Operators with tensors of 256 MB and more, for which a device's copy rate is a fair reference."""
+TARGET = 0.85
+"""Aim on a device, as a share of the memory's rate."""
+
+
+def predicted(config: DictConfig) -> Table:
+    """Table with a row for each operator of the suite and each large operator; without NVRTC its columns are empty."""
+    chosen = [*list(stand_in())[: config.limit], *LARGE[: config.limit]]
+    columns = (
+        "operator", "schedule", "time by the model", "share of the floor's speed", "launches", "registers", "spilled bytes",
+        "shared bytes", "would be pruned",
+    )  # fmt: skip
+    notes = (
+        f"No device ran any of this. Times are of {MODEL_OF}'s model, of each operator's best program; the floor is the time of "
+        f"its inputs and outputs at the memory's speed. Target with a device: {TARGET:g} of what it copies, for operators of "
+        f"256 MB and more (the last {len(LARGE)}), and 1.0 over the best of torch eager and compiled; IntelliGen's averages on "
+        f"NVIDIA GPUs are {PUBLISHED['NVIDIA GPU'][0]:g}, at most {PUBLISHED['NVIDIA GPU'][1]:g}.",
+        f"Registers and spills: NVRTC {nvrtc.version()} for {machines.get(MODEL_OF).arch}, the most of any launch and the sum."
+        if nvrtc.is_available()
+        else "NVRTC is not installed here: pip install nvidia-cuda-nvrtc.",
+        "The suite is a stand-in. " + source(),
+    )
+    rows = tuple(_row(text) for text in chosen)
+    return Table(f"Fused operators on {MODEL_OF}: prediction and what NVRTC says", Stamp.PREDICTED, columns, rows, notes)
+
+
+def _row(text: str) -> tuple[Cell, ...]:
+    graph = GirGraph(fused_operator(text), machines.get(MODEL_OF))
+    schedule, seconds = graph.optimum()
+    kernel = generate_gir_cuda(GirProgram(graph.nest, schedule, graph.hardware))
+    shared, share = max(launch.shared_bytes for launch in kernel.launches), graph.floor / seconds
+    known: tuple[Cell, ...] = (str(graph.operator), str(schedule), seconds_text(seconds), share, len(kernel.launches))
+    if not nvrtc.is_available():
+        return (*known, None, None, shared, None)
+    made = nvrtc.compile_cubin(kernel)
+    return (*known, made.registers, made.spill_bytes, shared, made.loss or "no")
+
 
 LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"
 """Results that are part of the repository."""
@@ -26,7 +79,7 @@ Row = dict[str, Any]
 def tables(path: Path, limit: int | None) -> list[Table]:
     """Tables of the suite and of Ansor's NRM from a file of results; ValueError if it has no operator compared with others."""
     lines = list(read_rows(path))
-    timed = [row for row in lines if row.get("kind") == "operator" and ratios.HEADLINE in row]
+    timed = [row for row in lines if row.get("kind") == "operator" and suite.HEADLINE in row]
     machines = [row for row in lines if row.get("kind") == "machine"]
     if not timed or len(machines) != 1:
         raise ValueError(f"{path}: expected lines of one run of `python -m experiments.bench suite=fused` with its peers")
@@ -48,16 +101,16 @@ def _conditions(machine: Row, timed: Sequence[Row]) -> str:
 
 def _suite(timed: Sequence[Row], conditions: str) -> Table:
     """Table with a row for each operator, slowest relative to its peer first, then means and maxima next to the published."""
-    ordered = sorted(timed, key=lambda row: float(row[ratios.HEADLINE]["median"]))
+    ordered = sorted(timed, key=lambda row: float(row[suite.HEADLINE]["median"]))
     rows: list[tuple[Cell, ...]] = [
-        (row["operator"], factor(row[ratios.HEADLINE]).text, row["best"], factor(row[ratios.HEADLINE_INNER]).text,
+        (row["operator"], factor(row[suite.HEADLINE]).text, row["best"], factor(row[suite.HEADLINE_INNER]).text,
          row["bytes_per_second"] / 1e9, None)
         for row in ordered
     ]  # fmt: skip
-    whole = ratios.overall(timed)
+    whole = suite.overall(timed)
     average, most = (", ".join(f"{name} {found[place]:g}" for name, found in PUBLISHED.items()) for place in (0, 1))
-    ours, inner = ([float(row[name]["median"]) for row in timed] for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
-    geometric, geometric_inner = (factor(whole[name]).text for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
+    ours, inner = ([float(row[name]["median"]) for row in timed] for name in (suite.HEADLINE, suite.HEADLINE_INNER))
+    geometric, geometric_inner = (factor(whole[name]).text for name in (suite.HEADLINE, suite.HEADLINE_INNER))
     rows += [
         (f"geometric mean of {len(timed)}", geometric, None, geometric_inner, None, average),
         ("arithmetic mean", fmean(ours), None, fmean(inner), None, average),
@@ -83,7 +136,7 @@ def _norms(timed: Sequence[Row], conditions: str) -> Table:
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             row["operator"], row["schedule"], row["bytes_per_second"] / 1e9,
-            *(_seconds(row, name) for name in ("ours", "eager", "inductor", "onnxruntime")), factor(row[ratios.HEADLINE]).text,
+            *(_seconds(row, name) for name in ("ours", "eager", "inductor", "onnxruntime")), factor(row[suite.HEADLINE]).text,
             "Ansor",
         )
         for row in timed
@@ -104,5 +157,5 @@ def _norms(timed: Sequence[Row], conditions: str) -> Table:
 
 def _seconds(row: Row, name: str) -> float | None:
     """Microseconds of a library; None if missing."""
-    found = ratios.time_of(row, name)
+    found = suite.time_of(row, name)
     return None if found is None else float(found["median"]) * 1e6

@@ -21,9 +21,8 @@ from agents.ansor.task_scheduler import GradientScheduler, RoundRobin, geometric
 from agents.cli.arguments import compose
 from agents.runs.files import write_text
 from agents.runs.settings import code_digest, short_hash
-from experiments.statistics import statistics
-from experiments.tables.searchers import studies_figure
-from experiments.tables.searchers.studies import RESAMPLES, with_interval
+from experiments import statistics
+from experiments.tables.searchers.studies import RESAMPLES, draw_speeds, with_interval
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
@@ -66,7 +65,7 @@ def make(folder: Path, overrides: Sequence[str]) -> Table:
     columns = ("variant", *(f"speed after {k + 1} trials, ours" for k in at), "published at the end")
     x = np.arange(_born(curves), tasks["trials"])
     shown = {LABELS.get(name, name): values[..., x] for name, values in curves.items()}
-    figure = studies_figure.draw({"two networks": shown}, folder / f"{NAME}.png", (x + 1).tolist())
+    figure = draw_speeds({"two networks": shown}, folder / f"{NAME}.png", (x + 1).tolist())
     conditions = (
         f"Ours: model of {plain['hardware']}, space {plain['space']}, {tasks['trials']} trials for "
         f"{sum(map(len, tasks['networks'].values()))} tasks, {len(seeds)} seeds; {LEVEL} intervals of a bootstrap over seeds."

@@ -16,39 +16,9 @@ from gensor_gym.dataflow.suite import make
 from gensor_gym.dataflow.table import stand_in
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
-from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.measurement import Measurement
-from gensor_gym.measure.stats.timing import TimingRules
-from gensor_gym.measure.workers.requests import Built
-from tests.experiments.device.test_gpu_stages import InstantDevice, at, seconds_of, stage
+from tests.experiments.device.test_gpu_stages import InstantBench, InstantCompilers, InstantDevice, at, seconds_of, stage
 
 OPERATORS = {"small": "softmax(m=7, n=77)", "large/softmax": "softmax(m=64, n=96)"}
-
-
-class InstantBench:
-    """In place of `prebuilt.Bench`."""
-
-    def __init__(self, hw: Hardware) -> None:
-        self.device, self.hw = InstantDevice(fused.SEARCH), hw
-
-    def trial(self, built: Built | Measurement, rules: TimingRules) -> Measurement:
-        return self.device.trial(built, self.hw)
-
-    def close(self) -> None:
-        self.device.close()
-
-
-class InstantCompilers:
-    """In place of `CompilePool`."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        """Nothing starts."""
-
-    def __call__(self, kernel: Kernel) -> Built:
-        return Built(kernel, "")
-
-    def close(self) -> None:
-        """Nothing ends."""
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,9 @@ from experiments.device.context import Context, StageJournal
 from experiments.device.report import write_summary
 from experiments.device.runner import Outcome, Stage, run_stages
 from experiments.device.stages.families import covering, features
-from experiments.device.work import trials
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.workers.requests import Built
 
 HW = hardware.get("h200")
 
@@ -203,50 +198,3 @@ def test_families_use_every_value_of_every_knob() -> None:
     assert expected <= seen
     assert {"shared=none", "shared=some", "shared=opt-in", "launches=1", "launches=2", "odd threads=True"} <= seen
     assert {"shares, cluster=1", "shares, cluster=2"} <= seen
-
-
-class FakeBackend:
-    """Compiles and times at once, and says what it was asked for."""
-
-    def __init__(self) -> None:
-        self.compiled: list[int] = []
-
-    def compile(self, kernels: list[Kernel]) -> list[Built]:
-        self.compiled.append(len(kernels))
-        return [Built(kernel, "") for kernel in kernels]
-
-    def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
-        return built if isinstance(built, Measurement) else Measurement(Status.OK, (1.0,), digest=built.kernel.digest)
-
-
-def work(count: int) -> Iterator[tuple[int, Kernel | Measurement]]:
-    for number in range(count):
-        kernel = Kernel(operators.gemm(4, 4, 4), "cuda", "sm_90", f"// {number}", (), 0)
-        yield number, Measurement(Status.ILLEGAL) if number == 3 else kernel
-
-
-def test_trials_come_as_they_are_ready_and_stop_in_time() -> None:
-    backend = FakeBackend()
-    found = list(trials.device_pipeline(backend, HW).run(work(200), lambda: True))
-    assert sorted(number for number, _ in found) == list(range(200))
-    assert [m.status for _, m in found].count(Status.ILLEGAL) == 1
-    assert backend.compiled == [1] * 199
-    left = iter([True] * 6)
-    some = list(trials.device_pipeline(FakeBackend(), HW).run(work(1000), lambda: next(left, False)))
-    assert 0 < len(some) <= 6
-    assert list(trials.device_pipeline(FakeBackend(), HW).run(work(0), lambda: True)) == []
-
-
-def test_an_error_of_the_harness_is_no_failed_kernel() -> None:
-    """It is raised to who takes the trials, with those before it counted."""
-
-    class Broken(FakeBackend):
-        def compile(self, kernels: list[Kernel]) -> list[Built]:
-            if kernels[0].source == "// 5":
-                raise OSError("no space left")
-            return super().compile(kernels)
-
-    found: dict[int, Measurement] = {}
-    with pytest.raises(OSError, match="no space left"):
-        found |= trials.device_pipeline(Broken(), HW).run(work(10), lambda: True)
-    assert all(measured.status is not Status.COMPILE_ERROR for measured in found.values())

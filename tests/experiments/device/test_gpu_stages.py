@@ -18,14 +18,16 @@ from experiments.device.context import Context
 from experiments.device.report import markdown
 from experiments.device.stages import adaptive, correctness
 from experiments.device.stages import operators as operators_stage
-from experiments.device.stages.standings import standings
+from experiments.device.stages.operators import standings
 from experiments.device.table import Contest
-from experiments.device.work import turns
+from experiments.device.work import prebuilt
+from experiments.device.work.makers import Programs
+from experiments.device.work.prebuilt import SEARCH
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.native import NativeBackend, make_kernel
 from gensor_gym.measure.session import Session
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.pool import LocalPool
@@ -86,6 +88,32 @@ def instant(kernel: Kernel) -> Built:
     return Built(kernel, "")
 
 
+class InstantBench:
+    """In place of `prebuilt.Bench`."""
+
+    def __init__(self, hw: Hardware) -> None:
+        self.device, self.hw = InstantDevice(SEARCH), hw
+
+    def trial(self, built: Built | Measurement, rules: TimingRules) -> Measurement:
+        return self.device.trial(built, self.hw)
+
+    def close(self) -> None:
+        self.device.close()
+
+
+class InstantCompilers:
+    """In place of `CompilePool`."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Nothing starts."""
+
+    def __call__(self, kernel: Kernel) -> Built:
+        return Built(kernel, "")
+
+    def close(self) -> None:
+        """Nothing ends."""
+
+
 class InstantPool(LocalPool):
     """Asks the device above instead of a worker."""
 
@@ -113,8 +141,11 @@ def device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
 
 def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
     """Stages over small operators and a device that answers at once."""
-    for module in (correctness, operators_stage, adaptive):
+    for module in (operators_stage, adaptive):
         monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
+    monkeypatch.setattr(prebuilt, "CompilePool", InstantCompilers)
+    for module in (prebuilt, correctness, operators_stage):
+        monkeypatch.setattr(module, "Bench", InstantBench)
     monkeypatch.setattr(operators_stage, "read_operators", lambda: {"gemm": GEMM, "sum": SUM})
     monkeypatch.setattr(adaptive, "read_experiment", lambda file: POLICIES)
     for module in (correctness, operators_stage):
@@ -148,6 +179,28 @@ def test_correctness_counts_and_shows_failures(tmp_path: Path, monkeypatch: pyte
     assert "first at (0, 0)" in stage("correctness", found)
 
 
+def test_an_operator_without_candidates_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(op: object, machine: str, seed: int) -> Programs:
+        if op is GEMM:
+            raise OSError("no space left")
+        return [(schedule, make_kernel(SUM, schedule, HW)) for schedule in operators_stage.candidates(SUM, HW, 0)[:3]]
+
+    monkeypatch.setattr(operators_stage, "made", made)
+    found = operators_stage.run(at(tmp_path))
+    assert found["errors"] == {"gemm": "no candidates: OSError: no space left"}
+    assert found["speedup_over"]["sum"] and found["timed"] == 2
+
+
+def test_when_time_is_up_one_candidate_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker that has an operator ends it; no other is begun."""
+    left = iter([100.0] * 3)
+    monkeypatch.setattr(operators_stage, "WORKERS", 1)
+    monkeypatch.setattr(Context, "left", property(lambda self: next(left, 0.0)))
+    operators_stage.run(at(tmp_path, seconds=100.0))
+    rows = read_rows(tmp_path / "operators.jsonl")
+    assert [(row["key"], len(row["trials"])) for row in rows] == [("gemm", 1)] and "speedup_over" in rows[0]
+
+
 @pytest.mark.thorough
 def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = operators_stage.run(at(tmp_path))
@@ -155,15 +208,12 @@ def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyP
     rows = {row["key"]: row for row in reversed(read_rows(tmp_path / "operators.jsonl"))}
     assert set(rows) == {"gemm", "sum", "gemm torch.compile", "sum torch.compile"}
     row = rows["gemm"]
-    assert row["rounds"] == 1
     best = min(trial["seconds"] for trial in row["trials"])
     assert row["seconds"]["gensor_gym"]["median"] == pytest.approx(best)
     assert row["speedup_over"]["torch"]["median"] == pytest.approx(1e-6 / best)
     assert row["tflops"]["torch"] == pytest.approx(GEMM.flops / 1e-6 / 1e12)
     assert len(row["samples"]["torch"]) == operators_stage.ROUNDS
-    assert len(row["trials"]) >= turns.ROUND
-    last = [row for row in read_rows(tmp_path / "operators.jsonl") if row["key"] == "gemm"][-1]
-    assert last["rounds"] > 1 and len(last["trials"]) > len(row["trials"])  # there was time for every candidate
+    assert len(row["trials"]) == len(operators_stage.candidates(GEMM, HW, 0))  # there was time for every candidate
     assert "| gemm |" in stage("operators", found)
     monkeypatch.setattr(InstantDevice, "fail", "No module named 'torch'")
     found = operators_stage.run(at(tmp_path, "run2"))

@@ -17,7 +17,7 @@ import pytest
 from experiments.device import lease
 from experiments.device.archive import build
 from experiments.device.archive.arms import Arm, Study, proposed, read_study
-from experiments.device.archive.known import operators_timed
+from experiments.device.archive.build import operators_timed
 from experiments.device.archive.packed import Archive, described, kernel_of
 from experiments.device.stages import study
 from experiments.evidence.ship import write_rows

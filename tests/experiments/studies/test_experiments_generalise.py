@@ -14,11 +14,9 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from agents.runs.journal import read_rows
-from experiments.studies.generalise import policies
-from experiments.studies.generalise.optima import optima
-from experiments.studies.generalise.plan import Contender, GeneralisePlan, modelled, plan_of, searches, searches_of
-from experiments.studies.generalise.policies import Trained
-from experiments.studies.generalise.scores import Regrets, Task
+from experiments.studies.generalise import plan as plans
+from experiments.studies.generalise.plan import Contender, GeneralisePlan, Trained, modelled, plan_of, searches, searches_of
+from experiments.studies.generalise.scores import Regrets, Task, optima
 from experiments.studies.generalise.study import Generalisation
 from experiments.studies.scores import EVALUATIONS, SECONDS
 from gensor_gym import operators
@@ -154,7 +152,7 @@ def _changed(plan: GeneralisePlan, **entries: Any) -> GeneralisePlan:
 def _study(plan: GeneralisePlan) -> Regrets:
     texts = [str(op) for op in plan.operators]
     known, _ = optima(plan.operators, "h200", "gensor", plan.output, 1)
-    trained = {p.name: policies.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
+    trained = {p.name: plans.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
     rows = {row["key"]: row for row in read_rows(plan.output / "lines.jsonl")}
     wanted = searches(plan, texts, trained)
     return Regrets(plan, [Task(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
@@ -202,4 +200,4 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such file"):
         plan_of(compose([f"strategies.model_annealing_tuned.tuned={tmp_path}/none.json"], name="generalise"))
     with pytest.raises(ValueError, match="expected {seed}"):
-        policies.folder_of("somewhere", 0, "h200")
+        plans.folder_of("somewhere", 0, "h200")

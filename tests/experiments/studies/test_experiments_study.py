@@ -18,9 +18,8 @@ from rich.console import Console
 from agents.cli.arguments import CONF, compose
 from agents.runs.settings import settings_of
 from experiments.studies.search import scores as study_scores
-from experiments.studies.search.figures import at_seconds
-from experiments.studies.search.study import SearchStudy
-from experiments.studies.search.truth import Truth
+from experiments.studies.search.scores import Truth
+from experiments.studies.search.study import SearchStudy, at_seconds
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.records.backend import open_recorded

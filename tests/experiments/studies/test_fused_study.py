@@ -10,8 +10,7 @@ from hydra import compose, initialize_config_dir
 from rich.console import Console
 
 from agents.cli.arguments import CONF
-from experiments.studies.fused.searches import ModelSession, Search, run_search
-from experiments.studies.fused.study import FusedStudy
+from experiments.studies.fused import FusedStudy, ModelSession, Search, run_search
 from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.hardware import get

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.statistics import paired, statistics
+from experiments import statistics
 from experiments.studies import scores
-from experiments.studies.generalise import report as generalise_report
-from experiments.studies.generalise import summary as generalise_summary
+from experiments.studies.generalise import scores as generalise_summary
+from experiments.studies.generalise import study as generalise_report
 from experiments.studies.generalise.scores import Task
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -55,5 +55,5 @@ def test_crossed_seeds_stay_together() -> None:
     score = np.broadcast_to(np.arange(4.0), (50, 4))[..., None]
     nested, crossed = (statistics.bootstrap(np.mean, score, resamples=300, crossed=c) for c in (False, True))
     assert nested[1] - nested[0] < 0.5 < 1.5 < crossed[1] - crossed[0]
-    line = paired.against({"a": score + 1.0}, score, 100, crossed=True)["a"][0]
+    line = statistics.against({"a": score + 1.0}, score, 100, crossed=True)["a"][0]
     assert line["mean"] == line["low"] == line["high"] == 1.0

@@ -14,8 +14,7 @@ from rich.console import Console
 
 from agents.runs.journal import locked
 from agents.runs.sheets.sheet import Sheet
-from experiments.studies.page import difference
-from experiments.studies.scores import EVALUATIONS, SECONDS, best_at
+from experiments.studies.scores import EVALUATIONS, SECONDS, best_at, difference
 from experiments.studies.study import LINES, PLAN, Plan, Study, evenly
 
 SHEET = Sheet.of("t", ("name",), [("a",)])

@@ -26,9 +26,8 @@ from experiments.tables.gensor.gensor_changing_shapes import ahead
 from experiments.tables.gensor.gensor_compile_time import slope
 from experiments.tables.gensor.gensor_gemm import profile
 from experiments.tables.gensor.gensor_operators import differ
-from experiments.tables.gensor.searches import LIVE, MODEL, Searches
-from experiments.tables.gensor.speeds import mean_text
-from experiments.tables.gensor.stand_in import HOST, ORIN, RTX_4090, stand_in
+from experiments.tables.gensor.published import HOST, ORIN, RTX_4090, stand_in
+from experiments.tables.gensor.searches import LIVE, MODEL, Searches, mean_text
 from experiments.tables.reproduce import reproduce
 from experiments.tables.table import Stamp, Table
 from gensor_gym.construction import ConstructionGraph

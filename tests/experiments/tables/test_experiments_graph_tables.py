@@ -10,16 +10,16 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from agents.cli.arguments import compose
-from experiments.benches.networks import cases
-from experiments.benches.networks.cases import Case, Settings
+from experiments.benches.networks import suite as cases
 from experiments.benches.networks.process import prepare
+from experiments.benches.networks.suite import Case, Settings
 from experiments.networks import attention, suite
-from experiments.tables.graphs import gpu_networks, measured, networks, onednn_memory, onednn_mha, onednn_mlp
+from experiments.tables import gpu_networks, networks
 from experiments.tables.reproduce import known, reproduce
 from experiments.tables.table import register_table
 from gensor_gym.codegen.cuda import nvrtc
 
-NONE, FINE = onednn_memory.SIDES["none"], onednn_mha.SIDES["fine"]
+NONE, FINE = networks.MODES["none"], networks.PLAN_SIDES["fine"]
 
 
 def config(**values: object) -> DictConfig:
@@ -60,22 +60,22 @@ def test_tables_in_rooms_are_known() -> None:
 
 
 def test_three_series_beside_the_published(racing: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onednn_mha, "PLANS", {"cut_all": None, "fine": None})
-    (table,) = onednn_mlp.make(config(limit=2), tmp_path)
+    monkeypatch.setattr(networks, "PLANS", {"cut_all": None, "fine": None})
+    (table,) = networks.make_onednn_mlp(config(limit=2), tmp_path)
     first, second, left_out, _ = table.rows
     assert first[:2] == ("mlp_1", "32") and first[3].startswith("2.00x") and first[4:7] == (1.37, None, 1.58)  # type: ignore[union-attr]
     assert first[8].startswith("1.00x") and first[2].startswith("4 s")  # type: ignore[union-attr]
     assert second[3] is None and any("Wrong, and not shown: ours/fine/hot of mlp_1, batch 64" in note for note in table.notes)
     assert left_out[2:4] == (None, None) and any("Left out: mlp_2, batch 32" in note for note in table.notes)
     assert any("fine_coarse is there" in note for note in table.notes)
-    assert racing[0][0] == ["ours", FINE, "inductor"] and racing[0][1]["most_bytes"] == measured.MOST_BYTES / 3
+    assert racing[0][0] == ["ours", FINE, "inductor"] and racing[0][1]["most_bytes"] == networks.MOST_BYTES / 3
     done = len(racing)
-    assert onednn_mlp.make(config(limit=2), tmp_path)[0].rows == table.rows
+    assert networks.make_onednn_mlp(config(limit=2), tmp_path)[0].rows == table.rows
     assert len(racing) == done + 2  # those that failed are tried again
 
 
 def test_small_batches_of_large_attention_have_nothing_published(racing: list[Any], tmp_path: Path) -> None:
-    (table,) = onednn_mha.make(config(), tmp_path)
+    (table,) = networks.make_onednn_mha(config(), tmp_path)
     assert [(row[0], row[1], row[4]) for row in table.rows] == [
         ("mha_1", "32", 1.16), ("mha_2", "32", 1.30), ("mha_3", "8", None), ("mha_4", "8", None),
     ]  # fmt: skip
@@ -85,20 +85,20 @@ def test_memory_and_networks(racing: list[Any], tmp_path: Path) -> None:
     table = reproduce(config(table="onednn_memory", output=str(tmp_path)))[0]
     (row,) = table.rows
     assert row[4].startswith("1.00x") and row[5].startswith("0.50x") and row[-1] == 1.2  # type: ignore[union-attr]
-    assert row[6:10] == ("0.00 MB",) * 4 and racing[0][0] == ["ours", NONE, onednn_memory.SIDES["whole"]]
+    assert row[6:10] == ("0.00 MB",) * 4 and racing[0][0] == ["ours", NONE, networks.MODES["whole"]]
     done = len(racing)
-    (table,) = networks.make(config(), tmp_path)
+    (table,) = networks.make_networks(config(), tmp_path)
     assert racing[done][1]["plan"] == "fine" and racing[0][1]["plan"] == "cut_all"  # as users compile; series begin at the other
     assert table.rows[0][2] is None and any("eager of mobilenet_v2, batch 1: it is not there" in note for note in table.notes)
 
 
 def test_settings_are_checked() -> None:
-    asked, silent = (measured.settings_of(each, "fine") for each in (config(trials=5), config()))
-    assert (asked.trials, silent.trials) == (5, measured.TRIALS)
+    asked, silent = (networks.settings_of(each, "fine") for each in (config(trials=5), config()))
+    assert (asked.trials, silent.trials) == (5, networks.TRIALS)
     with pytest.raises(ValueError, match="hardware=h200.*expected host"):
-        measured.settings_of(config(hardware="h200"), "fine")
+        networks.settings_of(config(hardware="h200"), "fine")
     with pytest.raises(ValueError, match=r"seeds=\[0, 1\]"):
-        measured.settings_of(config(seeds=[0, 1]), "fine")
+        networks.settings_of(config(seeds=[0, 1]), "fine")
 
 
 ASKED = {"network": "mlp_1", "batch": 16, "threads": 1, "seed": 0, "trials": 1, "plan": "cut_all", "arena": "hot"}

@@ -11,14 +11,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.ansor.sketches import derive_sketches
 from agents.cli.arguments import CONF, compose
-from experiments.common import style
-from experiments.studies import figures as study_figures
+from experiments import style
+from experiments.studies import scores as study_figures
+from experiments.studies.search.scores import BestKnown
 from experiments.studies.search.study import SearchStudy
-from experiments.studies.search.truth import BestKnown
 from experiments.tables.ansor import classes_of, normalised
 from experiments.tables.autotvm import fewer_trials
 from experiments.tables.reproduce import reproduce
-from experiments.tables.searchers import ansor_tasks, studies, studies_figure
+from experiments.tables.searchers import ansor_tasks, studies
 from experiments.tables.searchers.ansor_tasks import verdicts
 from experiments.tables.table import Stamp
 from gensor_gym.construction import ConstructionGraph
@@ -45,8 +45,9 @@ def _config(table: str, folder: Path, *overrides: str) -> DictConfig:
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches in this process, networks of few tasks, intervals of few resamples."""
     search_here(monkeypatch)
-    for module in (studies, studies_figure, study_figures):
+    for module in (studies, study_figures):
         monkeypatch.setattr(module, "RESAMPLES", 20)
+    monkeypatch.setattr(studies, "RESAMPLES_DRAWN", 20)
     monkeypatch.setattr(ansor_tasks, "compose", _of_small_networks)
 
 

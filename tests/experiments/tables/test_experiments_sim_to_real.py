@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from experiments.tables.recorded import read_folder, regret_of_first, regret_of_random, regrets
 from experiments.tables.reproduce import reproduce
+from experiments.tables.sim_to_real import read_folder, regret_of_first, regret_of_random, regrets
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement, Status

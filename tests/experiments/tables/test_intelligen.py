@@ -10,8 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.cli.arguments import compose
 from experiments.tables.intelligen import ablation, make, suite
-from experiments.tables.intelligen.ablation import APART, DRAM, FULL, TEMPLATE
-from experiments.tables.intelligen.nodes import chain_of
+from experiments.tables.intelligen.ablation import APART, DRAM, FULL, TEMPLATE, chain_of
 from experiments.tables.table import Stamp, Table
 from gensor_gym import codegen, dataflow
 from gensor_gym.dataflow.graph import Dataflow

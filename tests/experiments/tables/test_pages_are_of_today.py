@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.runs.settings import ROOT
-from experiments.tables.gensor.marks import OLDER, lines, mark, marked
+from experiments.tables.reproduce import OLDER, lines, mark, marked
 
 SEARCHED = ("gensor_*", "ansor*", "autotvm*")
 """Pages of searches by the model of a GPU; that of IntelliGen's fused operators is of another model."""

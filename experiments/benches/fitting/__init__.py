@@ -1,1 +1,0 @@
-"""The model compared with measured times: samples, fits and rank correlations."""

@@ -1,1 +1,0 @@
-"""Ranking of measured programs by the model of a GPU: data, scores and page."""

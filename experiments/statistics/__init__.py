@@ -1,1 +1,0 @@
-"""Statistics of searches: means, intervals, tests and paired differences."""

@@ -1,1 +1,0 @@
-"""Tables of whole networks and of oneDNN Graph Compiler's graphs, timed on this machine."""
