@@ -221,18 +221,7 @@ def run_text(one: Exports, library: str, workspace: Sequence[str], ids: Mapping[
     `workspace` are the lines that allocate its workspace; without any it takes none. `ids` has the number of rows of the table
     that an input has ids of.
     """
-    lines = [f"{library}::{one.name} kernel;", "CHECK(kernel.load(folder));"]
-    for place, (name, tensor) in enumerate(one.tensors):
-        given = place < len(one.inputs)
-        lines.append(f"std::vector<{C_TYPES[tensor.dtype]}> host_{name}({tensor.size});")
-        if given:
-            rows = (ids or {}).get(one.kernel.operator.inputs[place].name)
-            number = f"i * {2 * place + 3} % {7 if rows is None else min(7, rows)}"
-            filled = f"{_elements(tensor.dtype)}::made(static_cast<int>({number}){' - 3' if rows is None else ''})"
-            lines.append(f"for (std::size_t i = 0; i < {tensor.size}; i++) host_{name}[i] = {filled};")
-        lines += [f"CUdeviceptr {name};", f"CHECK(cuMemAlloc(&{name}, {tensor.nbytes}));"]
-        if given:
-            lines.append(f"CHECK(cuMemcpyHtoD({name}, host_{name}.data(), {tensor.nbytes}));")
+    lines = [f"{library}::{one.name} kernel;", "CHECK(kernel.load(folder));", *_allocated(one, ids or {})]
     launch = f"CHECK(kernel.launch({one.arguments}, {'workspace, ' if workspace else ''}nullptr));"
     lines += [
         *workspace,
@@ -263,6 +252,22 @@ def run_text(one: Exports, library: str, workspace: Sequence[str], ids: Mapping[
     ]
     body = "\n".join(f"    {line}" for line in lines)
     return f"static int run_{one.name}(const std::string &folder) {{\n{body}\n}}\n"
+
+
+def _allocated(one: Exports, ids: Mapping[str, int]) -> Iterator[str]:
+    """Yield lines of the example that allocate all arrays, and fill the inputs with small whole numbers; see `run_text`."""
+    for place, (name, tensor) in enumerate(one.tensors):
+        given = place < len(one.inputs)
+        yield f"std::vector<{C_TYPES[tensor.dtype]}> host_{name}({tensor.size});"
+        if given:
+            rows = ids.get(one.kernel.operator.inputs[place].name)
+            number = f"i * {2 * place + 3} % {7 if rows is None else min(7, rows)}"
+            filled = f"{_elements(tensor.dtype)}::made(static_cast<int>({number}){' - 3' if rows is None else ''})"
+            yield f"for (std::size_t i = 0; i < {tensor.size}; i++) host_{name}[i] = {filled};"
+        yield f"CUdeviceptr {name};"
+        yield f"CHECK(cuMemAlloc(&{name}, {tensor.nbytes}));"
+        if given:
+            yield f"CHECK(cuMemcpyHtoD({name}, host_{name}.data(), {tensor.nbytes}));"
 
 
 def _elements(dtype: str) -> str:

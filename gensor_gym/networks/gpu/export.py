@@ -24,6 +24,39 @@ from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Tensor
 
 WEIGHTS = "weights.bin"
+_READ = """\
+    CUresult read(const std::string &path) {
+        std::vector<char> bytes(weights_bytes);
+        std::FILE *file = std::fopen(path.c_str(), "rb");
+        if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
+        const bool whole = std::fread(bytes.data(), 1, bytes.size(), file) == bytes.size();
+        std::fclose(file);
+        if (!whole) return CUDA_ERROR_INVALID_IMAGE;
+        return bytes.empty() ? CUDA_SUCCESS : cuMemcpyHtoD(memory + WEIGHTS_AT, bytes.data(), bytes.size());
+    }
+
+"""
+"""C++ text of the function that reads the weights into the block at WEIGHTS_AT."""
+_CAPTURE = """\
+    CUresult capture() {
+        CUstream own;
+        CUgraph captured = nullptr;
+        CUresult status = cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
+        if (status != CUDA_SUCCESS) return status;
+        status = cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+        if (status == CUDA_SUCCESS) {
+            const CUresult enqueued = enqueue(own);
+            status = cuStreamEndCapture(own, &captured);
+            if (enqueued != CUDA_SUCCESS) status = enqueued;
+        }
+        if (status == CUDA_SUCCESS) status = cuGraphInstantiateWithFlags(&graph, captured, 0);
+        if (captured != nullptr) cuGraphDestroy(captured);
+        cuStreamDestroy(own);
+        return status;
+    }
+
+"""
+"""C++ text of the function that captures all launches as a graph."""
 INCLUDES = ("cstddef", "cstdio", "string", "vector")
 
 
@@ -84,13 +117,38 @@ class Whole:
         name, tensors = self.one.name, self.one.tensors
         shapes = ", ".join(f"{name}{list(tensor.shape)} {tensor.dtype}" for name, tensor in tensors)
         pointers = ", ".join(f"CUdeviceptr {name}" for name, _ in tensors)
-        given, made = self._moves(True), self._moves(False)
-        pieces = [one.name for one in self.pieces.values()]
         return f"""/* {self.one.kernel.operator} for {self.one.kernel.arch}: {shapes} */
 class {name} {{
   public:
     static constexpr std::size_t memory_bytes = {max(1, self.nbytes)}, weights_bytes = {self.tasks.layout.fixed_bytes};
 
+{self._load_text()}
+    /* Enqueues the network on a stream. A launch on another stream has to wait for its end, because they share memory. */
+    CUresult launch({pointers}, CUstream stream) const {{
+        CUresult status = CUDA_SUCCESS;
+{self._moves(True)}
+        if (status == CUDA_SUCCESS) status = cuGraphLaunch(graph, stream);
+{self._moves(False)}
+        return status;
+    }}
+
+  private:
+{_READ.replace('WEIGHTS_AT', str(self.weights))}{_CAPTURE}    CUresult enqueue(CUstream stream) const {{
+        CUresult status = CUDA_SUCCESS;
+{self.launches}
+        return status;
+    }}
+
+    CUdeviceptr memory = 0;
+    CUgraphExec graph = nullptr;
+{chr(10).join(f"    {one.name} {one.name}_;" for one in self.pieces.values())}
+}};
+"""
+
+    def _load_text(self) -> str:
+        """C++ text of the functions that load and unload the network."""
+        pieces = [one.name for one in self.pieces.values()]
+        return f"""\
     /* Loads the kernels and weights of a folder into memory of its own, and captures all launches as a graph. */
     CUresult load(const std::string &folder) {{
         CUresult status = cuMemAlloc(&memory, memory_bytes);
@@ -107,54 +165,6 @@ class {name} {{
         if (status == CUDA_SUCCESS) status = cuMemFree(memory);
         return status;
     }}
-
-    /* Enqueues the network on a stream. A launch on another stream has to wait for its end, because they share memory. */
-    CUresult launch({pointers}, CUstream stream) const {{
-        CUresult status = CUDA_SUCCESS;
-{given}
-        if (status == CUDA_SUCCESS) status = cuGraphLaunch(graph, stream);
-{made}
-        return status;
-    }}
-
-  private:
-    CUresult read(const std::string &path) {{
-        std::vector<char> bytes(weights_bytes);
-        std::FILE *file = std::fopen(path.c_str(), "rb");
-        if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
-        const bool whole = std::fread(bytes.data(), 1, bytes.size(), file) == bytes.size();
-        std::fclose(file);
-        if (!whole) return CUDA_ERROR_INVALID_IMAGE;
-        return bytes.empty() ? CUDA_SUCCESS : cuMemcpyHtoD(memory + {self.weights}, bytes.data(), bytes.size());
-    }}
-
-    CUresult capture() {{
-        CUstream own;
-        CUgraph captured = nullptr;
-        CUresult status = cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
-        if (status != CUDA_SUCCESS) return status;
-        status = cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-        if (status == CUDA_SUCCESS) {{
-            const CUresult enqueued = enqueue(own);
-            status = cuStreamEndCapture(own, &captured);
-            if (enqueued != CUDA_SUCCESS) status = enqueued;
-        }}
-        if (status == CUDA_SUCCESS) status = cuGraphInstantiateWithFlags(&graph, captured, 0);
-        if (captured != nullptr) cuGraphDestroy(captured);
-        cuStreamDestroy(own);
-        return status;
-    }}
-
-    CUresult enqueue(CUstream stream) const {{
-        CUresult status = CUDA_SUCCESS;
-{self.launches}
-        return status;
-    }}
-
-    CUdeviceptr memory = 0;
-    CUgraphExec graph = nullptr;
-{chr(10).join(f"    {name} {name}_;" for name in pieces)}
-}};
 """
 
     def _at(self, place: Place) -> int:
