@@ -29,8 +29,8 @@ TERMS = ("launch", "products", "nest", "staging", "exposed", "memory")
 """Parts of the latency in seconds: launch, both products, instructions between them, shared memory, waits, and traffic."""
 _SPECIAL, _BANK = 16, 128
 """Exponentials (CUDA C++ Programming Guide, arithmetic throughput from 8.0 on) and bytes of shared memory, per clock and unit."""
-_LOAD, _SCORE = 4.0, 2.5
-"""Instructions of a load between the products with its address, and of a score in addition to its cells: our estimates."""
+_LOAD, _SCORE, _ROW, _COPY_BYTES = 4.0, 2.5, 30.0, 16
+"""Instructions of a load or copy with its address, of a score in addition to its cells, and of a step: our estimates."""
 _TURN, _BEGIN = 200.0, 1500.0
 """Cycles until a step's shuffles, exponentials and barrier are done, and of a block in addition to its steps: our estimates."""
 _HIDDEN = 0.25
@@ -121,10 +121,18 @@ class GpuChainModel:
         rate = hw.tensor_rate(self.chain.dtype, 1) / hw.units / hw.clock
         products = 2.0 * scores * (room.inner + room.out / self.stream.passes) / rate
         instructions, powers = self._of_score
-        nest = np.maximum(scores * instructions / WARP / PARTITIONS, scores * powers / _SPECIAL)
+        issued = scores * instructions / WARP + header["warps"] * self._beside(header)
+        nest = np.maximum(issued / PARTITIONS, scores * powers / _SPECIAL)
         left = np.where(header["hold"] == 1, 0, ITEM * rows * room.inner)
         staging = (room.buffer_bytes(header) * (1 + header["warps"]) + left) / _BANK
         return {"products": products, "nest": nest, "staging": staging}
+
+    def _beside(self, header: Columns) -> np.ndarray:
+        """Instructions of a warp in a step that do not grow with its scores [B]: copies, folds, rescaling of the output's sums."""
+        copies = self.room.buffer_bytes(header) / _COPY_BYTES / (header["warps"] * WARP)
+        rescaled = self.room.out // 2 if self.stream.running is not None else 0
+        found: np.ndarray = _LOAD * copies + header["heights"] * (rescaled + _ROW) + _ROW
+        return found
 
     @cached_property
     def _of_score(self) -> tuple[float, float]:
