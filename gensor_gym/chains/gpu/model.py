@@ -128,7 +128,7 @@ class GpuChainModel:
         return {"products": products, "nest": nest, "staging": staging}
 
     def _beside(self, header: Columns) -> np.ndarray:
-        """Instructions of a warp in a step that do not grow with its scores [B]: copies, folds, rescaling of the output's sums."""
+        """Instructions of a warp in a step that do not grow with its scores [B]: copies, folds, rescaled sums of the output."""
         copies = self.room.buffer_bytes(header) / _COPY_BYTES / (header["warps"] * WARP)
         rescaled = self.room.out // 2 if self.stream.running is not None else 0
         found: np.ndarray = _LOAD * copies + header["heights"] * (rescaled + _ROW) + _ROW

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gensor_gym.codegen.families import AnySchedule
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import lower
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.expectation import ExpectationCache, decode
@@ -46,7 +46,7 @@ class EmulatedBackend:
         """Name of the emulated device."""
         return f"emulated {hw.name}"
 
-    def digest(self, op: Operator | Dataflow, schedule: AnySchedule, hw: Hardware) -> str:
+    def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
         """Digest of the generated kernel, or of the program if no kernel can be generated."""
         return make_kernel(op, schedule, hw).digest
 
@@ -112,7 +112,7 @@ def points_of(op: Operator | Dataflow) -> int:
     )
 
 
-def least_seconds(kernel: Kernel, schedule: AnySchedule, hw: Hardware) -> float:
+def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware) -> float:
     """Lower bound on the seconds that the emulator takes to run a kernel once."""
     op = kernel.operator
     if isinstance(op, Dataflow):
