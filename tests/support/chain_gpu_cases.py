@@ -57,12 +57,12 @@ def attention(
     """softmax(q k^T / sqrt(size) + mask) v with `own` heads of keys and values, values of `wide` elements (0: `size`).
 
     Heads lie beside one another in each row. A mask is `added` [rows, keys], a number for every key of each element of the batch
-    (`keys`), or `truth`: of bools, where the score is minus infinity if it is 0.
+    (`keys`), or `truth`: of bools, where the score is minus infinity if it is 0. Without `half` all is float32.
     """
     b, wide = Builder(), wide or size
     b.half = half
     q, k, v = (
-        _heads(b, b.input(name, (batch, length, count * width), half), count, width, heads)
+        _heads(b, b.input(name, (batch, length, count * width), half or "float32"), count, width, heads)
         for name, length, count, width in (("q", rows, heads, size), ("k", keys, own, size), ("v", keys, own, wide))
     )
     turned = b.transpose(k, (0, 2, 1))
@@ -72,7 +72,8 @@ def attention(
         x = b.call("where", b.input("mask", (rows, keys), "bool"), x, -np.inf)
     elif mask:
         x = b.call("add", x, b.input("mask", (rows, keys) if mask == "added" else (batch, 1, 1, keys)))
-    weights = b.reshape(b.halved(softmax(b, x, -1), half), (batch * heads, rows, keys))
+    made = softmax(b, x, -1)
+    weights = b.reshape(b.halved(made, half) if half else made, (batch * heads, rows, keys))
     made = b.contract(batched_gemm(batch * heads, rows, wide, keys), weights, v)
     out = b.transpose(b.reshape(made, (batch, heads, rows, wide)), (0, 2, 1, 3))
     return b.network("attention", [out]).graph

@@ -22,7 +22,7 @@ from gensor_gym.cost.roofline import bandwidth_of
 from gensor_gym.gir.gpu.model import INSTRUCTIONS
 from gensor_gym.gir.nest import Access
 from gensor_gym.gir.profile import counts_of
-from gensor_gym.hardware.occupancy import PARTITIONS, blocks_per_unit
+from gensor_gym.hardware.occupancy import PARTITIONS
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "products", "nest", "staging", "exposed", "memory")
@@ -77,7 +77,7 @@ class GpuChainModel:
         header, chain, hw = GpuChainSchedule.columns(rows), self.chain, self.hardware
         steps = self.stream.passes * self._tiles(header)
         blocks = chain.elements * -(-chain.rows // self.room.rows(header))
-        resident = np.minimum(self._resident(header), -(-blocks // hw.units))
+        resident = np.minimum(self.room.resident(header), -(-blocks // hw.units))
         parts = self._step(header)
         together = np.maximum(1.0, resident * header["warps"] / PARTITIONS)
         longest = np.maximum.reduce(list(parts.values()))
@@ -101,17 +101,6 @@ class GpuChainModel:
         """Cycles in which a multiprocessor runs `resident` blocks at a time."""
         found: np.ndarray = steps * np.maximum(resident * busy, busy + wait)
         return found
-
-    def _resident(self, header: Columns) -> np.ndarray:
-        """Resident blocks of a multiprocessor, at least 1; [B]."""
-        hw = self.hardware
-        limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
-        needs = (header["warps"] * WARP, self.room.registers(header), self.room.shared_bytes(header))
-        found = [
-            blocks_per_unit(int(one), int(two), int(three), *limits, hw.shared_granularity, hw.shared_reserved)
-            for one, two, three in zip(*needs, strict=True)
-        ]
-        return np.maximum(np.array(found), 1)
 
     def _step(self, header: Columns) -> Columns:
         """Cycles of a block's step on a multiprocessor of its own [B], by the part of the multiprocessor that it uses."""

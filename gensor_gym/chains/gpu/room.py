@@ -10,6 +10,7 @@ import numpy as np
 from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.room import ceil_to
 from gensor_gym.gir.nest import Access
+from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.hardware.types import Hardware
 
 HEIGHT, DEPTH = 16, 16
@@ -68,6 +69,17 @@ class Room:
         """Tensors whose elements are loaded for every score; NVRTC loads all of a tile at once."""
         cells = self.chain.middle.cells if self.chain.middle is not None else ()
         return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
+
+    def resident(self, header: Columns) -> np.ndarray:
+        """Resident blocks of a multiprocessor, at least 1; [B]. A kernel asks for so many, which limits its registers."""
+        hw = self.hardware
+        limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
+        needs = (header["warps"] * WARP, self.registers(header), self.shared_bytes(header))
+        found = [
+            blocks_per_unit(int(one), int(two), int(three), *limits, hw.shared_granularity, hw.shared_reserved)
+            for one, two, three in zip(*needs, strict=True)
+        ]
+        return np.maximum(np.array(found), 1)
 
     def fits(self, header: Columns) -> np.ndarray:
         """Whether a block fits the machine, bool [B]."""

@@ -32,7 +32,7 @@ def generate_chain_cuda(program: ChainProgram) -> Kernel:
     arguments = [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
     arguments += [f"{TYPES[graph.outputs[0].dtype]} *__restrict__ {c_name(graph.returns[0])}", "float *__restrict__ workspace"]
     declared = "".join(f"  {line}\n" for line in used_constants(body, plan.constants))
-    head = f'extern "C" __global__ void __launch_bounds__({plan.threads})\n{_ENTRY}({", ".join(arguments)})'
+    head = f'extern "C" __global__ void __launch_bounds__({plan.threads}, {plan.resident})\n{_ENTRY}({", ".join(arguments)})'
     text = f"{CUDA.shared_memory}\n\n{head} {{\n{declared}{body}}}\n"
     pairs = {name: PAIRS[name] for name in ("pack_float16", "pack_bfloat16")}
     functions = device_functions(text, {**pairs, **FUNCTIONS}) + functions_for(text)

@@ -84,6 +84,12 @@ class Plan:
         """Rows of a block."""
         return self.value("warps") * self.value("heights") * HEIGHT
 
+    @cached_property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor runs at a time by the model."""
+        header = type(self.program.schedule).columns(self.program.schedule.row[None])
+        return int(self.room.resident(header)[0])
+
     @property
     def parts(self) -> int:
         """Blocks of one element of the batch."""
