@@ -49,7 +49,7 @@ def test_softmax_takes_one_pass_and_shared_keys_are_not_copied() -> None:
 
 
 def test_long_attention_runs_at_half_of_the_rate() -> None:
-    """FlashAttention-2 reaches 50 to 73 % of an A100's rate of 312 TFLOP/s (arXiv 2307.08691, abstract)."""
+    """FlashAttention-2 reaches 50 to 73 % of an A100's rate of 312 TFLOP/s (arXiv 2307.08691, abstract, recalled)."""
     graph, schedule = best(attention(2048, 2048, 128, 16, 16, 8), "a100")
     rate = graph.operator.flops / graph.latency(schedule) / 1e12
     assert 0.45 < rate / 312 < 0.73

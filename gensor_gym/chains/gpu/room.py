@@ -71,7 +71,7 @@ class Room:
         return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
 
     def resident(self, header: Columns) -> np.ndarray:
-        """Resident blocks of a multiprocessor, at least 1; [B]. A kernel asks for so many, which limits its registers."""
+        """Resident blocks of a multiprocessor, at least 1; [B]. A kernel asks for this number, which limits its registers."""
         hw = self.hardware
         limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
         needs = (header["warps"] * WARP, self.registers(header), self.shared_bytes(header))
