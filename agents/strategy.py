@@ -63,7 +63,7 @@ CANDIDATES = "recorded candidates"
 
 def searched_of(computation: Operator | Dataflow) -> str:
     """Kind of search of a computation: CONSTRUCTIONS if its schedules are those of one operator, else FUSED."""
-    return CONSTRUCTIONS if family_of(computation).schedule is Schedule else FUSED
+    return CONSTRUCTIONS if Schedule in family_of(computation).schedules.values() else FUSED
 
 
 @runtime_checkable

@@ -16,6 +16,7 @@ from experiments.networks.suite import in_type, operations
 from experiments.studies.study import Stamp
 from experiments.tables.networks import megabytes
 from experiments.tables.table import Cell, Table
+from gensor_gym.chains.chain import is_chain
 from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
@@ -51,7 +52,7 @@ def row_of(name: str, dtype: str, network: CompiledNetwork, torchs: int) -> tupl
     shares: dict[str, float] = {}
     for result in network.results:
         op = result.task.operator
-        kind = op.name if isinstance(op, Operator) else "rows"
+        kind = op.name if isinstance(op, Operator) else "chain" if is_chain(op) else "rows"
         shares[kind] = shares.get(kind, 0.0) + result.seconds / predicted
     slowest = sorted(shares.items(), key=lambda item: -item[1])[:MOST]
     return (

@@ -156,6 +156,8 @@ class _Batched:
         *batch, rows, columns = view.axes
         if len(rows) > 1 or len(columns) > 1:
             raise ValueError(f"{name}: rows or columns of {view.tensor} have no one stride")
+        if any(step == 0 for axis in (rows, columns) for _, step in axis):
+            raise ValueError(f"{name}: rows or columns of {view.tensor} are repeated, expected repetitions along the batch alone")
         steps = [axis[0][1] if axis else 0 for axis in (rows, columns)]
         return cls(view, batch[0] if batch else (), *steps)
 

@@ -1,4 +1,4 @@
-"""Positions of a value's elements in a tensor after transposes, slices and reshapes, which then move no data.
+"""Positions of a value's elements in a tensor after transposes, slices, reshapes, repetitions, copies, which then move no data.
 
 An axis may need several strides, like one axis over all heads of a batch. It therefore consists of parts, each with an extent and
 a stride, the outermost first.
@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gensor_gym.dataflow.expressions import Operand
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Node, Reshape, Shape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Map, Node, Reshape, Shape, Slice, Transpose
 
 Part = tuple[int, int]
 """A part of an axis: (extent, stride in elements)."""
@@ -39,6 +40,14 @@ class Strided:
         kept = merged(((stop - start) // step, stride), *inner)
         axes = (*self.axes[:axis], kept, *self.axes[axis + 1 :])
         return Strided(self.tensor, self.offset + start // step * stride, axes)
+
+    def repeated(self, to: Shape) -> Strided:
+        """The elements repeated along axes of extent 1 and along new leading axes, which then have stride 0."""
+        new = len(to) - len(self.axes)
+        sizes = [1] * new + [math.prod(size for size, _ in axis) for axis in self.axes]
+        kept = ((),) * new + self.axes
+        axes = (axis if size == extent else ((extent, 0),) for axis, size, extent in zip(kept, sizes, to, strict=True))
+        return Strided(self.tensor, self.offset, tuple(axes))
 
     def reshaped(self, to: Shape) -> Strided | None:
         """The same elements in the same order with shape `to`; None if a part would have to be cut unevenly."""
@@ -85,7 +94,7 @@ def dense(tensor: str, shape: Shape) -> Strided:
 
 
 def read_views(graph: Dataflow) -> dict[str, Strided]:
-    """Name -> positions of every value that is an input, or is made of an input by moves only."""
+    """Name -> positions of every value that is an input, or is made of one by moves and copies; copies may round or convert."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -101,6 +110,10 @@ def _moved(source: Strided, node: Node) -> Strided | None:
             return source.permuted(order)
         case Reshape(_, to):
             return source.reshaped(to)
+        case Map(Operand()):
+            return source
+        case Broadcast(_, to):
+            return source.repeated(to)
         case Slice(_, axis, start, stop):
             return source.part(axis, start, stop)
     return None

@@ -65,7 +65,7 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
     """The kernel's source for a schedule on `hw` (a name or a Hardware), in the language of its target; nothing is compiled.
 
     A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`, a chain of two products a
-    `chains.ChainSchedule`, and a product followed by a row nest the `Schedule` of the product.
+    `chains.ChainSchedule` (on a GPU a `GpuChainSchedule`), and a product followed by a row nest the `Schedule` of the product.
 
     On a CPU, if the operator is frozen and the schedule packs its weights, the kernel reads the copy that its entry
     `Kernel.prepares` packed. Call that entry again after changing the weights.
@@ -73,13 +73,13 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
     from gensor_gym import hardware
 
     machine, op = hardware.get(hw), resolve_computation(op)
-    check_kind(op, schedule)
+    check_kind(op, schedule, machine)
     return family_of(op).generate(op, schedule, machine)
 
 
-def check_kind(op: Operator | Dataflow, schedule: object) -> None:
-    """Check that the schedule has the class of the operator's schedules; ValueError if not."""
-    wanted = family_of(op).schedule
+def check_kind(op: Operator | Dataflow, schedule: object, hw: Hardware) -> None:
+    """Check that the schedule has the class of the operator's schedules for a machine; ValueError if not."""
+    wanted = family_of(op).schedules[hw.kind]
     if not isinstance(schedule, wanted):
         raise ValueError(f"schedule {schedule!r}: expected a {wanted.__name__} for {op}; {wanted.__name__}.parse reads its text")
 
@@ -92,7 +92,7 @@ def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardwa
     from gensor_gym import hardware
 
     op, machine = resolve_computation(op), hardware.get(hw)
-    check_kind(op, schedule)
+    check_kind(op, schedule, machine)
     graph: Any = family_of(op).graph(op, machine, None)
     if not graph.is_legal_once(schedule):
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")

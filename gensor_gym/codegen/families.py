@@ -6,15 +6,19 @@ A new family is a class here, an entry in `FAMILIES`, a folder of its own and a 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar, Protocol
 
 from gensor_gym.chains.chain import chain_of, is_chain
+from gensor_gym.chains.gpu.graph import GpuChainGraph
+from gensor_gym.chains.gpu.schedule import GpuChainSchedule
 from gensor_gym.chains.graph import ChainGraph
 from gensor_gym.chains.panel import is_panel, panel_of
 from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.codegen import targets
-from gensor_gym.codegen.chains.generate import ChainProgram
 from gensor_gym.codegen.chains.panel import PanelProgram
+from gensor_gym.codegen.chains.program import AnyChainSchedule, ChainProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
@@ -27,16 +31,17 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
-AnySchedule = Schedule | GirSchedule | ChainSchedule
-AnyGraph = ConstructionGraph | GirGraph | ChainGraph
+AnySchedule = Schedule | GirSchedule | AnyChainSchedule
+Schedules = Mapping[str, type[AnySchedule]]
+AnyGraph = ConstructionGraph | GirGraph | ChainGraph | GpuChainGraph
 
 
 class Family(Protocol):
-    """Computations with one class of schedules, one kind of construction graph and one code generator."""
+    """Computations with one class of schedules and one kind of construction graph a kind of machine, and one code generator."""
 
     @property
-    def schedule(self) -> type[AnySchedule]:
-        """Class of the family's schedules."""
+    def schedules(self) -> Mapping[str, type[AnySchedule]]:
+        """Kind of machine (`Hardware.kind`) -> class of the family's schedules for it."""
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
         """Whether the computation belongs to the family; called only if no earlier family of `FAMILIES` accepts it."""
@@ -54,7 +59,7 @@ class Family(Protocol):
 class LoopNests:
     """The family of plain operators: each is one nest of loops."""
 
-    schedule = Schedule
+    schedules: ClassVar[Schedules] = {"cpu": Schedule, "gpu": Schedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
         """Whether the computation is an operator, not a fused one."""
@@ -76,7 +81,7 @@ class LoopNests:
 class Panels:
     """The family of panels: a product with a row nest after it, with the product's schedules."""
 
-    schedule = Schedule
+    schedules: ClassVar[Schedules] = {"cpu": Schedule, "gpu": Schedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
         """Whether the computation is a fused operator with exactly one product."""
@@ -98,7 +103,7 @@ class Panels:
 class Chains:
     """The family of chains: two products with a row nest between them, like attention."""
 
-    schedule = ChainSchedule
+    schedules: ClassVar[Schedules] = {"cpu": ChainSchedule, "gpu": GpuChainSchedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
         """Whether the computation is a fused operator with the two products of a chain."""
@@ -108,11 +113,11 @@ class Chains:
         """The whole chain."""
         return computation
 
-    def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ChainGraph:
+    def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ChainGraph | GpuChainGraph:
         """The graph of the chain's schedules; None means the space `gir`."""
-        return ChainGraph(computation, hardware, space or "gir")
+        return (ChainGraph if hardware.kind == "cpu" else GpuChainGraph)(computation, hardware, space or "gir")
 
-    def generate(self, computation: Dataflow, schedule: ChainSchedule, hardware: Hardware) -> Kernel:
+    def generate(self, computation: Dataflow, schedule: AnyChainSchedule, hardware: Hardware) -> Kernel:
         """The target's kernel of the chain; ValueError if the target has no generator of chains."""
         return targets.target_of(hardware).generate_chain(ChainProgram(chain_of(computation), schedule, hardware))
 
@@ -120,7 +125,7 @@ class Chains:
 class RowNests:
     """The family of all other fused operators, which are computed as row nests (loops over rows and their columns)."""
 
-    schedule = GirSchedule
+    schedules: ClassVar[Schedules] = {"cpu": GirSchedule, "gpu": GirSchedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
         """Whether the computation is a fused operator; earlier families have taken panels and chains."""
@@ -141,6 +146,18 @@ class RowNests:
 
 FAMILIES: tuple[Family, ...] = (LoopNests(), Panels(), Chains(), RowNests())
 """All families, in order: a computation belongs to the first family that accepts it."""
+
+
+def parsed(computation: Operator | Dataflow, text: str) -> AnySchedule:
+    """The schedule of a stored text, of whichever kind of machine; ValueError if the text is invalid.
+
+    The fields of a family's kinds of schedules have different names.
+    """
+    first, *others = dict.fromkeys(family_of(computation).schedules.values())
+    for kind in others:
+        with suppress(ValueError):
+            return kind.parse(text)
+    return first.parse(text)
 
 
 def family_of(computation: Operator | Dataflow) -> Family:

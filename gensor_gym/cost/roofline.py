@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.computation import Computation
@@ -21,8 +23,11 @@ def roofline_floor(op: Computation, hardware: Hardware) -> float:
 
 
 def peak_rate(op: Computation, hardware: Hardware) -> float:
-    """Operations per second that no program exceeds, at full clock: of tensor cores if the operator may use them."""
+    """Operations per second that no program exceeds, at full clock: of tensor cores where they can compute the products."""
     flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
+    if isinstance(op, Dataflow):
+        products = {node.operator.dtype for _, node in op.nodes if isinstance(node, Contract)}
+        return max(flops, *(rate for dtype, rate in hardware.tensor_peak if dtype in products), 0.0)
     if not isinstance(op, Operator) or len(tensor_core_choices(op, hardware)) == 1:
         return flops
     return max(flops, dict(hardware.tensor_peak)[op.dtype])

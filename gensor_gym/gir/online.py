@@ -23,16 +23,19 @@ roundings when lanes are combined. A sum in any order has n - 1.
 
 def online_sums(nest: RowNest, name: str) -> tuple[str, ...]:
     """Names of the sums of a cell that can be computed online; empty unless the cell is exp(x - max(x))."""
-    cell = nest.cell[name]
-    match cell.made:
-        case Call("exp", (Call("subtract", (Operand(of), Operand(top))),)) if cell.wide and nest.columns >= LEAST_COLUMNS:
-            pass
-        case _:
-            return ()
-    maximum = nest.cell[top]
-    if maximum.made != "max" or maximum.sources != (of,) or maximum.stage != cell.stage:
+    if nest.columns < LEAST_COLUMNS or shifted_power(nest, name) is None:
         return ()
     return tuple(one.name for one in nest.cells if one.made == "sum" and one.sources == (name,))
+
+
+def shifted_power(nest: RowNest, name: str) -> tuple[str, str] | None:
+    """Names of x and max(x) if a cell is exp(x - max(x)), else None."""
+    cell = nest.cell[name]
+    match cell.made:
+        case Call("exp", (Call("subtract", (Operand(of), Operand(top))),)) if cell.wide:
+            maximum = nest.cell[top]
+            return (of, top) if (maximum.made, maximum.sources, maximum.stage) == ("max", (of,), cell.stage) else None
+    return None
 
 
 def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:

@@ -228,8 +228,8 @@ def measure(
     from gensor_gym import hardware
 
     computation = resolve_computation(op)
-    check_kind(computation, schedule)
     hw = hardware.get(hw)
+    check_kind(computation, schedule, hw)
     return get_backend(backend, hw).measure(computation, [schedule], hw)[0]
 
 

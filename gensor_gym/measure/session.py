@@ -298,7 +298,7 @@ class Session(SearchSession[Schedule]):
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
         """Measure schedules in order, as `SearchSession` does; ValueError unless given a list of schedules of this graph."""
-        kind = family_of(self.task.operator).schedule
+        kind = family_of(self.task.operator).schedules[self.task.hardware.kind]
         if isinstance(schedules, kind) or not all(isinstance(one, kind) for one in schedules):
             raise ValueError(f"measure {schedules!r}: expected a list of {kind.__name__}, such as session.graph.initial() is one")
         return super().measure(schedules)

@@ -88,7 +88,7 @@ def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Pl
     known, kernels = archive["networks"][name]["schedules"], list[Kernel]()
     for computation in (step.computation for step in plan.steps):
         text = known.get(str(computation))
-        parse: Any = family_of(computation).schedule.parse
+        parse: Any = family_of(computation).schedules[hw.kind].parse
         schedule = optimize(computation, hw, **ASKED).schedule if text is None else parse(text)
         kernels.append(remembered(computation, schedule, hw))
     _keep(archive, kernels)

@@ -6,33 +6,26 @@ scratch memory, where the row nest and then the second product read it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.room import Room, ceil_to, is_copied, lowered, pitch_of
-from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.codegen.c.codegen import LINE, headers
 from gensor_gym.codegen.c.layout.operands import ENDINGS
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, add, linear
 from gensor_gym.codegen.chains.product import Operand, ProductPrinter, fetched
+from gensor_gym.codegen.chains.program import ChainProgram
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
 from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
-from gensor_gym.hardware.types import Hardware
 
 _FLOAT = 4
 
 
-@dataclass(frozen=True)
-class ChainProgram:
-    """A schedule of a chain on a machine."""
-
-    chain: Chain
-    schedule: ChainSchedule
-    hardware: Hardware
+class Tasks(ChainProgram):
+    """A schedule of a chain as tasks on a CPU."""
 
     @cached_property
     def room(self) -> Room:
@@ -94,8 +87,9 @@ class ChainProgram:
         return ceil_to(self.room.unit, LINE)
 
 
-def generate_chain(program: ChainProgram) -> Kernel:
+def generate_chain(given: ChainProgram) -> Kernel:
     """The C kernel of a chain's schedule."""
+    program = Tasks(given.chain, given.schedule, given.hardware)
     graph = program.chain.graph
     parts = [_struct(program)]
     for product, copied in zip(program.products, program.room.copied, strict=True):
@@ -113,7 +107,7 @@ def generate_chain(program: ChainProgram) -> Kernel:
     return Kernel(graph, "c", program.hardware.arch, source, (Launch(WHOLE),), program.nbytes)
 
 
-def _struct(program: ChainProgram) -> str:
+def _struct(program: Tasks) -> str:
     """C text of `struct call`, which all tasks share: pointers to tensors, to a block's scores and weights, and to scratch."""
     chain, lines = program.chain, Lines()
     with lines.block("struct call"):
@@ -129,7 +123,7 @@ def _panels(chain: Chain) -> list[str]:
     return list(dict.fromkeys([chain.scores, chain.weights])) if chain.middle is not None else []
 
 
-def _nest(program: ChainProgram) -> list[str]:
+def _nest(program: Tasks) -> list[str]:
     """C functions of the row nest, one for each number of interleaved rows; empty without a nest."""
     chain = program.chain
     if chain.middle is None:
@@ -143,14 +137,14 @@ def _nest(program: ChainProgram) -> list[str]:
     return texts
 
 
-def _interleaved(program: ChainProgram) -> set[int]:
+def _interleaved(program: Tasks) -> set[int]:
     """Numbers of rows that the nest's functions interleave: the schedule's, and 1 if a block is not a multiple of it."""
     rows = program.schedule.value("rows")
     wanted = {rows if size >= rows else 1 for size in program.blocks}
     return wanted | ({1} if any(size % rows for size in program.blocks) else set())
 
 
-def _block(program: ChainProgram, rows: int) -> str:
+def _block(program: Tasks, rows: int) -> str:
     """C function that computes one block of rows: first product, row nest, second product."""
     chain, room, lines = program.chain, program.room, Lines()
     first, second = program.products
@@ -178,7 +172,7 @@ def _block(program: ChainProgram, rows: int) -> str:
     return str(lines)
 
 
-def _fetch(lines: Lines, program: ChainProgram, rows: int) -> None:
+def _fetch(lines: Lines, program: Tasks, rows: int) -> None:
     """Write prefetches before the nest: of the left operand's rows for the next block, and of this block's output rows."""
     chain = program.chain
     for name, matrix, size, ahead in (
@@ -191,7 +185,7 @@ def _fetch(lines: Lines, program: ChainProgram, rows: int) -> None:
             lines.add(f"    for (long x = 0; x < {size}; x += 16) {text}")
 
 
-def _task(program: ChainProgram) -> str:
+def _task(program: Tasks) -> str:
     """C function `run_task`: find the task's matrices, copy right operands if scheduled, and compute its blocks in order."""
     chain, lines, parts = program.chain, Lines(), program.parts
     with lines.block("static void run_task(void *context, long index, int thread)"):
@@ -213,7 +207,7 @@ def _task(program: ChainProgram) -> str:
     return str(lines)
 
 
-def _blocks(lines: Lines, program: ChainProgram) -> None:
+def _blocks(lines: Lines, program: Tasks) -> None:
     """Write the loop over a task's whole blocks, then the call for the remaining rows."""
     chain, block = program.chain, program.block
     a, out = linear([(chain.left.row, "row")]), linear([(chain.out.row, "row")])
@@ -243,7 +237,7 @@ def _start(matrix: Matrix, name: str, digits: list[str]) -> str:
     return add(f"call->{name}", place)
 
 
-def _entry(program: ChainProgram) -> str:
+def _entry(program: Tasks) -> str:
     """C text of the kernel's entry, which fills `struct call` and runs all tasks in parallel."""
     chain, lines = program.chain, Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gensor_gym.codegen.chains.generate import ChainProgram
 from gensor_gym.codegen.chains.panel import PanelProgram
+from gensor_gym.codegen.chains.program import ChainProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program

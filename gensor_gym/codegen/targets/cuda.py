@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.chains.program import ChainProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
@@ -25,6 +26,12 @@ class CudaTarget(GpuTarget):
         from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
 
         return generate_gir_cuda(program)
+
+    def generate_chain(self, program: ChainProgram) -> Kernel:
+        """The CUDA kernel of a chain of products (by `chains/cuda/generate.py`)."""
+        from gensor_gym.codegen.chains.cuda.generate import generate_chain_cuda
+
+        return generate_chain_cuda(program)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
         """The kernel as a function of arrays, compiled and loaded on the current GPU.

@@ -24,7 +24,7 @@ from gensor_gym.gir.profile import KINDS, KernelProfile, PassProfile, Profile
 from gensor_gym.hardware.occupancy import PARTITIONS, blocks_per_unit
 from gensor_gym.hardware.types import MemoryLevel
 
-_INSTRUCTIONS = {"simple": 1, "divide": 10, "root": 8, "exp": 8, "fraction": 22, "log": 16}
+INSTRUCTIONS = {"simple": 1, "divide": 10, "root": 8, "exp": 8, "fraction": 22, "log": 16}
 """Kind of a scalar function -> number of instructions for each element, an estimate."""
 _MOVE, _STEP, _ROW, _POINTER, _JOIN = 2.0, 6.0, 20.0, 6.0, 2.0
 """Number of instructions: a load or store with its address, a step's loop, a row, a pointer, a step of a shuffled sum."""
@@ -97,7 +97,7 @@ class GpuModel(GirModel):
         waves = np.ceil(blocks / (hw.units * resident))
         busy = np.minimum(blocks, hw.units * resident)
         per_lane = sum(self._of_lane(one, header) for one in kernel.passes) * steps
-        once = float(np.dot(kernel.numbers, list(_INSTRUCTIONS.values()))) + kernel.pointers * _POINTER + _ROW
+        once = float(np.dot(kernel.numbers, list(INSTRUCTIONS.values()))) + kernel.pointers * _POINTER + _ROW
         folds = kernel.folds * _JOIN * np.log2(np.maximum(teams.lanes, 2))
         # Each partition of a unit issues for one warp at a time. With few blocks, some units have no block.
         warps = np.minimum(resident, np.ceil(busy / hw.units)) * teams.threads / WARP
@@ -124,8 +124,8 @@ class GpuModel(GirModel):
     def _of_lane(self, one: PassProfile, header: Header) -> np.ndarray:
         """Number of instructions of a lane in one step of a pass."""
         own = header["tile"] * header["vector"]
-        online = one.online * (1.0 + 1.0 / own) * (_INSTRUCTIONS["exp"] + 2)  # one per element, one per step for the sum so far
-        work = float(np.dot(one.counts, list(_INSTRUCTIONS.values()))) + one.reductions + online
+        online = one.online * (1.0 + 1.0 / own) * (INSTRUCTIONS["exp"] + 2)  # one per element, one per step for the sum so far
+        work = float(np.dot(one.counts, list(INSTRUCTIONS.values()))) + one.reductions + online
         moves = one.inputs + one.again + one.outputs + one.spills + one.scratch
         wide = header["vector"] if self.nest.columns % WIDEST == 0 else 1
         return own * (work + _MOVE * moves / wide) + _STEP
@@ -171,4 +171,4 @@ class GpuModel(GirModel):
         return l2 if footprint <= l2.capacity else self.hardware.level("dram")
 
 
-assert tuple(_INSTRUCTIONS) == KINDS
+assert tuple(INSTRUCTIONS) == KINDS

@@ -13,6 +13,7 @@ from typing import Any
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import lower
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
@@ -103,17 +104,20 @@ class EmulatedBackend:
 
 
 def points_of(op: Operator | Dataflow) -> int:
-    """Number of points of the iteration space; for a fused operator, number of elements of all values."""
-    return op.points if isinstance(op, Operator) else sum(value.size for value in op.values.values())
+    """Number of points of the iteration space; for a fused operator, of its products, and of elements of all values."""
+    if isinstance(op, Operator):
+        return op.points
+    return sum(value.size for value in op.values.values()) + sum(
+        node.operator.points for _, node in op.nodes if isinstance(node, Contract)
+    )
 
 
 def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware) -> float:
     """Lower bound on the seconds that the emulator takes to run a kernel once."""
     op = kernel.operator
-    if isinstance(schedule, GirSchedule):
-        assert isinstance(op, Dataflow)
+    if isinstance(op, Dataflow):
         return points_of(op) / POINTS_PER_SECOND + sum(_threads(launch) for launch in kernel.launches) / STEPS_PER_SECOND
-    op = kernel.loop_nest
+    assert isinstance(schedule, Schedule) and isinstance(op, Operator)
     steps = math.prod(lower(op, schedule, hw).grid) * math.prod(kernel.main.block)
     return op.points / POINTS_PER_SECOND + steps / STEPS_PER_SECOND
 

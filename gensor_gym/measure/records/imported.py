@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from gensor_gym import hardware
-from gensor_gym.codegen.families import family_of
+from gensor_gym.codegen.families import parsed
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
@@ -93,7 +93,7 @@ def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow
     """Reason to reject a record's operator or schedule: unknown to this version, or not legal here; empty if there is none."""
     try:
         op = known or resolve_computation(record.operator)
-        schedule = family_of(op).schedule.parse(record.schedule)
+        schedule = parsed(op, record.schedule)
     except (OverflowError, ValueError) as error:
         return str(error)
     if str(op) != record.operator:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gensor_gym.dataflow.expressions import Operand
 from gensor_gym.dataflow.graph import VIEWS
-from gensor_gym.dataflow.nodes import Contract, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Contract, Map, Slice, Transpose
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.steps import readers_of
@@ -13,10 +14,11 @@ from gensor_gym.networks.steps import readers_of
 _MOVES = (Transpose, Slice)
 
 
-def block_of(network: Network, second: str) -> Piece | None:
+def block_of(network: Network, second: str, copies: bool = False) -> Piece | None:
     """The block whose second product is given: the product before it, the nodes between, and moves before and after.
 
-    None if there is not exactly one product before it.
+    With `copies`, copies before it count as moves, such as of keys that several heads share. None if there is not exactly one
+    product before it.
     """
     node = network.nodes[second]
     assert isinstance(node, Contract)
@@ -35,7 +37,7 @@ def block_of(network: Network, second: str) -> Piece | None:
     if len(products) != 2:
         return None
     inside = _read_inside(network, inside, second)
-    inside |= _moves_before(network, inside, products) | _moves_after(network, second)
+    inside |= _moves_before(network, inside, products, copies) | _moves_after(network, second)
     return Piece(tuple(sorted(inside, key=network.places.__getitem__)), "block")
 
 
@@ -47,12 +49,13 @@ def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
     return kept
 
 
-def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -> set[str]:
-    """Transposes and slices that only the block reads, and that make operands of its products."""
+def _moves_before(network: Network, inside: set[str], products: Iterable[str], copies: bool) -> set[str]:
+    """Transposes, slices and perhaps copies that only the block reads, and that make operands of its products."""
     found: set[str] = set()
     sources = {source for product in products for source in network.nodes[product].inputs}
     for name, node in reversed(network.graph.nodes):
-        if not isinstance(node, _MOVES) or network.is_free(name):
+        moves = isinstance(node, _MOVES) or (copies and isinstance(node, Map) and isinstance(node.expression, Operand))
+        if not moves or network.is_free(name):
             continue
         readers = readers_of(network, name)
         if readers and all(reader in found or reader in inside for reader in readers) and _feeds(network, name, sources | found):
@@ -61,13 +64,13 @@ def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -
 
 
 def _feeds(network: Network, name: str, wanted: set[str]) -> bool:
-    """Whether a value, or a reshape of it, is in `wanted` or is read by a node in `wanted`."""
+    """Whether a value, or a view of it, is in `wanted` or is read by a node in `wanted`."""
     waiting = [name]
     while waiting:
         one = waiting.pop()
         if one in wanted or any(reader in wanted for reader in network.graph.readers[one]):
             return True
-        waiting += [reader for reader in network.graph.readers[one] if isinstance(network.nodes[reader], Reshape)]
+        waiting += [reader for reader in network.graph.readers[one] if isinstance(network.nodes[reader], VIEWS)]
     return False
 
 

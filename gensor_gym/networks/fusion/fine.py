@@ -6,13 +6,15 @@ enough tasks for all threads is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from gensor_gym.chains.chain import chain_of
+from gensor_gym.chains.gpu.graph import GpuChainGraph
 from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.fusion.blocks import block_of
 from gensor_gym.networks.fusion.decisions import panel_of_both, with_piece
 from gensor_gym.networks.network import Network
@@ -26,18 +28,45 @@ _chain_of = lru_cache(maxsize=1024)(chain_of)
 """`chain_of` with a cache, because a network has many equal layers."""
 
 
-def fine(network: Network) -> Plan:
-    """Plan `cut_all`, with two products and the row nest between them as one piece if a chain supports them.
+def fine(network: Network, machine: Hardware | None = None) -> Plan:
+    """Plan `cut_all` for a machine or any CPU, with two products and the row nest between as one piece if a chain supports them.
 
-    Among the remaining pieces, rows that read a product join it if a panel supports them.
+    Among the remaining pieces, rows that read a product join it if a panel supports them; panels have no kernels on GPUs.
     """
-    plan = cut_all(network)
+    plan, gpu = cut_all(network), machine is not None and machine.kind == "gpu"
     for name, node in network.graph.nodes:
-        if isinstance(node, Contract) and (block := block_of(network, name)) is not None and is_worth_while(network, block):
+        for block in _blocks(network, name, gpu) if isinstance(node, Contract) else ():
+            if not is_worth_while(network, block) or (gpu and not _has_kernel(network, block, machine)):
+                continue
             pieces = with_piece(plan.pieces, block)
             joined = None if pieces is None else ordered(network, pieces)
-            plan = plan if joined is None or joined.fault else joined
-    return _with_panels(plan)
+            if joined is not None and not joined.fault:
+                plan = joined
+                break
+    return plan if gpu else _with_panels(plan)
+
+
+def _blocks(network: Network, second: str, with_copies: bool) -> Iterator[Piece]:
+    """Blocks of the second product `second`: with `with_copies` first one that reads operands in place of copies of them."""
+    found = (block_of(network, second, copies) for copies in ((True, False) if with_copies else (False,)))
+    yield from dict.fromkeys(block for block in found if block is not None)
+
+
+def _has_kernel(network: Network, block: Piece, machine: Hardware | None) -> bool:
+    """Whether a GPU has a kernel of a block."""
+    assert machine is not None
+    computation = block.step(network).computation
+    assert isinstance(computation, Dataflow)
+    return _has_gpu_kernel(computation, machine)
+
+
+@lru_cache(maxsize=1024)
+def _has_gpu_kernel(computation: Dataflow, machine: Hardware) -> bool:
+    try:
+        GpuChainGraph(computation, machine)
+    except ValueError:
+        return False
+    return True
 
 
 def _with_panels(plan: Plan) -> Plan:

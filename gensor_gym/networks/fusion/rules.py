@@ -16,11 +16,10 @@ from gensor_gym.registry import near
 
 PLANS: dict[str, Callable[[Network, Hardware], Plan]] = {
     "cut_all": lambda network, _: cut_all(network),
-    "fine": lambda network, machine: fine(network) if machine.kind == "cpu" else cut_all(network),
-    "fine_coarse": lambda network, machine: fine_coarse(network, machine) if machine.kind == "cpu" else cut_all(network),
+    "fine": fine,
+    "fine_coarse": lambda network, machine: (fine_coarse if machine.kind == "cpu" else fine)(network, machine),
 }
-"""Name of a rule -> function that plans a network for a machine. On GPUs all plan like `cut_all`: panels, chains and loops of
-several pieces have kernels on CPUs only."""
+"""Name of a rule -> function that plans a network for a machine. Loops of several pieces have kernels on CPUs only."""
 
 
 def check_rule(rule: Any) -> None:

@@ -38,15 +38,21 @@ class Pointers:
         chosen = [access for access in self.names if only is None or access in only]
         if not chosen:
             return
-        digits = self._digits(out, row, prefix)
+        digits = self.digits(out, row, prefix)
         for access in chosen:
             const, name = "" if access in written else "const ", f"{prefix}{self.names[access]}"
             if access.chosen is not None:
-                write_chosen(out, self.nest, access, name, _row(access.chosen.ids, digits), _row(access, digits))
+                write_chosen(out, self.nest, access, name, self.row_of(access.chosen.ids, digits), self.row_of(access, digits))
             else:
-                out.line(f"{const}{type_of(self.nest, access)} *const {name} = {_row(access, digits)};")
+                out.line(f"{const}{type_of(self.nest, access)} *const {name} = {self.row_of(access, digits)};")
 
-    def _digits(self, out: Writer, row: str, prefix: str) -> list[str]:
+    @property
+    def index(self) -> str:
+        """CUDA type of indices."""
+        return index_type(self.nest)
+
+    def digits(self, out: Writer, row: str, prefix: str = "") -> list[str]:
+        """Declare the index of the row number `row` along every axis of rows; return the variables' names."""
         extents = self.nest.row_extents
         if len(extents) <= 1:
             return [row] * len(extents)
@@ -59,6 +65,13 @@ class Pointers:
             found.insert(0, f"{prefix}digit{axis}")
             below *= extents[axis]
         return found
+
+    @staticmethod
+    def row_of(access: Access, digits: Sequence[str]) -> str:
+        """CUDA pointer to the first element of the row with these indices along the axes of rows."""
+        terms = [(stride, f"static_cast<long long>({digit})") for stride, digit in zip(access.rows, digits, strict=True)]
+        place = linear(terms, access.offset)
+        return c_name(access.tensor) + (f" + {place}" if place != "0" else "")
 
     def loaded(self, access: Access | None, value: str) -> str:
         """CUDA text of an element that is loaded: `value`, or `lost_number` in a row of a table whose id is outside it."""
@@ -74,10 +87,3 @@ class Pointers:
         extents = self.nest.row_extents
         axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]
         return [f"{prefix}{f'digit{axis}' if len(extents) > 1 else 'row'} == 0" for axis in axes]
-
-
-def _row(access: Access, digits: Sequence[str]) -> str:
-    """CUDA pointer to the first element of the row with these indices along the axes of rows."""
-    terms = [(stride, f"static_cast<long long>({digit})") for stride, digit in zip(access.rows, digits, strict=True)]
-    place = linear(terms, access.offset)
-    return c_name(access.tensor) + (f" + {place}" if place != "0" else "")

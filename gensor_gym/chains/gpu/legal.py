@@ -1,0 +1,34 @@
+"""What a chain must be to have a kernel on a GPU's tensor cores."""
+
+from __future__ import annotations
+
+from gensor_gym.chains.chain import Chain
+from gensor_gym.dataflow.nodes import HALVES
+from gensor_gym.gir.nest import Access
+from gensor_gym.hardware.types import Hardware
+
+_FIRST = 80
+"""Compute capability 8.0 is the first with cp.async and with instructions of 16 elements along the reduction."""
+
+
+def check(chain: Chain, hardware: Hardware) -> None:
+    """Check that a chain has a kernel on tensor cores of a machine; ValueError with the reason if not."""
+    if fault := _fault(chain, hardware):
+        raise ValueError(f"{chain.graph.name} on {hardware.name}: {fault}")
+
+
+def _fault(chain: Chain, hardware: Hardware) -> str:
+    """Reason why a chain has no kernel; empty if it has one."""
+    arch = hardware.arch
+    if not arch.startswith("sm_") or int(arch[3:].rstrip("a")) < _FIRST:
+        return f"chains have kernels from sm_{_FIRST} on, found {arch}"
+    if chain.dtype not in HALVES:
+        return f"products of {chain.dtype}, expected {' or '.join(HALVES)} for tensor cores"
+    if (kind := chain.graph.values[chain.weights].dtype) != chain.dtype:
+        return f"weights {chain.weights} are kept in {kind}, expected {chain.dtype}, which tensor cores multiply"
+    if chain.middle is not None and chain.columns == 1:
+        return "rows of one column between the products, expected two or more"
+    for cell in chain.middle.cells if chain.middle is not None else ():
+        if isinstance(cell.made, Access) and cell.made.chosen is not None:
+            return f"ids choose rows of {cell.made.tensor} between the products, expected plain tensors"
+    return ""

@@ -1,0 +1,32 @@
+"""A schedule of a chain on a GPU: a row of int32 with named fields."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from gensor_gym.rows.fields import Field, FieldSchedule
+
+FIELDS = (
+    Field("warps", (1, 2, 4, 8), "warps of a block, each with rows of its own"),
+    Field("heights", (1, 2), "instructions along the rows of a warp, 16 rows each"),
+    Field("keys", (16, 32, 64, 128), "columns of the scores that a block computes at a time"),
+    Field("stages", (1, 2, 3, 4), "buffers in shared memory for tiles of both right operands"),
+    Field("hold", (0, 1), "1: a warp keeps its rows of the left operand in registers; 0: it loads them for every tile of keys"),
+)
+ROW = len(FIELDS)
+TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
+"""The last index of each field."""
+
+
+class GpuChainSchedule(FieldSchedule):
+    """An immutable row: for each field the index of its value. Equal if the rows are equal."""
+
+    __slots__ = ()
+    length, fields, tops = ROW, FIELDS, TOPS
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text of `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
+        return cls(cls.row_of(cls.words(text)))

@@ -1,0 +1,147 @@
+"""How the nest of a chain goes along tiles of its columns, whose scores are in registers and are forgotten after the tile.
+
+A reduction along the columns is complete after a pass, so a nest takes a pass for every reduction that its weights need in turn,
+and every pass computes the scores again. Weights that are exp(x - max(x)) times a number of the row take one pass less: the
+maximum is a running one, and when it grows, what was added up so far is rescaled. The number of the row multiplies the finished
+output. That is FlashAttention-2 (Dao, arXiv 2307.08691, section 3.1) if the number is 1 / sum(exp(x - max(x))).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from gensor_gym.chains.chain import Chain
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands
+from gensor_gym.gir.nest import Cell, RowNest
+from gensor_gym.gir.online import shifted_power
+
+_ONE, _ZERO = Constant(1.0), Constant(0.0)
+
+
+@dataclass(frozen=True)
+class Running:
+    """Weights as powers times a number of the row, with a running maximum."""
+
+    power: str
+    """Name of the cell exp(x - max(x))."""
+    of: str
+    """Name of the cell x."""
+    top: str
+    """Name of the cell max(x)."""
+    sums: tuple[str, ...]
+    """Names of the sums of the powers that the factor needs."""
+    factor: Expression
+    """The number of the row, an expression of cells without columns: weights = power * factor."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The passes of a nest along its columns. The last pass makes the weights; without a nest it is the only one."""
+
+    nest: RowNest | None
+    weights: str
+    running: Running | None
+    passes: int
+
+    @classmethod
+    def of(cls, chain: Chain) -> Stream:
+        """The passes of a chain's nest, with a running maximum if its weights allow it."""
+        nest = chain.middle
+        if nest is None:
+            return cls(None, chain.scores, None, 1)
+        weights = nest.stores[0][0]
+        running = next(filter(None, (_running(nest, cell, weights) for cell in nest.cells)), None)
+        last = nest.cell[running.of if running else weights].stage
+        return cls(nest, weights, running, last + 1)
+
+    def reductions(self, place: int) -> tuple[Cell, ...]:
+        """Reductions of pass `place` that are complete after it, without those of the running maximum."""
+        return tuple(cell for cell in self._needed if cell.is_reduction and cell.stage == place + 1)
+
+    def wide(self, place: int) -> tuple[Cell, ...]:
+        """Cells that vary along the columns and that pass `place` computes, in order."""
+        if self.nest is None:
+            return ()
+        ends = [source for cell in self.reductions(place) for source in cell.sources]
+        if place == self.passes - 1:
+            ends.append(self.running.of if self.running else self.weights)
+        found = _behind(self.nest, ends, lambda cell: cell.wide)
+        return tuple(cell for cell in self.nest.cells if cell.name in found and cell.wide)
+
+    def numbers(self, place: int) -> tuple[Cell, ...]:
+        """Cells of one number a row that are computed after pass `place`, in order; -1: before the first."""
+        last = place == self.passes - 1
+        return tuple(
+            cell for cell in self._needed
+            if not cell.wide and not cell.is_reduction and (cell.stage == place + 1 or (last and cell.stage > place))
+        )  # fmt: skip
+
+    @cached_property
+    def _needed(self) -> tuple[Cell, ...]:
+        """Cells that the weights need, in order, without the reductions of the running maximum."""
+        if self.nest is None:
+            return ()
+        ends, own = [self.weights], set[str]()
+        if self.running is not None:
+            ends, own = [self.running.of, *operands(self.running.factor)], {self.running.top, *self.running.sums}
+        found = _behind(self.nest, [end for end in ends if end not in own], lambda cell: True, own)
+        return tuple(cell for cell in self.nest.cells if cell.name in found)
+
+
+def _behind(nest: RowNest, ends: Iterable[str], follows: object, known: Iterable[str] = ()) -> set[str]:
+    """Names of the cells `ends` and of what they are made of, through cells for which `follows` holds; without `known`."""
+    found, waiting, out = set[str](), list(ends), set(known)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name not in out:
+            found.add(name)
+            waiting += nest.cell[name].sources if follows(nest.cell[name]) else ()  # type: ignore[operator]
+    return found
+
+
+def _running(nest: RowNest, power: Cell, weights: str) -> Running | None:
+    """The weights as multiples of a cell; None if it is no exp(x - max(x)), or if other reductions are complete too late."""
+    match shifted_power(nest, power.name), _factor(nest, Operand(weights), power.name):
+        case (of, top), factor if factor is not None:
+            pass
+        case _:
+            return None
+    sums = tuple(cell.name for cell in nest.cells if cell.made == "sum" and cell.sources == (power.name,))
+    used = _behind(nest, operands(factor), lambda cell: cell.name not in (top, *sums))
+    late = nest.cell[of].stage
+    if any(nest.cell[name].stage > late and nest.cell[name].is_reduction for name in used - {top, *sums}):
+        return None
+    return Running(power.name, of, top, tuple(name for name in sums if name in used), factor)
+
+
+def _factor(nest: RowNest, part: Expression, power: str) -> Expression | None:
+    """The number of the row by which `power` is multiplied to make `part`; None if `part` is no such multiple."""
+    match part:
+        case Operand(name) if name == power:
+            return _ONE
+        case Operand(name) if nest.cell[name].wide and isinstance(made := nest.cell[name].made, Operand | Call):
+            return _factor(nest, made, power)
+        case Call("multiply", (one, other)):
+            one, other = (other, one) if _is_narrow(nest, one) else (one, other)
+            return _times(_factor(nest, one, power), other) if _is_narrow(nest, other) else None
+        case Call("divide", (one, other)) if _is_narrow(nest, other):
+            found = _factor(nest, one, power)
+            return None if found is None else Call("divide", (found, other))
+        case Call("negative", (one,)):
+            return _times(_factor(nest, one, power), Constant(-1.0))
+        case Call("where", (condition, one, other)) if _is_narrow(nest, condition) and other == _ZERO:
+            found = _factor(nest, one, power)
+            return None if found is None else Call("where", (condition, found, _ZERO))
+    return None
+
+
+def _times(factor: Expression | None, other: Expression) -> Expression | None:
+    if factor is None:
+        return None
+    return other if factor == _ONE else Call("multiply", (factor, other))
+
+
+def _is_narrow(nest: RowNest, part: Expression) -> bool:
+    return not any(nest.cell[name].wide for name in operands(part))

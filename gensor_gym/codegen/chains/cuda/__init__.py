@@ -1,0 +1,1 @@
+"""Generators of CUDA for chains of two products on tensor cores by mma.sync, in the manner of FlashAttention-2."""

@@ -1,0 +1,195 @@
+"""CUDA text of the row nest between a chain's products, on scores in registers; it is printed from the nest's cells.
+
+A lane has four scores of every instruction: element i is in row l / 4 + 8 (i / 2). Numbers of a row are arrays [M_TILES][2],
+which the four lanes of the row hold alike after a reduction has been folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from gensor_gym.codegen.c.text import identifiers
+from gensor_gym.codegen.chains.cuda.plan import Plan
+from gensor_gym.codegen.chains.cuda.products import TILE_M
+from gensor_gym.codegen.cuda.text import Loop, Writer
+from gensor_gym.codegen.gir.cuda.inputs import converted, type_of
+from gensor_gym.codegen.gir.cuda.online import floored
+from gensor_gym.codegen.gir.cuda.sums import ALL
+from gensor_gym.codegen.gir.cuda.where import Pointers
+from gensor_gym.codegen.gir.elements import FLOAT
+from gensor_gym.codegen.gir.expressions import c_text
+from gensor_gym.dataflow.expressions import Constant, Expression, operands
+from gensor_gym.gir.nest import Access, Cell, RowNest
+
+_LANES_OF_ROW = 4
+_HALF = Loop("half", "2")
+_ROW, _ELEMENT = "[tile_m][half]", "[tile_m][i / 2]"
+
+
+class Between:
+    """Prints the nest between the products; without a nest it prints nothing."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Choose names of cells and of pointers to rows."""
+        self.plan, self.stream = plan, plan.stream
+        self.guarded = plan.chain.columns % plan.value("keys") > 0
+        cells = self.nest.cells if plan.stream.nest is not None else ()
+        self.names = dict(zip((c.name for c in cells), identifiers(f"v_{c.name}" for c in cells), strict=True))
+        loads = [c.made for c in cells if isinstance(c.made, Access) and c.made.tensor != plan.chain.scores]
+        self.pointers = Pointers.of(self.nest, list(dict.fromkeys(loads))) if loads else None
+
+    @property
+    def nest(self) -> RowNest:
+        """The nest; only where there is one."""
+        assert self.stream.nest is not None
+        return self.stream.nest
+
+    def begin(self, out: Writer) -> None:
+        """Declare pointers to the lane's rows of the nest's tensors, and the numbers of rows that are known before all passes."""
+        if self.pointers is not None:
+            for access, name in self.pointers.names.items():
+                out.line(f"const {type_of(self.nest, access)} *{name}[M_TILES][2];")
+            with out.nest([TILE_M, _HALF]):
+                out.line("const int block_row = (warp * M_TILES + tile_m) * 16 + half * 8 + lane / 4;")
+                own = "first_row + block_row"
+                own = f"min({own}, ROWS - 1)" if self.plan.chain.rows % self.plan.rows else own
+                out.line(f"const {self.pointers.index} row = static_cast<{self.pointers.index}>(element) * ROWS + {own};")
+                digits = self.pointers.digits(out, "row")
+                for access, name in self.pointers.names.items():
+                    out.line(f"{name}{_ROW} = {self.pointers.row_of(access, digits)};")
+        self._numbers(out, self.stream.numbers(-1))
+
+    def begin_pass(self, out: Writer, place: int) -> None:
+        """Declare the reductions of a pass."""
+        for cell in self.stream.reductions(place):
+            self._declare(out, self.names[cell.name], FLOAT.number(FLOAT.identity(cell.made)))  # type: ignore[arg-type]
+        if place == self.stream.passes - 1 and (running := self.stream.running) is not None:
+            self._declare(out, self.names[running.top], "-INFINITY")
+            for name in running.sums:
+                self._declare(out, self.names[name], "0.0f")
+
+    def _declare(self, out: Writer, name: str, value: str) -> None:
+        out.line(f"float {name}[M_TILES][2];")
+        with out.nest([TILE_M, _HALF]):
+            out.line(f"{name}{_ROW} = {value};")
+
+    def step(self, out: Writer, place: int) -> None:
+        """Write a pass's work on the scores of a tile of keys: what it adds to reductions; in the last pass also the weights."""
+        if self.stream.nest is None:
+            return
+        last = place == self.stream.passes - 1
+        if last and self.stream.running is not None:
+            self._running(out, place)
+            return
+        with self._elements(out):
+            self._cells(out, place)
+            for cell in self.stream.reductions(place):
+                self._reduce(out, cell)
+            if last:
+                out.line(f"score = {self._inside(self._text(self.stream.weights), '0.0f')};")
+
+    def _running(self, out: Writer, place: int) -> None:
+        """Write the last pass's work with a running maximum: the scores become powers, and what is added up is rescaled."""
+        running = self.stream.running
+        assert running is not None
+        top = self.names[running.top]
+        out.line("float largest[M_TILES][2];")
+        with out.nest([TILE_M, _HALF]):
+            out.line(f"largest{_ROW} = -INFINITY;")
+        with self._elements(out):
+            self._cells(out, place)
+            out.line(f"score = {self._inside(self._text(running.of), '-INFINITY')};")
+            out.line(f"largest{_ELEMENT} = maximum_1(largest{_ELEMENT}, score);")
+        out.line("float base[M_TILES][2];")
+        with out.nest([TILE_M, _HALF]):
+            self._fold(out, f"largest{_ROW}", "max")
+            out.line(f"const float grown = maximum_1({top}{_ROW}, largest{_ROW});")
+            out.line(f"base{_ROW} = {floored('grown')};")
+            out.line(f"const float scale = exp_1({floored(f'{top}{_ROW}')} - base{_ROW});")
+            out.line(f"{top}{_ROW} = grown;")
+            out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ROW} *= scale;" for name in running.sums]
+            with out.nest([Loop("tile_out", "OUT_TILES"), Loop("i", "2")]):
+                out.line("sums[tile_m][tile_out][2 * half + i] *= scale;")
+        with self._elements(out):
+            out.line(f"score = exp_1(score - base{_ELEMENT});")
+            out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ELEMENT} += score;" for name in running.sums]
+
+    @contextmanager
+    def _elements(self, out: Writer) -> Iterator[None]:
+        """Loops over the lane's scores of a tile: `score` is one of them, `column` its key."""
+        with out.nest([TILE_M, Loop("tile_n", "KEY_TILES"), Loop("i", "4")]):
+            out.line("float &score = scores[tile_m][tile_n][i];")
+            out.line("const int column = key + tile_n * 8 + lane % 4 * 2 + i % 2;")
+            yield
+
+    def _cells(self, out: Writer, place: int) -> None:
+        """Declare a pass's cells of one element."""
+        for cell in self.stream.wide(place):
+            if isinstance(cell.made, Access):
+                value = "score" if cell.made.tensor == self.plan.chain.scores else self._inside(self._loaded(cell.made), "0.0f")
+            else:
+                value = c_text(cell.made, {name: self._text(name) for name in cell.sources}, {}, 1)  # type: ignore[arg-type]
+            out.line(f"const float {self.names[cell.name]} = {value};")
+
+    def _loaded(self, access: Access) -> str:
+        """CUDA text of an element that is loaded for the current column."""
+        assert self.pointers is not None
+        place = "" if not access.column else " + column" if access.column == 1 else f" + column * {access.column}ll"
+        return converted(self.nest, access, f"*({self.pointers.names[access]}{_ELEMENT}{place})")
+
+    def _inside(self, value: str, other: str) -> str:
+        """CUDA text of a value, or of `other` past the last column."""
+        return f"column < COLUMNS ? {value} : {other}" if self.guarded else value
+
+    def _text(self, name: str) -> str:
+        """CUDA variable of a cell at the current element."""
+        return self.names[name] if self.nest.cell[name].wide else f"{self.names[name]}{_ELEMENT}"
+
+    def _reduce(self, out: Writer, cell: Cell) -> None:
+        """Write the accumulation of one element into a reduction."""
+        own = f"{self.names[cell.name]}{_ELEMENT}"
+        identity = FLOAT.number(FLOAT.identity(cell.made))  # type: ignore[arg-type]
+        value = f"({self._inside(self._text(cell.sources[0]), identity)})"
+        out.line(f"{own} = {FLOAT.joined(cell.made, own, value, 1)};")  # type: ignore[arg-type]
+
+    def end_pass(self, out: Writer, place: int) -> None:
+        """Write the folds of a pass's reductions over the lanes of a row, and the numbers of rows that they make."""
+        found = [(self.names[cell.name], cell.made) for cell in self.stream.reductions(place)]
+        running = self.stream.running if place == self.stream.passes - 1 else None
+        found += [(self.names[name], "sum") for name in (running.sums if running is not None else ())]
+        for name, kind in found:
+            with out.nest([TILE_M, _HALF]):
+                self._fold(out, f"{name}{_ROW}", kind)  # type: ignore[arg-type]
+        if self.stream.nest is not None:
+            self._numbers(out, self.stream.numbers(place))
+
+    def _fold(self, out: Writer, name: str, kind: str) -> None:
+        """Write shuffles, after which the lanes of a row have the same number."""
+        distance = _LANES_OF_ROW // 2
+        while distance:
+            other = f"__shfl_xor_sync({ALL}, {name}, {distance})"
+            out.line(f"{name} = {FLOAT.joined(kind, name, other, 1)};")  # type: ignore[arg-type]
+            distance //= 2
+
+    def _numbers(self, out: Writer, cells: Sequence[Cell]) -> None:
+        """Declare numbers of rows that are loaded or computed of others."""
+        for cell in cells:
+            out.line(f"float {self.names[cell.name]}[M_TILES][2];")
+            with out.nest([TILE_M, _HALF]):
+                if isinstance(cell.made, Access):
+                    assert self.pointers is not None
+                    value = converted(self.nest, cell.made, f"*{self.pointers.names[cell.made]}{_ROW}")
+                else:
+                    value = self._of_row(cell.made, cell.sources)  # type: ignore[arg-type]
+                out.line(f"{self.names[cell.name]}{_ROW} = {value};")
+
+    def _of_row(self, made: Expression, sources: Sequence[str]) -> str:
+        return c_text(made, {name: f"{self.names[name]}{_ROW}" for name in sources}, {}, 1)
+
+    def factor(self) -> str:
+        """CUDA text of the number by which a row of the output is multiplied; empty if there is none."""
+        running = self.stream.running
+        if running is None or running.factor == Constant(1.0):
+            return ""
+        return self._of_row(running.factor, operands(running.factor))

@@ -1,0 +1,155 @@
+"""The layout of a chain's kernel: tiles in shared memory, a warp's instructions, and what the chain must be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gensor_gym.chains.chain import Chain, Matrix
+from gensor_gym.chains.gpu.legal import check
+from gensor_gym.chains.gpu.room import HEIGHT, ITEM, PAD, WARP, Room, is_deep
+from gensor_gym.chains.gpu.stream import Stream
+from gensor_gym.codegen.chains.program import ChainProgram
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of an operand in shared memory: `shape` elements, with rows `pitch` elements apart, from byte `offset` on."""
+
+    name: str
+    matrix: Matrix
+    shape: tuple[int, int]
+    steps: tuple[int, int]
+    """Strides in the tensor, in elements, of the tile's rows and columns."""
+    limits: tuple[int, int]
+    """Extents in the tensor of the tile's rows and columns."""
+    deep: bool
+    """Whether rows of the tile go along the reduction: `ldmatrix` then transposes it. False for a left operand."""
+    offset: int
+
+    @property
+    def pitch(self) -> int:
+        """Elements between rows."""
+        return self.shape[1] + PAD
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of shared memory."""
+        return ITEM * self.shape[0] * self.pitch
+
+    @cached_property
+    def width(self) -> int:
+        """Elements of a copy: the most that lie side by side, aligned, wholly inside or outside the tensor."""
+        places = (self.matrix.offset, *self.matrix.batch, self.steps[0], self.limits[1])
+        beside = self.steps[1] == 1 or self.limits[1] == 1
+        return next(w for w in (8, 4, 2, 1) if w == 1 or (beside and all(place % w == 0 for place in places)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule of a chain as blocks of threads. ValueError if the chain has no kernel on tensor cores."""
+
+    program: ChainProgram
+
+    def __post_init__(self) -> None:
+        """Check that the chain has a kernel."""
+        check(self.chain, self.program.hardware)
+
+    @property
+    def chain(self) -> Chain:
+        """The chain."""
+        return self.program.chain
+
+    @cached_property
+    def stream(self) -> Stream:
+        """The passes along tiles of keys."""
+        return Stream.of(self.chain)
+
+    @cached_property
+    def room(self) -> Room:
+        """Padded extents."""
+        return Room(self.chain, self.program.hardware)
+
+    def value(self, name: str) -> int:
+        """Value of a field of the schedule."""
+        return self.program.schedule.value(name)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.value("warps") * WARP
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return self.value("warps") * self.value("heights") * HEIGHT
+
+    @cached_property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor runs at a time by the model."""
+        header = type(self.program.schedule).columns(self.program.schedule.row[None])
+        return int(self.room.resident(header)[0])
+
+    @property
+    def parts(self) -> int:
+        """Blocks of one element of the batch."""
+        return -(-self.chain.rows // self.rows)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of keys."""
+        return -(-self.chain.columns // self.value("keys"))
+
+    @property
+    def ahead(self) -> int:
+        """Tiles that copies run ahead of the products."""
+        return self.value("stages") - 1
+
+    @cached_property
+    def left(self) -> Tile:
+        """The block's rows of the left operand."""
+        one, product = self.chain.left, self.chain.products[0]
+        shape = self.rows, self.room.inner
+        return Tile("left", one, shape, (one.row, one.column), (product.rows, product.inner), deep=False, offset=0)
+
+    @cached_property
+    def rights(self) -> tuple[Tile, Tile]:
+        """Tiles of both right operands in the first buffer."""
+        keys, (one, other) = self.value("keys"), self.chain.products
+        first = self._right("first", self.chain.first, (self.room.inner, keys), (one.inner, one.columns), self.left.nbytes)
+        place = first.offset + first.nbytes
+        return first, self._right("second", self.chain.second, (keys, self.room.out), (other.inner, other.columns), place)
+
+    def _right(self, name: str, matrix: Matrix, shape: tuple[int, int], limits: tuple[int, int], offset: int) -> Tile:
+        """The tile of a right operand of `shape` (reduction, columns)."""
+        steps = matrix.row, matrix.column
+        if is_deep(matrix):
+            return Tile(name, matrix, shape, steps, limits, deep=True, offset=offset)
+        return Tile(name, matrix, shape[::-1], steps[::-1], limits[::-1], deep=False, offset=offset)
+
+    @property
+    def buffer(self) -> int:
+        """Bytes of one buffer."""
+        return sum(tile.nbytes for tile in self.rights)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory of a block."""
+        return self.left.nbytes + self.value("stages") * self.buffer
+
+    @property
+    def constants(self) -> dict[str, tuple[int, str]]:
+        """Constants of the kernel's text by name: (value, meaning)."""
+        chain, room = self.chain, self.room
+        return {
+            "ROWS": (chain.rows, "rows of an element of the batch"),
+            "COLUMNS": (chain.columns, "columns of its scores: keys"),
+            "BLOCK_ROWS": (self.rows, "rows of a block"), "PARTS": (self.parts, "blocks of an element of the batch"),
+            "KEYS": (self.value("keys"), "keys of a tile"), "TILES": (self.tiles, "tiles of keys"),
+            "THREADS": (self.threads, "of a block"), "M_TILES": (self.value("heights"), "instructions of a warp along rows"),
+            "KEY_TILES": (self.value("keys") // 8, "instructions along a tile of keys"),
+            "OUT_TILES": (room.out // 8, "instructions along the columns of the output"),
+            "POINTS": (room.inner // 16, "instructions along the first product's reduction"),
+            "BUFFER": (self.buffer, "bytes of a buffer of shared memory"),
+            "BUFFERS": (self.value("stages") * self.buffer, "bytes of all of them"),
+        }  # fmt: skip

@@ -1,0 +1,21 @@
+"""A schedule of a chain on a machine, before it is known in what language."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.chains.chain import Chain
+from gensor_gym.chains.gpu.schedule import GpuChainSchedule
+from gensor_gym.chains.schedule import ChainSchedule
+from gensor_gym.hardware.types import Hardware
+
+AnyChainSchedule = ChainSchedule | GpuChainSchedule
+
+
+@dataclass(frozen=True)
+class ChainProgram:
+    """A schedule of a chain on a machine."""
+
+    chain: Chain
+    schedule: AnyChainSchedule
+    hardware: Hardware

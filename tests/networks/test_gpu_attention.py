@@ -1,0 +1,55 @@
+"""Attention in networks on a GPU: one kernel a layer, right in the emulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from agents.networks import CompiledNetwork, compile_module  # noqa: E402
+from tests.support.thorough import thorough_but  # noqa: E402
+
+nn = torch.nn
+ROWS, SIZE = 40, 16
+
+
+class Attention(nn.Module):
+    """Self-attention of 8 heads, whose keys and values are those of `own` heads."""
+
+    def __init__(self, own: int, causal: bool) -> None:
+        super().__init__()
+        self.own, self.causal = own, causal
+        self.queries, self.others = nn.Linear(64, 8 * SIZE), nn.Linear(64, 2 * own * SIZE)
+        self.out = nn.Linear(8 * SIZE, 64)
+
+    def forward(self, x: Any) -> Any:
+        q, others = self.queries(x), self.others(x)
+        heads = (one.view(1, ROWS, -1, SIZE).transpose(1, 2) for one in (q, *others.chunk(2, -1)))
+        made = nn.functional.scaled_dot_product_attention(*heads, is_causal=self.causal, enable_gqa=self.own < 8)
+        return self.out(made.transpose(1, 2).reshape(1, ROWS, 8 * SIZE))
+
+
+def compiled(own: int, causal: bool, dtype: Any, backend: str) -> tuple[CompiledNetwork, Any]:
+    """(network, input), for an H100."""
+    torch.manual_seed(0)
+    module, x = Attention(own, causal).eval().to(dtype), torch.randn(1, ROWS, 64, dtype=dtype)
+    return compile_module(module, (x,), hardware="h100", backend=backend, trials=1, reuse=False), x
+
+
+@pytest.mark.parametrize(("own", "causal"), thorough_but([(8, False), (8, True), (2, True)], (2, True)))
+def test_attention_is_one_kernel_and_right(own: int, causal: bool) -> None:
+    """Between the linear layers no kernel is left, nor a copy of the keys for each head."""
+    network, x = compiled(own, causal, torch.bfloat16, "emulated")
+    assert ["gg_chain" in kernel.source for kernel in network.kernels] == [False, False, True, False]
+    (expected,) = network.plan.network.reference(x.view(torch.uint16).numpy())
+    found = network(x).to(torch.float64).numpy()
+    assert (np.abs(found - expected.value) <= expected.error).all()
+
+
+def test_attention_of_float32_is_several_kernels() -> None:
+    """Tensor cores would round its numbers."""
+    network, _ = compiled(8, True, torch.float32, "analytic")
+    assert len(network.kernels) > 4 and not any("gg_chain" in kernel.source for kernel in network.kernels)
