@@ -44,12 +44,15 @@ def _bottleneck(c: int, width: int, stride: int) -> Residual:
     return Residual(c, 4 * width, stride, body)
 
 
-def resnet(blocks: Sequence[int], deep: bool) -> nn.Module:
-    """A ResNet for images [n, 3, 224, 224] with the given number of blocks in each stage; `deep` selects bottleneck blocks."""
-    layers: list[nn.Module] = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    c = 64
+def resnet(blocks: Sequence[int], deep: bool, first: int = 64) -> nn.Module:
+    """A ResNet for images [n, 3, 224, 224] with the given number of blocks in each stage; `deep` selects bottleneck blocks.
+
+    The first convolution has `first` channels, and every stage twice as many as the stage before.
+    """
+    layers: list[nn.Module] = [*_convolution(3, first, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    c = first
     for stage, count in enumerate(blocks):
-        width = 64 << stage
+        width = first << stage
         for number in range(count):
             stride = 2 if stage and number == 0 else 1
             layers.append(_bottleneck(c, width, stride) if deep else _basic(c, width, stride))
@@ -78,15 +81,15 @@ _MOBILENET_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6,
 """(expansion factor, channels, number of blocks, stride of the first block) of each stage."""
 
 
-def mobilenet_v2() -> nn.Module:
-    """MobileNetV2 of width 1.0, for images [n, 3, 224, 224]."""
-    layers: list[nn.Module] = [*_convolution(3, 32, 3, 2), nn.ReLU6()]
-    c = 32
+def mobilenet_v2(narrower: int = 1) -> nn.Module:
+    """MobileNetV2 of width 1 / `narrower`, for images [n, 3, 224, 224]."""
+    c, last = 32 // narrower, 1280 // narrower
+    layers: list[nn.Module] = [*_convolution(3, c, 3, 2), nn.ReLU6()]
     for expand, k, count, stride in _MOBILENET_V2:
         for number in range(count):
-            layers.append(Inverted(c, k, stride if number == 0 else 1, expand))
-            c = k
-    layers += [*_convolution(c, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000)]
+            layers.append(Inverted(c, k // narrower, stride if number == 0 else 1, expand))
+            c = k // narrower
+    layers += [*_convolution(c, last, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, 1000)]
     return nn.Sequential(*layers)
 
 

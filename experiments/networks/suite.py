@@ -69,14 +69,15 @@ The MLPs and MHAs are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, tabl
 
 
 def module_of(name: str, seed: int = 0) -> nn.Module:
-    """A network in evaluation mode with random weights; ValueError for an unknown name.
-
-    The running statistics of batch normalisations are random too. Those of a new network, 0 and 1, would hide wrong folding.
-    """
+    """A network in evaluation mode with random weights; ValueError for an unknown name."""
     if name not in SUITE:
         raise ValueError(f"network {name!r}: expected one of {', '.join(SUITE)}{near(name, SUITE)}")
     torch.manual_seed(seed)
-    module = SUITE[name].build()
+    return as_used(SUITE[name].build())
+
+
+def as_used(module: nn.Module) -> nn.Module:
+    """The module in evaluation mode, with random running statistics: those of a new network, 0 and 1, hide wrong folding."""
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
             nn.init.normal_(part.running_mean, std=0.1)  # type: ignore[arg-type]
