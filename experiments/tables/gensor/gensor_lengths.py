@@ -1,0 +1,102 @@
+"""A table like Gensor's figure 11 (arXiv 2502.11407) for a whole network: a small BERT whose sequence length changes.
+
+Ours is compiled once for several lengths, the buckets (`agents.buckets`), and in addition for each length alone. Torch's compiler
+compiles it once for all lengths (`dynamic=True`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from agents.buckets import compile_buckets
+from agents.networks import compile_module
+from agents.runs.sheets.cells import factor, spread
+from experiments.comparison.summary import interval, ratio
+from experiments.networks.attention import bert_of_ids
+from experiments.networks.suite import Ids, drawn
+from experiments.studies.study import Stamp
+from experiments.tables.gensor import published
+from experiments.tables.table import Cell, Table
+from gensor_gym import hardware
+from gensor_gym.measure.devices.cpu import processor_name
+
+LAYERS, WIDTH, HEADS, WORDS = 4, 512, 8, 30522
+"""Extents of a small BERT (Turc et al., arXiv 1908.08962)."""
+BUCKETS = (32, 64, 128, 256, 512)
+TRIALS = 3
+"""Number of measured programs for each distinct kernel, unless configured."""
+AGREE = 1e-3
+"""Largest difference from torch's results."""
+COLUMNS = (
+    "length", "bucket", "ours, in the bucket", "ours, for the length alone", "torch", "torch.compile", "bucket over torch",
+    "bucket over torch.compile", "published: Gensor over PyTorch",
+)  # fmt: skip
+Side = Callable[..., tuple[Any, ...]]
+
+
+def make(config: DictConfig, folder: Path) -> list[Table]:
+    """The table of lengths; `limit` caps them. It takes five minutes on one core.
+
+    ValueError unless one thread computes, because torch's idle threads disturb those of others in the same process.
+    """
+    if hardware.get(config.hardware) != hardware.get("host") or (threads := hardware.get("host").units) != 1:
+        raise ValueError(f"{config.hardware} of {threads} threads: expected the host and GENSOR_GYM_THREADS=1")
+    torch.set_num_threads(1)
+    torch.manual_seed(config.seeds[0])
+    module, lengths = bert_of_ids(LAYERS, WIDTH, HEADS, WORDS).eval(), published.LENGTHS[: config.limit]
+    searched = {"trials": TRIALS if config.trials is None else config.trials, "seed": config.seeds[0]}
+    buckets = BUCKETS[: 1 + next(place for place, size in enumerate(BUCKETS) if size >= lengths[-1])]
+    begin = time.perf_counter()
+    ours = compile_buckets(module, [inputs_of(size) for size in buckets], **searched)
+    spent, alone, rows = time.perf_counter() - begin, 0.0, []
+    torchs = torch.compile(module, dynamic=True)
+    with torch.no_grad():
+        for length in lengths:
+            begin = time.perf_counter()
+            exact = compile_module(module, inputs_of(length), **searched)
+            alone += time.perf_counter() - begin
+            sides: dict[str, Side] = {"buckets": ours, "alone": exact, "eager": module, "compile": torchs}
+            rows.append(_row(length, min(size for size in buckets if size >= length), timed(sides, length, config.rounds)))
+    notes = (
+        f"{processor_name()}, one thread, float32, batch 1, {searched['trials']} measured programs for each distinct kernel; "
+        f"medians of {config.rounds} interleaved rounds in one process. Every result was compared with torch's.",
+        f"Compiling took {spent:.0f} s for {len(buckets)} buckets, {alone:.0f} s for {len(lengths)} lengths alone, unless earlier "
+        "searches were remembered. torch.compile has `dynamic=True`.",
+        f"Published: an RTX 4090, a small BERT, unknown batch; {published.SOURCE}",
+    )
+    return [Table("A small BERT with a changing sequence length", Stamp.REPLICATED, COLUMNS, tuple(rows), notes)]
+
+
+def inputs_of(length: int) -> tuple[torch.Tensor, ...]:
+    """Ids, segments, and a mask of ones."""
+    return drawn((Ids((length,), WORDS), Ids((length,), 2), Ids((length,), 2, 1)), seed=length)
+
+
+def timed(sides: Mapping[str, Side], length: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds of a call of each side, in interleaved rounds. ValueError if a result differs from torch's."""
+    given, wanted = inputs_of(length), sides["eager"](*inputs_of(length))
+    for name, side in sides.items():
+        error = max(float((torch.as_tensor(made) - one).abs().max()) for made, one in zip(side(*given), wanted, strict=True))
+        if not error <= AGREE:
+            raise ValueError(f"{name} at length {length} differs from torch by {error:.3g}: expected at most {AGREE}")
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            begin = time.perf_counter()
+            side(*given)
+            found[name].append(time.perf_counter() - begin)
+    return found
+
+
+def _row(length: int, bucket: int, seconds: Mapping[str, list[float]]) -> tuple[Cell, ...]:
+    """Row of a length: times of all sides, and speeds of the bucket over torch's."""
+    over = [factor(ratio(seconds[name], seconds["buckets"])).text for name in ("eager", "compile")]
+    place = published.LENGTHS.index(length)
+    claimed = published.FIGURE_11["Gensor"][place] / published.FIGURE_11["PyTorch"][place]
+    return str(length), str(bucket), *(spread(interval(one)).text for one in seconds.values()), *over, claimed
