@@ -13,7 +13,6 @@ from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.text import parse
 from gensor_gym.gir.graph import GirGraph
-from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.answers.fused import FusedDraw
 from tests.support import gir_cases
 from tests.support.apart import in_a_process_of_its_own
@@ -142,16 +141,11 @@ def test_a_row_of_which_nothing_is_seen_is_no_number() -> None:
         assert not draw.fault(output) and np.isnan(output[0]).all() and np.isfinite(output[1:]).all()
 
 
-sanitizers = pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
-
-
-@sanitizers
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     kernels = [kernel for name in SUITE for kernel in suite_kernels(name, range(900, 901))]
     assert gir_cases.sanitized(tmp_path, [*kernels, *graph_kernels(random_rows_dataflow, range(900, 902))]) == ""
 
 
-@sanitizers
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [*SUITE, "random graphs"])
 def test_sanitizers_find_nothing_in_many(tmp_path: Path, name: str) -> None:

@@ -9,23 +9,22 @@ import pytest
 
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.matrices.lying import images_axis
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import first_of_each, thorough_but
 from tests.support.wgmma_kernels import (
     H200,
     TINY,
-    assert_compiles_well,
     check_caught,
+    compile_well,
     faults,
     gemm,
     legal_convolutions,
-    needs_nvrtc,
+    planted_show,
+    right,
     wgmma_kernel,
 )
 
@@ -50,11 +49,7 @@ CASES = {
     ],
 }
 
-
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "images"))
-def test_products_are_right(kernels: list[Kernel]) -> None:
-    """Extents that nothing divides, within the bound that verification uses; two orders of events."""
-    assert faults(kernels, seeds=2) == []
+test_products_are_right = right(CASES, "images")
 
 
 def test_nothing_is_laid_out() -> None:
@@ -111,11 +106,7 @@ FAULTS = {
     "no end of an image": ("&& out_pixel < 56)", "&& out_pixel < 64)", "wrong|overflow"),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", thorough_but(FAULTS))
-def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
-    """For every order of events: a wrong answer, or the emulator's words."""
-    check_caught(damaged, 1 + planted.index(name), FAULTS[name][2], seeds=2)
+test_planted_faults_are_caught = planted_show(FAULTS, seeds=2)
 
 
 def test_rows_that_are_not_there_are_not_stored() -> None:
@@ -167,10 +158,6 @@ MENU = {
     "8x8 shares": conv_kernel(conv(16, 2048, 8, 8, 512, 1, 1), [2, 64, 8, 8], [4, 128, 8, 8], stages=4, persistent=2),
     "8x8 split": conv_kernel(conv(16, 2048, 8, 8, 512, 1, 1), [4, 64, 8, 8], [4, 128, 8, 8], stages=4, split_k=4),
 }
+"""What the model chooses for products of few rows and for 1x1 convolutions, and others near it."""
 
-
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(MENU, "8x8"))
-def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
-    """What the model chooses for products of few rows and for 1x1 convolutions, and others near it."""
-    assert_compiles_well(MENU[name])
+test_nvrtc_neither_spills_nor_serialises = compile_well(MENU, "8x8")
