@@ -17,7 +17,7 @@ from gensor_gym.measure.answers.fused import FusedDraw
 from tests.support import gir_cases
 from tests.support.apart import in_a_process_of_its_own
 from tests.support.dataflows import random_dataflow
-from tests.support.gir_cases import SUITE, kernel_of, machine, of_suite
+from tests.support.gir_cases import SUITE, graph_kernels, kernel_of, machine, of_suite
 from tests.support.row_dataflows import random_rows_dataflow
 from tests.support.row_halves import random_halves_dataflow
 from tests.support.row_integers import random_integers_dataflow
@@ -31,17 +31,6 @@ def suite_kernels(name: str, seeds: range) -> list[Kernel]:
     """Random legal programs of a factory of awkward extents."""
     generators = [np.random.default_rng([seed, SUITE.index(name)]) for seed in seeds]
     return [kernel_of(of_suite(name, rng), rng) for rng in generators]
-
-
-def graph_kernels(make: Callable[[int], Dataflow], seeds: range) -> list[Kernel]:
-    """Random legal programs of those random graphs that rows and columns can say."""
-    found = []
-    for seed in seeds:
-        try:
-            found.append(kernel_of(make(seed), np.random.default_rng(seed)))
-        except ValueError as error:
-            assert str(error).startswith(make(seed).name) and "expected" in str(error) or "a kernel of its own" in str(error)
-    return found
 
 
 def check(kernels: list[Kernel]) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,19 @@ def kernel_of(operator: Dataflow, rng: np.random.Generator) -> Kernel:
     """The C kernel of a random legal schedule for one of three widths of vectors."""
     graph = GirGraph(operator, machine(int(rng.choice((16, 16, 8, 4)))))
     return generate_gir(GirProgram(graph.nest, random_schedule(graph, rng), graph.hardware))
+
+
+def graph_kernels(
+    make: Callable[[int], Dataflow], seeds: range, of: Callable[[Dataflow, np.random.Generator], Kernel] = kernel_of
+) -> list[Kernel]:
+    """Random legal programs of those random graphs that rows and columns can say, in C where nothing else is said."""
+    found = []
+    for seed in seeds:
+        try:
+            found.append(of(make(seed), np.random.default_rng(seed)))
+        except ValueError as error:
+            assert str(error).startswith(make(seed).name) and "expected" in str(error) or "a kernel of its own" in str(error)
+    return found
 
 
 def together(kernels: Sequence[Kernel], entry: str = WHOLE) -> str:

@@ -86,11 +86,20 @@ def gemm(m: int, n: int, k: int, dtype: str = "bfloat16", *stages: str) -> Opera
     return operators.gemm(m, n, k, dtype=dtype).with_epilogue(*stages)
 
 
-def check_planted(kernel: Kernel, planted: Mapping[str, tuple[str, str, str]]) -> None:
+def check_planted(kernel: Kernel, planted: Mapping[str, tuple[str, str, str]], seeds: int = 3) -> None:
     """Each of the faults shows when it is planted in a kernel."""
     with EmulatedKernels(with_faults(kernel, planted, planted)) as program:
         for number, (_, _, words) in enumerate(planted.values(), 1):
-            check_caught(program, number, words)
+            check_caught(program, number, words, seeds)
+
+
+def check_limit(op: Operator, fits: Sequence[list[int]], exceeds: Sequence[list[int]], words: str) -> None:
+    """Of two pairs of a register and a block tile the first is legal; the second is not, and generating it says why."""
+    graph = ConstructionGraph(op, H200, space="extended")
+    one, two = (make_schedule(op, *tiles, tensor_core=2, stages=2) for tiles in (fits, exceeds))
+    assert graph.is_legal(one) and not graph.is_legal(two)
+    with pytest.raises(ValueError, match=words):
+        generate(op, two, H200)
 
 
 def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: int = 1) -> list[Kernel]:

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from gensor_gym import ConstructionGraph, operators
-from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
 from gensor_gym.codegen.program import lower
 from gensor_gym.graph.matrices.lying import is_laid_out, lies_as_product, wgmma_columns
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.cuda_schedules import make_schedule
-from tests.support.wgmma_kernels import H200, TINY, compile_well, faults, legal_convolutions, planted_show, right
+from tests.support.wgmma_kernels import H200, TINY, check_limit, compile_well, faults, legal_convolutions, planted_show, right
 
 CASES = {
     "tiles that are no rows": [
@@ -120,12 +119,8 @@ def test_legal_schedules_are_right() -> None:
 
 def test_several_images_without_whole_panels_are_illegal() -> None:
     """Pixels of two images are no neighbours where channels lie between them: each has panels of its own."""
-    op = conv(4, 64, 4, 8, 64, 1, 1)
-    graph = ConstructionGraph(op, H200, space="extended")
-    one, two = (make_schedule(op, [n, 64, 4, 8, 16, 1, 1], [n, 64, 4, 8, 64, 1, 1], tensor_core=2, stages=2) for n in (1, 2))
-    assert graph.is_legal(one) and not graph.is_legal(two)
-    with pytest.raises(ValueError, match="32 pixels of each of several images: multiples of 64"):
-        generate(op, two, H200)
+    one, two = (([n, 64, 4, 8, 16, 1, 1], [n, 64, 4, 8, 64, 1, 1]) for n in (1, 2))
+    check_limit(conv(4, 64, 4, 8, 64, 1, 1), one, two, "32 pixels of each of several images: multiples of 64")
 
 
 def test_the_model_prices_no_layout() -> None:
