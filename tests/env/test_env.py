@@ -7,6 +7,7 @@ import dataclasses
 import json
 import pickle
 import warnings
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -248,14 +249,15 @@ def test_bad_reset_options_are_named() -> None:
         ({"backend": None}, "no backend None.*analytic"),
         ({"timing": "old"}, "'old'.*'pooled', 'fresh'"),
         ({"render_mode": "human"}, "'human'.*'ansi', 'rgb_array'"),
+        ({"moves": "columns"}, "no moves 'columns': expected 'primitives'; gensor_gym/Write-v0 with choices='columns'"),
+        ({"reward": "mean"}, "no reward 'mean'; it is one of .'final', 'best_so_far'"),
     ],
 )
 def test_bad_arguments_are_named_with_what_is_accepted(arguments: dict[str, Any], message: str) -> None:
     whole = {"operator": GEMM, "hardware": "h200"} | arguments
-    with pytest.raises(ValueError, match=message):
-        ConstructEnv(**whole)
-    with pytest.raises(ValueError, match=message):
-        ConstructVectorEnv(num_envs=2, **whole)
+    for made in (ConstructEnv, partial(ConstructVectorEnv, num_envs=2)):
+        with pytest.raises(ValueError, match=message):
+            made(**whole)
 
 
 def test_copies_with_a_live_worker_share_the_backend() -> None:

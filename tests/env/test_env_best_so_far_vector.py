@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -48,22 +46,6 @@ def test_threads_copies_and_saved_states_go_on_alike(reward: str) -> None:
         assert all(np.array_equal(first[4].get("best", 0), other[4].get("best", 0)) for other in others)
     for one in envs:
         one.close()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"moves": "columns"}, "no moves 'columns': expected 'primitives'; gensor_gym/Write-v0 with choices='columns'"),
-        ({"reward": "mean"}, "no reward 'mean'; it is one of .'final', 'best_so_far'"),
-        ({"space": "all"}, "'all'.*'gensor'"),
-    ],
-)
-def test_bad_arguments_are_named_with_what_is_accepted(arguments: dict[str, Any], said: str) -> None:
-    whole = {"operator": GEMM, "hardware": "h200"} | arguments
-    with pytest.raises(ValueError, match=said):
-        gymnasium.make("gensor_gym/Construct-v0", **whole)
-    with pytest.raises(ValueError, match=said):
-        gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=2, **whole)
 
 
 def test_actions_say_what_they_do() -> None:

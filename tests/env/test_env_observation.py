@@ -16,7 +16,9 @@ from gymnasium.utils.env_checker import check_env
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.graph_view import GraphObservation
 from gensor_gym.env.observation import GROUPS, LIMIT, NUM_FEATURES
+from gensor_gym.env.pictures.render import as_image, as_text
 from gensor_gym.graph.actions import NUM_ACTIONS
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import SPATIAL_SLOTS
 from tests.support.graph_walks import MACHINES, OPERATORS, graph_of, walk
 from tests.support.thorough import thorough_but
@@ -155,8 +157,6 @@ def test_the_graph_view_does_without_groups() -> None:
 @pytest.mark.parametrize("operator", thorough_but(OPERATORS, *OPERATORS[::3]))
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
 def test_text_names_the_task_its_loops_and_its_resources(operator: str, machine: str) -> None:
-    from gensor_gym.env.pictures.render import as_text
-
     graph = graph_of(operator, machine, "extended")
     for schedule in list(walk(graph, np.random.default_rng(1), 50))[::12]:
         text = as_text(graph, schedule)
@@ -170,31 +170,16 @@ def test_text_names_the_task_its_loops_and_its_resources(operator: str, machine:
 
 
 def test_loops_of_a_gemm_by_hand() -> None:
-    from gensor_gym.env.pictures.render import as_text
-    from gensor_gym.graph.schedule import Schedule
-
     graph = graph_of(GEMM, "h200", "extended")
     tiles = "1x1x1x4x2x1x1x1 1x1x1x32x16x8x1x1 1x1x1x32x16x8x1x1 1x1x1x32x16x8x1x1"
     schedule = Schedule.parse(f"tile[{tiles}] vthread[1x1x1x2x1x1x1x1] level=1 vector=4 unroll=4 shared_layout=1")
     assert graph.is_legal(schedule)
     loops = [line.split("#")[0].strip() for line in as_text(graph, schedule).splitlines()]
     wanted = [
-        "for m.block in 2:",
-        "for n.block in 3:",
-        "for m.thread in 8:",
-        "for n.thread in 8:",
-        "C.registers[4, 2] = 0",
-        "for k.step in 5:",
-        "A.shared[32, 8] = A[..]",
-        "B.shared[8, 16] = B[..]",
-        "barrier",
-        "for k.chunk in 8:",
-        "for m.vthread in 2:",
-        "for m.inner in 2:",
-        "for n.inner in 2:",
-        "C.registers += A * B",
-        "C[..] = C.registers",
-    ]
+        "for m.block in 2:", "for n.block in 3:", "for m.thread in 8:", "for n.thread in 8:", "C.registers[4, 2] = 0",
+        "for k.step in 5:", "A.shared[32, 8] = A[..]", "B.shared[8, 16] = B[..]", "barrier", "for k.chunk in 8:",
+        "for m.vthread in 2:", "for m.inner in 2:", "for n.inner in 2:", "C.registers += A * B", "C[..] = C.registers",
+    ]  # fmt: skip
     first = loops.index(wanted[0])
     assert loops[first : first + len(wanted)] == wanted
 
@@ -217,8 +202,6 @@ def test_render_modes() -> None:
 @pytest.mark.parametrize("machine", thorough_but(["t4", "cascade_lake"], "t4"))
 def test_every_operator_can_be_drawn(operator: str, machine: str) -> None:
     pytest.importorskip("matplotlib")
-    from gensor_gym.env.pictures.render import as_image
-
     graph = graph_of(operator, machine, "extended")
     shapes = {
         as_image(graph, graph.random_schedule(np.random.default_rng(2))).shape,
@@ -228,16 +211,11 @@ def test_every_operator_can_be_drawn(operator: str, machine: str) -> None:
 
 
 def test_an_illegal_schedule_can_be_looked_at() -> None:
-    from gensor_gym.env.pictures.render import as_text
-    from gensor_gym.graph.schedule import Schedule
-
     graph = graph_of(GEMM, "h200", "extended")
     row = graph.initial().row.copy()
     row[:32] = np.tile([1, 1, 1, 64, 64, 1, 1, 1], 4)
     assert "not legal here" in as_text(graph, Schedule(row))
     pytest.importorskip("matplotlib")
-    from gensor_gym.env.pictures.render import as_image
-
     assert as_image(graph, Schedule(row)).ndim == 3
 
 
@@ -258,8 +236,6 @@ def test_drawing_needs_no_display_and_leaves_pyplot_alone() -> None:
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gensor_gym.env.pictures.render import as_image
-
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     graph = graph_of(GEMM, "h200", "extended")
     with pytest.raises(ImportError, match="pip install matplotlib"):

@@ -112,14 +112,7 @@ def test_maskable_ppo_learns_through_it() -> None:
     from sb3_contrib.common.maskable.evaluation import evaluate_policy
 
     env = make_sb3(16, operator="gemm(m=96, n=80, k=64)", hardware="h200")
-    arguments = {
-        "n_steps": 64,
-        "batch_size": 256,
-        "n_epochs": 4,
-        "gamma": env.discount,
-        "learning_rate": 2e-3,
-        "seed": 0,
-    }
+    arguments = {"n_steps": 64, "batch_size": 256, "n_epochs": 4, "gamma": env.discount, "learning_rate": 2e-3, "seed": 0}
     model = contrib.MaskablePPO("MlpPolicy", env, policy_kwargs={"net_arch": [32]}, device="cpu", **arguments)
     model.learn(1024)
     first = np.mean([episode["r"] for episode in model.ep_info_buffer])

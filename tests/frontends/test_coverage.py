@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,7 +15,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import cut_all
 from tests.frontends.test_torch_export import Of, check
-from tests.support.networks import kernels_of
+from tests.support import networks
 from tests.support.thorough import thorough_but
 
 Made = Callable[..., Any]
@@ -131,10 +130,7 @@ def test_kernels_against_torch(name: str) -> None:
     made, shapes = CASES[name]
     module, inputs = made().eval(), [torch.randn(shape) for shape in shapes]
     plan = cut_all(folded(from_torch(module, inputs)))
-    function = NetworkFunction(plan, kernels_of(plan, 0, 0), 1)
-    with torch.no_grad():
-        expected = module.double()(*(one.double() for one in inputs)).numpy()
-    np.testing.assert_allclose(function(*inputs).numpy(), expected, rtol=5e-4, atol=5e-5)
+    networks.check(NetworkFunction(plan, networks.kernels_of(plan, 0, 0), 1), module, inputs, rtol=5e-4, atol=5e-5)
 
 
 VOLUME = (1, 4, 3, 3, 3)

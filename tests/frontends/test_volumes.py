@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -15,7 +14,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import cut_all
 from tests.frontends.test_torch_export import Of, check
-from tests.support.networks import kernels_of
+from tests.support import networks
 from tests.support.thorough import thorough_but
 
 VOLUME = (2, 4, 5, 7, 6)
@@ -49,9 +48,6 @@ def test_against_torch(name: str) -> None:
 @pytest.mark.parametrize("name", thorough_but(CASES, "strides"))
 def test_kernels_against_torch(name: str) -> None:
     torch.manual_seed(0)
-    module, x = CASES[name]().eval(), torch.randn(VOLUME)
-    plan = cut_all(folded(from_torch(module, [x])))
-    function = NetworkFunction(plan, kernels_of(plan, 0, 0), 1)
-    with torch.no_grad():
-        expected = module.double()(x.double()).numpy()
-    np.testing.assert_allclose(function(x).numpy(), expected, rtol=5e-4, atol=5e-5)
+    module, inputs = CASES[name]().eval(), [torch.randn(VOLUME)]
+    plan = cut_all(folded(from_torch(module, inputs)))
+    networks.check(NetworkFunction(plan, networks.kernels_of(plan, 0, 0), 1), module, inputs, rtol=5e-4, atol=5e-5)

@@ -13,12 +13,11 @@ from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.text import parse
 from gensor_gym.gir.graph import GirGraph
-from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.answers.fused import FusedDraw
 from tests.support import gir_cases
 from tests.support.apart import in_a_process_of_its_own
 from tests.support.dataflows import random_dataflow
-from tests.support.gir_cases import SUITE, kernel_of, machine, of_suite
+from tests.support.gir_cases import SUITE, graph_kernels, kernel_of, machine, of_suite
 from tests.support.row_dataflows import random_rows_dataflow
 from tests.support.row_halves import random_halves_dataflow
 from tests.support.row_integers import random_integers_dataflow
@@ -32,17 +31,6 @@ def suite_kernels(name: str, seeds: range) -> list[Kernel]:
     """Random legal programs of a factory of awkward extents."""
     generators = [np.random.default_rng([seed, SUITE.index(name)]) for seed in seeds]
     return [kernel_of(of_suite(name, rng), rng) for rng in generators]
-
-
-def graph_kernels(make: Callable[[int], Dataflow], seeds: range) -> list[Kernel]:
-    """Random legal programs of those random graphs that rows and columns can say."""
-    found = []
-    for seed in seeds:
-        try:
-            found.append(kernel_of(make(seed), np.random.default_rng(seed)))
-        except ValueError as error:
-            assert str(error).startswith(make(seed).name) and "expected" in str(error) or "a kernel of its own" in str(error)
-    return found
 
 
 def check(kernels: list[Kernel]) -> None:
@@ -142,16 +130,11 @@ def test_a_row_of_which_nothing_is_seen_is_no_number() -> None:
         assert not draw.fault(output) and np.isnan(output[0]).all() and np.isfinite(output[1:]).all()
 
 
-sanitizers = pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
-
-
-@sanitizers
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     kernels = [kernel for name in SUITE for kernel in suite_kernels(name, range(900, 901))]
     assert gir_cases.sanitized(tmp_path, [*kernels, *graph_kernels(random_rows_dataflow, range(900, 902))]) == ""
 
 
-@sanitizers
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [*SUITE, "random graphs"])
 def test_sanitizers_find_nothing_in_many(tmp_path: Path, name: str) -> None:

@@ -75,8 +75,7 @@ def test_every_element_is_read_and_written_where_it_lies(name: str) -> None:
 def places(nest: RowNest, access: Access, wide: bool) -> np.ndarray:
     """Where the elements of an access lie, over all loops."""
     digits = np.indices((*nest.row_extents, nest.columns if wide else 1)).reshape(len(nest.row_extents) + 1, -1)
-    found: np.ndarray = access.offset + np.array([*access.rows, access.column]) @ digits
-    return found
+    return access.offset + np.array([*access.rows, access.column]) @ digits
 
 
 @pytest.mark.parametrize("name", LOOPS)

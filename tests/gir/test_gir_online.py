@@ -20,7 +20,6 @@ from gensor_gym.gir.online import LEAST_COLUMNS, online_sums
 from gensor_gym.gir.placement import Level, levels_of, passes_of
 from gensor_gym.gir.schedule import HEADER, GirSchedule
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
-from tests.gir.test_gir_kernels import sanitizers
 from tests.support import gir_cases
 from tests.support.gir_cases import kernel_at, machine
 from tests.support.gir_interpreter import interpreted
@@ -127,7 +126,6 @@ def test_hard_rows() -> None:
 
 
 @pytest.mark.thorough
-@sanitizers
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     assert gir_cases.sanitized(tmp_path, [kernel for graph in GRAPHS[1:] for kernel in online_kernels(graph, 1)]) == ""
 

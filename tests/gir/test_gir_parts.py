@@ -29,7 +29,6 @@ from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
 from gensor_gym.networks.loops import rows_of
 from gensor_gym.networks.steps import Step
 from tests.gir.test_gir_igraph import check, placements
-from tests.gir.test_gir_kernels import sanitizers
 from tests.gir.test_gir_online import TWO_SUMS, hard_rows
 from tests.support import gir_cases, oracle_gir
 from tests.support.gir_cases import machine, random_rows, random_schedule
@@ -193,7 +192,6 @@ def test_many_programs_are_right_between_guard_pages(operator: Dataflow) -> None
 
 
 @pytest.mark.thorough
-@sanitizers
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     assert gir_cases.sanitized(tmp_path, [kernel for operator in GRAPHS for kernel in kernels(operator, 1, seed=2)]) == ""
 

@@ -17,10 +17,9 @@ from gensor_gym.dataflow.text import parse
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.lowering import lower
 from gensor_gym.gir.schedule import make_schedule
-from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.measure.answers.fused import FusedDraw
-from tests.codegen.c.test_codegen_c_dot import ARCHES
 from tests.support import gir_cases
+from tests.support.c_cases import ARCHES, needs
 from tests.support.gir_cases import faults_of, kernel_at, machine, planted
 from tests.support.thorough import thorough_but
 
@@ -115,8 +114,7 @@ EXP = "def f(x: float32[1, {n}], z: float32[1, {n}]):\n    y = minimum(exp(x), z
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_exp_is_within_its_bound_everywhere(arch: str) -> None:
-    if ARCHES[arch] not in cpu_info().flags | {""}:
-        pytest.skip(f"this CPU does not run code for {arch}")
+    needs(arch)
     special = (-np.inf, np.inf, np.nan, 0.0, -0.0, 88.72283, 88.72284, -87.33654, -103.9, -104.1, 1e30, -1e30)
     x = np.concatenate([np.array(special, np.float32), np.linspace(-110, 95, 20001, dtype=np.float32)])[None]
     inputs = (x, np.full_like(x, np.inf))

@@ -15,7 +15,7 @@ import gensor_gym
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, ROW, VTHREAD
+from gensor_gym.graph.tables.layout import LEVEL, ROW, VTHREAD
 from gensor_gym.graph.tables.tables import HORIZON
 from tests.support.graph_walks import MACHINES, OPERATORS, SPACES, graph_of, grown, of_damaged, walk
 from tests.support.oracle import Oracle
@@ -202,28 +202,6 @@ def test_the_horizon_lets_a_walk_reach_the_outermost_level() -> None:
         for machine in MACHINES:
             graph = graph_of(operator, machine, "extended")
             assert graph.horizon == graph.tables.ints[HORIZON] > 2 * graph.tables.ints[1]
-
-
-def test_padding_slots_stay_as_they_are() -> None:
-    rng = np.random.default_rng(11)
-    for operator in OPERATORS:
-        graph = graph_of(operator, "h200", "extended")
-        op = graph.operator
-        used = {5 - len(op.spatial) + a for a in range(len(op.axes))}
-        for schedule in walk(graph, rng, 30):
-            for slot in set(range(MAX_AXES)) - used:
-                assert (schedule.tile[:, slot] == 1).all() and schedule.vthread[slot] == 1
-
-
-@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
-def test_knobs_that_do_not_apply_never_move(machine: str) -> None:
-    rng = np.random.default_rng(12)
-    for operator in OPERATORS:
-        graph = graph_of(operator, machine, "extended")
-        oracle = Oracle(graph.operator, graph.hardware, "extended")
-        fixed = [i for i, values in enumerate(oracle.usable.values()) if len(values) == 1]
-        for schedule in walk(graph, rng, 30):
-            assert (schedule.row[KNOB:][fixed] == graph.initial().row[KNOB:][fixed]).all()
 
 
 def test_bad_arguments_are_named() -> None:

@@ -67,16 +67,7 @@ CASES: list[Case] = [
         lambda hw, n: with_capacity(with_capacity(hw, "l2", n // 16), "l3", n),
     ),
 ]
-NAMES = [
-    "threads",
-    "registers",
-    "registers of a block",
-    "shared",
-    "vector registers",
-    "L1 tile",
-    "task tile",
-    "share of L3",
-]
+NAMES = ["threads", "registers", "registers of a block", "shared", "vector registers", "L1 tile", "task tile", "share of L3"]
 
 
 def programs(machine: str) -> list[tuple[str, Schedule]]:

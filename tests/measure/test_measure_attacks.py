@@ -15,7 +15,7 @@ import pytest
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.measure.answers.expectation import ExpectationCache
-from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError, find_cxx
+from gensor_gym.measure.emulator.emulator import find_cxx
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
@@ -26,6 +26,7 @@ from tests.support import fake_cupy
 from tests.support.cuda_schedules import make_kernel, make_schedule
 from tests.support.measure_kernels import GEMM, build, kernel
 from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import faults
 
 QUICK = TimingRules(budget=0.02, sample=5e-4, warmup=1e-3)
 WRONG, CRASHED, TIMEOUT = Status.WRONG_ANSWER, Status.CRASHED, Status.TIMEOUT
@@ -117,17 +118,4 @@ def test_threads_of_a_block_that_race() -> None:
     sound = make_kernel(GEMM, make_schedule(GEMM, [2, 2, 1], [8, 8, 4]))
     racing = replace(sound, source=sound.source.replace("__syncthreads();", ";"))
     assert racing.source != sound.source
-    draw = ExpectationCache().get(GEMM, 0)[0]
-
-    def faults(made: Kernel) -> list[str]:
-        found = []
-        with EmulatedKernels([made]) as program:
-            for seed in range(2):
-                try:
-                    found.append(draw.fault(program.run(0, draw.inputs, seed)))
-                except EmulatorError as error:
-                    found.append(str(error))
-        return found
-
-    assert faults(sound) == ["", ""]
-    assert all(faults(racing))
+    assert faults([sound], seeds=2) == [] and len(faults([racing], seeds=2)) == 2

@@ -64,8 +64,7 @@ class Rows(nn.Module):
         a = torch.relu(self.one(x))
         b = torch.softmax(self.two(a) + a, -1) * self.norm(a)
         c = self.three(b)
-        found: torch.Tensor = torch.tanh(seen @ c) + c.mean(0, keepdim=True)
-        return found
+        return torch.tanh(seen @ c) + c.mean(0, keepdim=True)
 
 
 def drawn(seed: int) -> tuple[nn.Module, torch.Tensor, Network]:

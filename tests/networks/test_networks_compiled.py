@@ -74,8 +74,7 @@ def test_it_is_one_node_for_torch(compiled: CompiledNetwork) -> None:
             self.inner = compiled.as_torch()
 
         def forward(self, x: Tensor) -> Tensor:
-            made: Tensor = self.inner(x + 1) * 2
-            return made
+            return self.inner(x + 1) * 2
 
     torch.library.opcheck(compiled.as_torch(), (X,))
     fused = torch.compile(Within(), fullgraph=True, backend="aot_eager")
@@ -172,8 +171,7 @@ class Uncovered(nn.Module):
         self.inner = nn.Sequential(nn.Linear(16, 16), nn.Softshrink())
 
     def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = torch.frexp(self.inner(x)).mantissa
-        return made
+        return torch.frexp(self.inner(x)).mantissa
 
 
 def test_what_is_not_covered_is_run_by_torch_where_that_is_asked_for() -> None:

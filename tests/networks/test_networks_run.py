@@ -44,8 +44,7 @@ class Scaled(nn.Module):
         self.factor, self.addend = nn.Parameter(torch.randn(6)), nn.Parameter(torch.randn(6))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.linear(x) * self.factor + self.addend
-        return made
+        return self.linear(x) * self.factor + self.addend
 
 
 def test_a_factor_after_a_bias_goes_into_the_weights() -> None:

@@ -41,8 +41,7 @@ class Heads(nn.Module):
         batch, rows, width = x.shape
         parts = self.project(x).view(batch, rows, 3, self.heads, self.size).permute(2, 0, 3, 1, 4)
         made = nn.functional.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=self.causal)
-        found: torch.Tensor = self.norm(x + self.out(made.transpose(1, 2).reshape(batch, rows, width)))
-        return found
+        return self.norm(x + self.out(made.transpose(1, 2).reshape(batch, rows, width)))
 
 
 def attention(seed: int) -> tuple[nn.Module, torch.Tensor, Network]:
@@ -162,8 +161,7 @@ class Before(nn.Module):
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         total = y + self.one(x)
-        found: torch.Tensor = total + self.two(self.norm(total))
-        return found
+        return total + self.two(self.norm(total))
 
 
 @pytest.mark.parametrize("rows", [9, 4])

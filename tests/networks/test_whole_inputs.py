@@ -48,8 +48,7 @@ class Pooled(nn.Module):
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         counts = mask.unsqueeze(-1).float()
-        made: torch.Tensor = (self.layer(x, src_key_padding_mask=mask == 0) * counts).sum(1) / counts.sum(1)
-        return made
+        return (self.layer(x, src_key_padding_mask=mask == 0) * counts).sum(1) / counts.sum(1)
 
 
 def whole(*shape: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.codegen import generate
@@ -20,6 +21,7 @@ from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.structure import vector_axis
+from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.expectation import error_bound
 from gensor_gym.operators.inputs import decode
@@ -31,6 +33,14 @@ CPU_KNOBS = {knob.name: knob.available for knob in KNOBS if knob.kind != "gpu"}
 ACCUMULATORS = 32
 DTYPES = ("float32",) * 4 + ("int8",)
 HALVES = ("bfloat16", "float16")
+ARCHES = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw", "native": ""}
+"""What code is compiled for -> the flag that this machine must have to run it."""
+
+
+def needs(arch: str) -> None:
+    """Skip the test where this machine does not run the architecture's code."""
+    if ARCHES[arch] not in cpu_info().flags | {""}:
+        pytest.skip(f"this CPU does not run code for {arch}")
 
 
 def machine(lanes: int = 16, arch: str = "native") -> Hardware:

@@ -16,6 +16,7 @@ import pytest
 
 from gensor_gym.measure.answers.reference_kernels import ENTRIES
 from tests.support import reference_emulator
+from tests.support.fake_streams import Graph, Stream
 
 DEVICE = "gensor_gym.measure.devices.cuda"
 
@@ -76,43 +77,6 @@ class Clock:
     launches = 0
 
 
-class Stream:
-    current: Stream | None = None
-    default: Stream | None = None
-
-    def __init__(self, non_blocking: bool = False) -> None:
-        self.captured: list[Callable[[], None]] | None = None
-
-    def __enter__(self) -> None:
-        Stream.current = self
-
-    def __exit__(self, *error: object) -> None:
-        Stream.current = Stream.default
-
-    def begin_capture(self) -> None:
-        assert self.captured is None
-        self.captured = []
-
-    def end_capture(self) -> Graph:
-        work, self.captured = self.captured, None
-        return Graph(work)
-
-    def synchronize(self) -> None:
-        assert self.captured is None, "synchronising a stream that is captured"
-
-
-class Graph:
-    def __init__(self, work: list[Callable[[], None]]) -> None:
-        self.work = work
-
-    def upload(self, stream: Stream) -> None:
-        pass
-
-    def launch(self, stream: Stream) -> None:
-        for call in self.work:
-            call()
-
-
 class Event:
     def record(self, stream: Stream) -> None:
         self.time = Clock.now
@@ -134,10 +98,7 @@ class Function:
         stream = Stream.current
         assert stream is not None, "a launch on the default stream"
         self.shape = grid, block, shared_mem
-        if stream.captured is None:
-            self.run(arguments)
-        else:
-            stream.captured.append(lambda: self.run(arguments))
+        stream._enqueue(lambda: self.run(arguments))
 
     def run(self, arguments: tuple) -> None:
         if self.entry in ENTRIES:

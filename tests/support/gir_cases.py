@@ -7,11 +7,12 @@ import dataclasses
 import inspect
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gensor_gym.codegen.c.codegen import headers
 from gensor_gym.codegen.gir.elements import FLOAT
@@ -27,8 +28,9 @@ from gensor_gym.dataflow.suite import FACTORIES, make
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.placement import Level, levels_of
 from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
+from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
-from gensor_gym.operators.types import ARRAY_DTYPE
+from gensor_gym.operators.types import ARRAY_DTYPE, ITEM_BYTES
 from tests.support.c_cases import machine
 from tests.support.guarded import guarded
 from tests.support.kept import KEEPING
@@ -85,6 +87,19 @@ def kernel_of(operator: Dataflow, rng: np.random.Generator) -> Kernel:
     """The C kernel of a random legal schedule for one of three widths of vectors."""
     graph = GirGraph(operator, machine(int(rng.choice((16, 16, 8, 4)))))
     return generate_gir(GirProgram(graph.nest, random_schedule(graph, rng), graph.hardware))
+
+
+def graph_kernels(
+    make: Callable[[int], Dataflow], seeds: range, of: Callable[[Dataflow, np.random.Generator], Kernel] = kernel_of
+) -> list[Kernel]:
+    """Random legal programs of those random graphs that rows and columns can say, in C where nothing else is said."""
+    found = []
+    for seed in seeds:
+        try:
+            found.append(of(make(seed), np.random.default_rng(seed)))
+        except ValueError as error:
+            assert str(error).startswith(make(seed).name) and "expected" in str(error) or "a kernel of its own" in str(error)
+    return found
 
 
 def together(kernels: Sequence[Kernel], entry: str = WHOLE) -> str:
@@ -160,18 +175,18 @@ _MAIN = """
 static void serial(const struct gg_runtime *r, void (*task)(void *, long, int), void *context, long count) {
     for (long i = 0; i < count; i++) task(context, i, (int)(i % r->threads));
 }
-static void *floats(long count) { /* exactly as many as asked for */
-    float *p = malloc(count ? 4 * count : 1);
-    for (long i = 0; i < count; i++) p[i] = (float)(i % 61) * 0.03f - 1.0f;
+static void *bytes(long size) { /* exactly as many as asked for; small numbers, whatever type they are read as */
+    unsigned char *p = malloc(size ? size : 1);
+    for (long i = 0; i < size; i++) p[i] = (unsigned char)(i % 4 == 0 ? i % 61 : 0);
     return p;
 }
 static void run(void (*kernel)(const void *const *, void *, void *, const struct gg_runtime *), int count, const long *sizes,
                 int outputs, const long *written, long workspace) {
     const struct gg_runtime team = {2, serial};
     const void *inputs[16];
-    void *given[16], *space = malloc(workspace ? workspace : 1);
-    for (int i = 0; i < count; i++) inputs[i] = floats(sizes[i]);
-    for (int i = 0; i < outputs; i++) given[i] = floats(written[i]);
+    void *given[16], *space = bytes(workspace);
+    for (int i = 0; i < count; i++) inputs[i] = bytes(sizes[i]);
+    for (int i = 0; i < outputs; i++) given[i] = bytes(written[i]);
     kernel(inputs, outputs > 1 ? (void *)given : given[0], space, &team);
     for (int i = 0; i < count; i++) free((void *)inputs[i]);
     for (int i = 0; i < outputs; i++) free(given[i]);
@@ -217,12 +232,15 @@ def sanitized_apart(folder: Path, kernels: Sequence[Kernel]) -> str:
 
 def _run(kernel: Kernel, number: int, entry: str = WHOLE) -> str:
     """C that calls a kernel's entry once, with arrays that are as long as they have to be."""
-    sizes, written = (", ".join(str(t.size) for t in some) for some in (kernel.operator.inputs, kernel.operator.outputs))
+    tensors = kernel.operator.inputs, kernel.operator.outputs
+    sizes, written = (", ".join(str(t.size * ITEM_BYTES[t.dtype]) for t in some) for some in tensors)
     given = f"{len(kernel.operator.inputs)}, (const long[]){{{sizes}}}, {len(kernel.operator.outputs)}"
     return f"    run({entry}_{number}, {given}, (const long[]){{{written}}}, {kernel.workspace_bytes});"
 
 
 def _sanitized_run(folder: Path, sources: list[str]) -> str:
+    if find_compiler().name != "gcc":
+        pytest.skip("the sanitizers are taken from gcc")
     options = ["-O1", "-g0", "-std=gnu11", "-Wno-psabi", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     line = [*KEEPING, "gcc", *options, *(str(folder / source) for source in sources)]
     subprocess.run([*line, "-o", str(folder / "main"), "-lm"], check=True)

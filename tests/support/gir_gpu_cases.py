@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -49,17 +49,6 @@ def suite_kernels(name: str, seeds: range) -> list[Kernel]:
     """Random legal programs of a factory."""
     generators = [np.random.default_rng([seed, SUITE.index(name), 7]) for seed in seeds]
     return [random_kernel(of_suite(name, rng), rng) for rng in generators]
-
-
-def graph_kernels(make: Callable[[int], Dataflow], seeds: range) -> list[Kernel]:
-    """Random legal programs of those random graphs that rows and columns can say."""
-    found = []
-    for seed in seeds:
-        try:
-            found.append(random_kernel(make(seed), np.random.default_rng(seed)))
-        except ValueError as error:
-            assert str(error).startswith(make(seed).name)
-    return found
 
 
 def faults_of(kernels: Sequence[Kernel], draws: int = 2) -> dict[int, str]:

@@ -11,59 +11,15 @@ import numpy as np
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
+from tests.support import fake_streams
+from tests.support.fake_streams import Graph
 
 
-class Stream:
-    """A stream; `current` is CuPy's current one."""
-
-    current: Stream | None = None
-
-    def __init__(self, non_blocking: bool = False) -> None:
-        self.captured: list[Callable[[], None]] | None = None
-        self.waited: list[object] = []
-
-    def __enter__(self) -> None:
-        Stream.current, self.before = self, Stream.current
-
-    def __exit__(self, *error: object) -> None:
-        Stream.current = self.before
-
-    def begin_capture(self) -> None:
-        assert self.captured is None
-        self.captured = []
-
-    def end_capture(self) -> Graph:
-        work, self.captured = self.captured, None
-        assert work is not None
-        return Graph(work)
-
-    def synchronize(self) -> None:
-        assert self.captured is None, "a stream that is captured"
-
-    def wait_event(self, event: Event) -> None:
-        assert event.recorded, "nothing was recorded"
-        self.waited.append(event)
+class Stream(fake_streams.Stream):
+    """A stream of this CuPy: its current one is no other's."""
 
 
 Stream.current = DEFAULT = Stream()
-
-
-class Graph:
-    """Captured work."""
-
-    launches = 0
-
-    def __init__(self, work: list[Callable[[], None]]) -> None:
-        self.work, self.launched = work, 0
-
-    def upload(self, stream: Stream) -> None:
-        pass
-
-    def launch(self, stream: Stream) -> None:
-        self.launched += 1
-        Graph.launches += 1
-        for call in self.work:
-            call()
 
 
 class Event:
@@ -81,10 +37,7 @@ class Event:
 def enqueue(work: Callable[[], None]) -> None:
     """Do work now, or when the graph is launched that the current stream captures."""
     assert Stream.current is not None
-    if Stream.current.captured is None:
-        work()
-    else:
-        Stream.current.captured.append(work)
+    Stream.current._enqueue(work)
 
 
 class Array(np.ndarray):

@@ -10,14 +10,8 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.text import parse
 
 _ONE = (
-    "tanh({0})",
-    "exp(0.25 * {0})",
-    "erf({0})",
-    "-{0}",
-    "absolute({0})",
-    "sqrt(absolute({0}) + 0.5)",
-    "rsqrt({0} * {0} + 0.25)",
-)
+    "tanh({0})", "exp(0.25 * {0})", "erf({0})", "-{0}", "absolute({0})", "sqrt(absolute({0}) + 0.5)", "rsqrt({0} * {0} + 0.25)",
+)  # fmt: skip
 _TWO = (
     "{0} + {1}", "{0} - {1}", "{0} * {1}", "maximum({0}, {1})", "minimum({0}, 0.5 * {1})", "{0} / (1.5 + absolute({1}))",
     "where({0} < {1}, {0}, 0.25)",

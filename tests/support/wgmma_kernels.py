@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +27,7 @@ from gensor_gym.measure.answers.expectation import decode, make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
+from tests.support.thorough import first_of_each, thorough_but
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 H200 = hardware.get("h200")
@@ -85,11 +86,20 @@ def gemm(m: int, n: int, k: int, dtype: str = "bfloat16", *stages: str) -> Opera
     return operators.gemm(m, n, k, dtype=dtype).with_epilogue(*stages)
 
 
-def check_planted(kernel: Kernel, planted: Mapping[str, tuple[str, str, str]]) -> None:
+def check_planted(kernel: Kernel, planted: Mapping[str, tuple[str, str, str]], seeds: int = 3) -> None:
     """Each of the faults shows when it is planted in a kernel."""
     with EmulatedKernels(with_faults(kernel, planted, planted)) as program:
         for number, (_, _, words) in enumerate(planted.values(), 1):
-            check_caught(program, number, words)
+            check_caught(program, number, words, seeds)
+
+
+def check_limit(op: Operator, fits: Sequence[list[int]], exceeds: Sequence[list[int]], words: str) -> None:
+    """Of two pairs of a register and a block tile the first is legal; the second is not, and generating it says why."""
+    graph = ConstructionGraph(op, H200, space="extended")
+    one, two = (make_schedule(op, *tiles, tensor_core=2, stages=2) for tiles in (fits, exceeds))
+    assert graph.is_legal(one) and not graph.is_legal(two)
+    with pytest.raises(ValueError, match=words):
+        generate(op, two, H200)
 
 
 def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: int = 1) -> list[Kernel]:
@@ -141,4 +151,38 @@ def assert_compiles_well(kernel: Kernel) -> None:
     """NVRTC neither spills registers nor serialises wgmma, and warns of nothing."""
     compiled = nvrtc.compile_cubin(kernel)
     assert compiled.spill_bytes == 0 and compiled.loss == ""
-    assert compiled.warnings == () and "arning" not in compiled.log
+    assert compiled.warnings == () and "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
+
+
+def right(cases: Mapping[str, Sequence[Kernel]], *default: str) -> Callable[..., None]:
+    """A test: kernels at extents that no tile divides are within the bound that verification uses; two orders of events."""
+
+    @pytest.mark.parametrize("kernels", first_of_each(cases, *default))
+    def test(kernels: list[Kernel]) -> None:
+        assert faults(kernels, seeds=2) == []
+
+    return test
+
+
+def planted_show(planted_faults: Mapping[str, tuple[str, ...]], *default: str, seeds: int = 3) -> Callable[..., None]:
+    """A test: each fault in the module's DAMAGED shows in every order of events, as a wrong answer or by the emulator's words.
+
+    Kernels of faults that are not asked for by `default` are compiled where all tests run.
+    """
+
+    @pytest.mark.parametrize("name", thorough_but(planted_faults, *default))
+    def test(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
+        check_caught(damaged, 1 + planted.index(name), planted_faults[name][-1], seeds)
+
+    return test
+
+
+def compile_well(menu: Mapping[str, Kernel], *default: str) -> Callable[..., None]:
+    """A test of `assert_compiles_well`; all of it is thorough where no `default` is named."""
+
+    @needs_nvrtc
+    @pytest.mark.parametrize("name", thorough_but(menu, *default))
+    def test(name: str) -> None:
+        assert_compiles_well(menu[name])
+
+    return test

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,16 +14,13 @@ from gensor_gym.codegen.c.plan import make_plan
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
-from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.operators.types import Operator
-from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.apart import in_a_process_of_its_own
-from tests.support.c_cases import compiled, inputs_of, machine, program
+from tests.support.c_cases import ARCHES, compiled, inputs_of, machine, needs, program
+from tests.support.gir_cases import sanitized_apart
 from tests.support.thorough import thorough_but
-
-ARCHES = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw", "native": ""}
-"""What the code is compiled for -> the flag that this machine must have to run it."""
 
 
 def gemm(m: int, n: int, k: int) -> Operator:
@@ -42,8 +38,7 @@ def assert_exact(made: Iterable[Program | Kernel]) -> None:
 
 @pytest.mark.parametrize("arch", list(ARCHES))
 def test_every_instruction_set_and_width(arch: str) -> None:
-    if ARCHES[arch] not in cpu_info().flags | {""}:
-        pytest.skip(f"this CPU does not run code for {arch}")
+    needs(arch)
     tiles = (6, 21, 3), (12, 42, 9), (24, 84, 18)  # chunks of 16, 4 and 1 lanes
     cases = [program(gemm(61, 83, 71), *tiles, hw=machine(lanes, arch), pack_b=1, pack_a=lanes % 3 % 2)
              for lanes in (16, 8, 4)]  # fmt: skip
@@ -83,15 +78,13 @@ def test_copies_of_all_tasks_and_narrow_tiles(m: int, shared: bool, k: int) -> N
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 def test_sanitizers_find_nothing_in_groups(tmp_path: Path) -> None:
     tiles = (3, 48, 2), (6, 48, 6), (12, 96, 12)
     cases = [program(gemm(m, 112, 43), *tiles, pack_b=1, pack_a=a) for m, a in ((40, 1), (12, 0), (12, 1))]
     cases += [program(gemm(64, 33, 63), (4, 21, 1), (8, 21, 63), (64, 21, 63), hw=machine(4), pack_b=1, pack_a=1)]
-    sanitized(tmp_path, [generate_c(case) for case in cases])
+    assert sanitized_apart(tmp_path, [generate_c(case) for case in cases]) == ""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 @pytest.mark.parametrize("pack_b", thorough_but([0, 1], 1))
 def test_int8_between_guard_pages(pack_b: int) -> None:
     in_a_process_of_its_own(__name__, f"run_between_guard_pages({pack_b})")

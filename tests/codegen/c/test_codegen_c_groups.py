@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,14 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.c.plan import make_plan
 from gensor_gym.codegen.program import Program
-from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
-from tests.codegen.c.test_codegen_c_dot import ARCHES, assert_exact
-from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
+from tests.codegen.c.test_codegen_c_dot import assert_exact
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.apart import in_a_process_of_its_own
-from tests.support.c_cases import machine, program, random_tiles
+from tests.support.c_cases import ARCHES, machine, needs, program, random_tiles
+from tests.support.gir_cases import sanitized_apart
 from tests.support.thorough import thorough_but
 
 LANES = {"x86-64": (4,), "haswell": (4, 8), "skylake-avx512": (8, 16), "native": (4, 8, 16)}
@@ -60,21 +59,18 @@ CASES = [(name, arch, block) for name in KINDS for arch in ARCHES for block in r
 @pytest.mark.parametrize("name, arch, block", thorough_but(CASES, *((name, "native", 0) for name in KINDS)))
 def test_random_programs_are_exact(name: str, arch: str, block: int) -> None:
     """At the ends of the range as well."""
-    if ARCHES[arch] not in cpu_info().flags | {""}:
-        pytest.skip(f"this CPU does not run code for {arch}")
+    needs(arch)
     kernels = [generate_c(KINDS[name](seed, arch)) for seed in range(600 + 12 * block, 612 + 12 * block)]
     assert sum("dot_" in kernel.source for kernel in kernels) >= 9
     assert_exact(kernels)
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     arch = "haswell" if "avx2" in cpu_info().flags else "native"
-    sanitized(tmp_path, [generate_c(kind(seed, arch)) for kind in KINDS.values() for seed in (640, 641, 642)])
+    assert sanitized_apart(tmp_path, [generate_c(kind(seed, arch)) for kind in KINDS.values() for seed in (640, 641, 642)]) == ""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 @pytest.mark.parametrize("name", thorough_but(KINDS, "gemv"))
 def test_tensors_between_guard_pages(name: str) -> None:
     in_a_process_of_its_own(__name__, f"run_between_guard_pages({name!r})")

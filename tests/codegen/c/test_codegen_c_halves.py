@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,23 +13,14 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import load
-from gensor_gym.hardware.compiler import find_compiler
-from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.operators.inputs import from_bfloat16, to_bfloat16
-from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.apart import in_a_process_of_its_own
-from tests.support.c_cases import HALVES, check, legal_kernel, machine, program, random_operator, random_program
+from tests.support.c_cases import ARCHES, HALVES, check, legal_kernel, machine, needs, program, random_operator, random_program
+from tests.support.gir_cases import sanitized_apart
 from tests.support.thorough import thorough_but
 
-ARCHES = {"x86-64": "sse2", "haswell": "f16c", "skylake-avx512": "avx512bw", "native": ""}
-"""What the code is compiled for -> the flag that this machine must have to run it."""
 BATCHES, PER_BATCH = 16, 12
-
-
-def needs(arch: str) -> None:
-    """Skip the test where this machine does not run the architecture's code."""
-    if ARCHES[arch] not in cpu_info().flags | {""}:
-        pytest.skip(f"this CPU does not run code for {arch}")
 
 
 @pytest.mark.parametrize("batch", thorough_but(range(BATCHES), 0))
@@ -114,7 +104,6 @@ def test_sums_are_not_rounded_between_blocks(dtype: str, knobs: dict[str, int]) 
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 @pytest.mark.parametrize("arch", ARCHES)
 def test_tensors_between_guard_pages(arch: str) -> None:
     needs(arch)
@@ -127,6 +116,5 @@ def run_between_guard_pages(arch: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
-    sanitized(tmp_path, [generate_c(random_program(seed, dtypes=HALVES)) for seed in range(820, 840)])
+    assert sanitized_apart(tmp_path, [generate_c(random_program(seed, dtypes=HALVES)) for seed in range(820, 840)]) == ""

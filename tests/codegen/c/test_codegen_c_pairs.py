@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,10 @@ from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from tests.codegen.c.test_codegen_c_groups import KINDS, ROW
-from tests.codegen.c.test_codegen_c_halves import ARCHES, needs
-from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.apart import in_a_process_of_its_own
-from tests.support.c_cases import check, inputs_of, machine, program, worst_error
+from tests.support.c_cases import ARCHES, check, inputs_of, machine, needs, program, worst_error
+from tests.support.gir_cases import sanitized_apart
 from tests.support.thorough import thorough_but
 
 HAS_PAIRS = find_compiler().name == "gcc" and "avx512_bf16" in cpu_info().flags
@@ -104,7 +103,6 @@ def test_which_kernels_multiply_in_pairs() -> None:
     assert [make_plan(each).group_size for each in others] == [1, 1, 1]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 @pytest.mark.parametrize("arch", thorough_but(ARCHES, "native"))
 def test_tensors_between_guard_pages(arch: str) -> None:
     """The workspace is filled with what is not a number, so that a pair whose end nobody wrote shows."""
@@ -119,7 +117,6 @@ def run_between_guard_pages(arch: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     kinds = [KINDS[name](seed, "haswell", dtype="bfloat16") for name in KINDS for seed in (640, 641, 642)]
-    sanitized(tmp_path, [generate_c(each) for each in (*products("haswell"), *kinds)])
+    assert sanitized_apart(tmp_path, [generate_c(each) for each in (*products("haswell"), *kinds)]) == ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import platform
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,13 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
-from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
-from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.apart import in_a_process_of_its_own
 from tests.support.c_cases import check, compiled, inputs_of, machine, program
+from tests.support.gir_cases import sanitized_apart
 from tests.support.thorough import thorough_but
 
 
@@ -109,15 +108,13 @@ def test_lanes_past_the_end_are_not_written() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 @pytest.mark.parametrize("seeds", thorough_but([range(7200, 7212), range(7212, 7225)], range(7200, 7212)), ids=["few", "more"])
 def test_sanitizers_find_nothing_in_windows(tmp_path: Path, seeds: range) -> None:
     programs = [windowed_program(seed) for seed in seeds]
-    sanitized(tmp_path, [generate_c(p) for p in programs if p is not None])
+    assert sanitized_apart(tmp_path, [generate_c(p) for p in programs if p is not None]) == ""
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 def test_windows_between_guard_pages() -> None:
     in_a_process_of_its_own(__name__, "run_between_guard_pages(range(7300, 7325))")
 

@@ -12,7 +12,7 @@ import pytest
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.runtime import cuda as cuda_load
 from gensor_gym.codegen.runtime.cuda import CudaKernel
-from tests.codegen.cuda.test_codegen_cuda_load import KERNEL, OP, on_device, random_inputs, stand_in
+from tests.codegen.cuda.test_codegen_cuda_load import KERNEL, OP, OnDevice, on_device, random_inputs, stand_in
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 
@@ -28,18 +28,13 @@ class Watched:
         monkeypatch.setitem(sys.modules, "cupy", module)
         monkeypatch.setattr(cuda_load, "_LOADED", {})
 
-        class Cleared(np.ndarray):
+        class Cleared(OnDevice):
             """An array of the stand-in whose memory can be cleared."""
 
             @property
             def data(array) -> SimpleNamespace:  # noqa: N805 - `self` is the watcher
                 """As CuPy's."""
                 return SimpleNamespace(ptr=array.ctypes.data, memset_async=self._clear)
-
-            device = property(lambda array: SimpleNamespace(id=0))
-
-            def __dlpack_device__(self) -> tuple[int, int]:
-                return 2, 0
 
         module.ndarray = np.ndarray
 

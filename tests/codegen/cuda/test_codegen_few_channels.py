@@ -19,8 +19,8 @@ from gensor_gym.graph.starts import starts
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_mma import check, tensor_kernel
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
-from tests.support.thorough import first_of_each, thorough_but
-from tests.support.wgmma_kernels import TINY, assert_compiles_well, check_planted, faults, needs_nvrtc
+from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import TINY, check_planted, compile_well, needs_nvrtc, right
 
 FOLDED = {
     "stem": [
@@ -40,12 +40,9 @@ FOLDED = {
         conv_kernel(conv(2, 4, 6, 14, 130, 3, 3), [1, 64, 2, 8], [1, 64, 2, 16], TINY, stages=3, persistent=2, raster=2),
     ],
 }  # fmt: skip
+"""Channels that nothing divides, windows that overhang, strides, dilations; parts of the reduction, clusters, shares."""
 
-
-@pytest.mark.parametrize("kernels", first_of_each(FOLDED, "stem"))
-def test_folded_windows_are_right(kernels: list[Kernel]) -> None:
-    """Channels that nothing divides, windows that overhang, strides, dilations; parts of the reduction, clusters, shares."""
-    assert faults(kernels, seeds=2) == []
+test_folded_windows_are_right = right(FOLDED, "stem")
 
 
 def test_a_row_of_the_window_is_one_step() -> None:
@@ -139,11 +136,7 @@ MENU = {
     "split": stem("n=1, c=3, h=56, w=56, k=128, r=11, s=11, stride=4, padding=2", [1, 64, 1, 16], [1, 64, 1, 16], split_k=2),
 }  # fmt: skip
 
-
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(MENU, "7x7"))
-def test_folded_kernels_compile_well(name: str) -> None:
-    assert_compiles_well(MENU[name])
+test_folded_kernels_compile_well = compile_well(MENU, "7x7")
 
 
 @needs_nvrtc

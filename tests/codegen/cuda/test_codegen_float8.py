@@ -17,8 +17,8 @@ from gensor_gym.operators.inputs import decode, from_bfloat16, from_float8_e4m3f
 from tests.codegen.cuda.test_codegen_halves import operators_of
 from tests.codegen.cuda.test_codegen_mma import check, tensor_kernel
 from tests.support.cuda_schedules import make_kernel, make_schedule, random_schedule
-from tests.support.thorough import first_of_each, thorough_but
-from tests.support.wgmma_kernels import TINY, assert_compiles_well, faults, gemm, legal_kernels, needs_nvrtc, wgmma_kernel
+from tests.support.thorough import thorough_but
+from tests.support.wgmma_kernels import TINY, compile_well, faults, gemm, legal_kernels, needs_nvrtc, right, wgmma_kernel
 
 KIND = "float8_e4m3fn"
 SIZES = {
@@ -127,9 +127,7 @@ def test_windows_that_are_widened_are_right(number: int) -> None:
     check(window_kernels()[number : number + 1], seeds=1)
 
 
-@pytest.mark.parametrize("kernels", first_of_each(SIZES, "wgmma"))
-def test_wgmma_is_right(kernels: list[Kernel]) -> None:
-    assert faults(kernels, seeds=2) == []
+test_wgmma_is_right = right(SIZES, "wgmma")
 
 
 @pytest.mark.thorough
@@ -154,11 +152,7 @@ MENU = {
     "split": wgmma_kernel(gemm(384, 1024, 4096, KIND), [64, 128], [64, 128], stages=5, split_k=4),
 }
 
-
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(MENU, "split"))
-def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
-    assert_compiles_well(MENU[name])
+test_nvrtc_neither_spills_nor_serialises = compile_well(MENU, "split")
 
 
 SPILLED = {

@@ -13,21 +13,21 @@ import pytest
 from gensor_gym import hardware, operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc, sass
-from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.measure.workers.builders import build_cubin
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import first_of_each, thorough_but
+from tests.support.thorough import thorough_but
 from tests.support.wgmma_kernels import (
     TINY,
     assert_compiles_well,
-    check_caught,
+    compile_well,
     faults,
     gemm,
     legal_kernels,
     needs_nvrtc,
+    planted_show,
+    right,
     wgmma_kernel,
 )
 
@@ -72,11 +72,7 @@ CASES = {
     ],
 }
 
-
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "two consumers"))
-def test_products_are_right(kernels: list[Kernel]) -> None:
-    """Extents that no tile divides, within the bound that verification uses; two orders of events."""
-    assert faults(kernels, seeds=2) == []
+test_products_are_right = right(CASES, "two consumers")
 
 
 def test_persistent_blocks_take_several_tiles() -> None:
@@ -123,13 +119,7 @@ QUICK = (
     "no wait for data", "consumer's phase", "no commit", "no fence", "barriers not fenced", "too few bytes announced",
     "stages not aligned", "distance of atoms", "leading offset of rows", "no swizzle", "lanes apart",
 )  # fmt: skip
-"""Faults that are planted by default; kernels of others are compiled where they are asked for."""
-
-
-@pytest.mark.parametrize("name", thorough_but(FAULTS, *QUICK))
-def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
-    """For every order of events: a wrong answer, or the emulator's words."""
-    check_caught(damaged, 1 + planted.index(name), FAULTS[name][2])
+test_planted_faults_are_caught = planted_show(FAULTS, *QUICK)
 
 
 def test_panels_of_b_are_found_by_their_distance() -> None:
@@ -290,14 +280,11 @@ def test_nvrtc_takes_legal_schedules() -> None:
     """A cubin without spills or warnings: the registers that the rules count are enough."""
     kernels = [*legal_kernels(gemm(2048, 2048, 2048), 12, np.random.default_rng(4)), *CASES["split"], *CASES["batched"]]
     for kernel in kernels:
-        compiled = nvrtc.compile_cubin(kernel)
-        assert compiled.cubin[:4] == b"\x7fELF"
-        assert "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
-        assert compiled.spill_bytes == 0
+        assert_compiles_well(kernel)
 
 
 ODD = gemm(1024, 512, 448, "float16", "bias", "relu")
-"""Seven steps, of which two, four and .. parts have different numbers."""
+"""Seven steps, of which two, four and .. parts have different numbers, which only the device knows."""
 PARTS = {
     "one consumer": wgmma_kernel(ODD, [64, 80], [64, 80], stages=1, split_k=2, raster=4),
     "two stages": wgmma_kernel(ODD, [64, 128], [128, 128], stages=2, split_k=4),
@@ -307,13 +294,7 @@ PARTS = {
     "persistent cluster": wgmma_kernel(ODD, [64, 128], [128, 128], TINY, stages=5, split_k=2, persistent=1, cluster=2),
 }
 
-
-@pytest.mark.thorough
-@needs_nvrtc
-@pytest.mark.parametrize("name", PARTS)
-def test_no_split_of_a_reduction_is_serialised(name: str) -> None:
-    """Parts of different length, of which only the device knows how long they are."""
-    assert_compiles_well(PARTS[name])
+test_no_split_of_a_reduction_is_serialised = compile_well(PARTS)
 
 
 @needs_nvrtc

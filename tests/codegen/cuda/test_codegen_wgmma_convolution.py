@@ -15,19 +15,18 @@ from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import first_of_each, thorough_but
 from tests.support.wgmma_kernels import (
     DEPTHS,
     H200,
     TINY,
-    assert_compiles_well,
-    check_caught,
+    compile_well,
     faults,
     legal_convolutions,
     needs_nvrtc,
+    planted_show,
+    right,
 )
 
 
@@ -80,11 +79,7 @@ CASES = {
     ],
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "split and persistent"))
-def test_convolutions_are_right(kernels: list[Kernel]) -> None:
-    """Channels, pixels and rows that nothing divides, within the bound that verification uses; two orders of events."""
-    assert faults(kernels, seeds=2) == []
+test_convolutions_are_right = right(CASES, "split and persistent")
 
 
 def test_operands_are_laid_out_before_and_added_up_after() -> None:
@@ -130,13 +125,7 @@ FAULTS = {
 }
 
 QUICK = ("B as rows of n", "no barrier in the layout")
-"""Faults that are planted by default; kernels of others are compiled where they are asked for."""
-
-
-@pytest.mark.parametrize("name", thorough_but(FAULTS, *QUICK))
-def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
-    """For every order of events: a wrong answer, or the emulator's words."""
-    check_caught(damaged, 1 + planted.index(name), FAULTS[name][2], seeds=2)
+test_planted_faults_are_caught = planted_show(FAULTS, *QUICK, seeds=2)
 
 
 def test_a_map_without_the_stride_is_caught() -> None:
@@ -196,13 +185,7 @@ MENU = {
     "7x7": conv_kernel(conv(16, 512, 7, 7, 512, 3, 3, "bias", padding=1), [4, 64, 7, 8], [4, 128, 7, 8], stages=4, split_k=2),
 }  # fmt: skip
 
-
-@pytest.mark.thorough
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(MENU, "128x224", "7x7"))
-def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
-    """Tiles as wide as a gemm's."""
-    assert_compiles_well(MENU[name])
+test_nvrtc_neither_spills_nor_serialises = compile_well(MENU)
 
 
 @pytest.mark.thorough

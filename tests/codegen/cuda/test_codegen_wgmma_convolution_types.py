@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gensor_gym.codegen.cuda.wgmma.layout import Transposition
-from gensor_gym.codegen.kernel import Kernel
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
-from tests.support.thorough import first_of_each, thorough_but
-from tests.support.wgmma_kernels import TINY, assert_compiles_well, check_planted, faults, needs_nvrtc
+from tests.support.wgmma_kernels import TINY, check_planted, compile_well, right
 
 F8 = "float8_e4m3fn"
 CASES = {
@@ -30,12 +28,7 @@ CASES = {
     ],
 }  # fmt: skip
 
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "int8"))
-def test_convolutions_of_other_types_are_right(kernels: list[Kernel]) -> None:
-    """Channels, pixels and rows that nothing divides; two orders of events."""
-    assert faults(kernels, seeds=2) == []
+test_convolutions_of_other_types_are_right = pytest.mark.thorough(right(CASES, "int8"))
 
 
 def test_words_of_four_bytes_are_laid_out() -> None:
@@ -74,8 +67,4 @@ MENU = {
     "float8": conv_kernel(conv(16, 256, 14, 14, 512, 1, 1, stride=2, dtype=F8), [2, 64, 7, 8], [2, 128, 7, 8], stages=4),
 }  # fmt: skip
 
-
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(MENU))
-def test_they_compile_well(name: str) -> None:
-    assert_compiles_well(MENU[name])
+test_they_compile_well = compile_well(MENU)

@@ -6,25 +6,13 @@ import numpy as np
 import pytest
 
 from gensor_gym import ConstructionGraph, operators
-from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.graph.matrices.lying import is_laid_out, lies_as_product, wgmma_columns
-from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import first_of_each, thorough_but
-from tests.support.wgmma_kernels import (
-    H200,
-    TINY,
-    assert_compiles_well,
-    check_caught,
-    faults,
-    legal_convolutions,
-    needs_nvrtc,
-)
+from tests.support.wgmma_kernels import H200, TINY, check_limit, compile_well, faults, legal_convolutions, planted_show, right
 
 CASES = {
     "tiles that are no rows": [
@@ -40,11 +28,7 @@ CASES = {
     ],
 }
 
-
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "split, persistent, clusters"))
-def test_products_of_pixels_are_right(kernels: list[Kernel]) -> None:
-    """Channels, images and pixels that nothing divides, within the bound that verification uses; two orders of events."""
-    assert faults(kernels, seeds=2) == []
+test_products_of_pixels_are_right = right(CASES, "split, persistent, clusters")
 
 
 def test_nothing_is_laid_out() -> None:
@@ -122,13 +106,7 @@ FAULTS = {
     "a box left out": ("load_box_3d(b_tile, x_map", "if (step != 1) load_box_3d(b_tile, x_map", "deadlock"),
 }
 QUICK = ("the first image for all", "no end of an image", "a box left out")
-"""Faults that are planted by default; kernels of others are compiled where they are asked for."""
-
-
-@pytest.mark.parametrize("name", thorough_but(FAULTS, *QUICK))
-def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
-    """For every order of events: a wrong answer, or the emulator's words."""
-    check_caught(damaged, 1 + planted.index(name), FAULTS[name][2], seeds=2)
+test_planted_faults_are_caught = planted_show(FAULTS, *QUICK, seeds=2)
 
 
 @pytest.mark.thorough
@@ -141,12 +119,8 @@ def test_legal_schedules_are_right() -> None:
 
 def test_several_images_without_whole_panels_are_illegal() -> None:
     """Pixels of two images are no neighbours where channels lie between them: each has panels of its own."""
-    op = conv(4, 64, 4, 8, 64, 1, 1)
-    graph = ConstructionGraph(op, H200, space="extended")
-    one, two = (make_schedule(op, [n, 64, 4, 8, 16, 1, 1], [n, 64, 4, 8, 64, 1, 1], tensor_core=2, stages=2) for n in (1, 2))
-    assert graph.is_legal(one) and not graph.is_legal(two)
-    with pytest.raises(ValueError, match="32 pixels of each of several images: multiples of 64"):
-        generate(op, two, H200)
+    one, two = (([n, 64, 4, 8, 16, 1, 1], [n, 64, 4, 8, 64, 1, 1]) for n in (1, 2))
+    check_limit(conv(4, 64, 4, 8, 64, 1, 1), one, two, "32 pixels of each of several images: multiples of 64")
 
 
 def test_the_model_prices_no_layout() -> None:
@@ -166,11 +140,6 @@ MENU = {
     "128x256": conv_kernel(conv(16, 512, 28, 28, 128, 1, 1, dtype="bfloat16"), [1, 64, 8, 32], [1, 128, 8, 32], stages=4),
     "split": conv_kernel(conv(1, 448, 28, 28, 128, 1, 1), [1, 64, 7, 16], [1, 128, 7, 16], stages=4, split_k=4),
 }
+"""Tiles of the menu of convolutions; seven steps in four parts among them."""
 
-
-@pytest.mark.thorough
-@needs_nvrtc
-@pytest.mark.parametrize("name", MENU)
-def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
-    """Tiles of the menu of convolutions; seven steps in four parts among them."""
-    assert_compiles_well(MENU[name])
+test_nvrtc_neither_spills_nor_serialises = compile_well(MENU)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from gensor_gym import ConstructionGraph, operators
-from gensor_gym.codegen import generate
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.matrices.lying import images_axis
-from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.cuda_schedules import make_schedule
-from tests.support.thorough import first_of_each, thorough_but
 from tests.support.wgmma_kernels import (
     H200,
     TINY,
-    assert_compiles_well,
-    check_caught,
+    check_limit,
+    check_planted,
+    compile_well,
     faults,
     gemm,
     legal_convolutions,
-    needs_nvrtc,
+    planted_show,
+    right,
     wgmma_kernel,
 )
 
@@ -50,11 +46,7 @@ CASES = {
     ],
 }
 
-
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "images"))
-def test_products_are_right(kernels: list[Kernel]) -> None:
-    """Extents that nothing divides, within the bound that verification uses; two orders of events."""
-    assert faults(kernels, seeds=2) == []
+test_products_are_right = right(CASES, "images")
 
 
 def test_nothing_is_laid_out() -> None:
@@ -97,11 +89,8 @@ def test_rows_are_whole_sixteen_bytes(op: Operator, choices: tuple[int, ...]) ->
 
 def test_a_box_that_begins_anywhere_is_caught() -> None:
     """As a device ends it."""
-    kernel = CASES["few rows"][0]
-    moved = replace(kernel, source=kernel.source.replace("B_map, ready, 0, step", "B_map, ready, 4, step"))
-    assert moved.source != kernel.source
-    with EmulatedKernels([moved]) as program:
-        check_caught(program, 0, "no multiple of 16 bytes along a row", seeds=1)
+    fault = "B_map, ready, 0, step", "B_map, ready, 4, step", "no multiple of 16 bytes along a row"
+    check_planted(CASES["few rows"][0], {"four elements on": fault}, seeds=1)
 
 
 DAMAGED = conv_kernel(conv(6, 136, 8, 7, 72, 1, 1, "residual"), [2, 64, 8, 8], [4, 64, 8, 8], stages=2)
@@ -111,20 +100,12 @@ FAULTS = {
     "no end of an image": ("&& out_pixel < 56)", "&& out_pixel < 64)", "wrong|overflow"),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", thorough_but(FAULTS))
-def test_planted_faults_are_caught(damaged: EmulatedKernels, planted: list[str], name: str) -> None:
-    """For every order of events: a wrong answer, or the emulator's words."""
-    check_caught(damaged, 1 + planted.index(name), FAULTS[name][2], seeds=2)
+test_planted_faults_are_caught = planted_show(FAULTS, seeds=2)
 
 
 def test_rows_that_are_not_there_are_not_stored() -> None:
     """Of three tiles of 16 rows each stores its own."""
-    kernel = CASES["few rows"][0]
-    assert "first_m + half * 8 < 16" in kernel.source
-    without = replace(kernel, source=kernel.source.replace("first_m + half * 8 < 16", "true"))
-    with EmulatedKernels([without]) as program:
-        check_caught(program, 0, "wrong", seeds=1)
+    check_planted(CASES["few rows"][0], {"all are stored": ("first_m + half * 8 < 16", "true", "wrong")}, seeds=1)
 
 
 @pytest.mark.thorough
@@ -139,12 +120,8 @@ def test_legal_schedules_are_right() -> None:
 
 def test_several_consumers_of_few_rows_are_refused() -> None:
     """Where a product has under 64 rows a block has one tile along them."""
-    op = gemm(40, 64, 64)
-    graph = ConstructionGraph(op, H200, space="extended")
-    one, two = (make_schedule(op, [16, 64, 16], [rows, 64, 64], tensor_core=2, stages=2) for rows in (16, 32))
-    assert graph.is_legal(one) and not graph.is_legal(two)
-    with pytest.raises(ValueError, match="32 rows of a block: 16, one consumer's"):
-        generate(op, two, H200)
+    one, two = (([16, 64, 16], [rows, 64, 64]) for rows in (16, 32))
+    check_limit(gemm(40, 64, 64), one, two, "32 rows of a block: 16, one consumer's")
 
 
 def test_the_model_counts_rows_that_are_not_there() -> None:
@@ -167,10 +144,6 @@ MENU = {
     "8x8 shares": conv_kernel(conv(16, 2048, 8, 8, 512, 1, 1), [2, 64, 8, 8], [4, 128, 8, 8], stages=4, persistent=2),
     "8x8 split": conv_kernel(conv(16, 2048, 8, 8, 512, 1, 1), [4, 64, 8, 8], [4, 128, 8, 8], stages=4, split_k=4),
 }
+"""What the model chooses for products of few rows and for 1x1 convolutions, and others near it."""
 
-
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(MENU, "8x8"))
-def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
-    """What the model chooses for products of few rows and for 1x1 convolutions, and others near it."""
-    assert_compiles_well(MENU[name])
+test_nvrtc_neither_spills_nor_serialises = compile_well(MENU, "8x8")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
 from gensor_gym import operators
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
-from tests.support.thorough import first_of_each, thorough_but
-from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, gemm, needs_nvrtc, wgmma_kernel
+from tests.support.wgmma_kernels import H200, TINY, compile_well, gemm, planted_show, right, wgmma_kernel
 
 PAIR = replace(TINY, name="pair", units=2)
 """Three clusters of two blocks live at a time."""
@@ -38,12 +37,7 @@ CASES = {
     ],
 }
 
-
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "clusters"))
-def test_products_are_right(kernels: list[Kernel]) -> None:
-    """Extents that no tile divides; two orders of events and of blocks. All of them have tiles in parts."""
-    assert all(kernel.cleared_bytes for kernel in kernels)
-    assert faults(kernels, seeds=2) == []
+test_products_are_right = right(CASES, "clusters")
 
 
 def test_the_order_of_blocks_changes_no_bit() -> None:
@@ -55,6 +49,7 @@ def test_the_order_of_blocks_changes_no_bit() -> None:
     assert len(found) == 1
 
 
+DAMAGED = CASES["few tiles"][0]
 FAULTS = {
     "counters that do not go round": ("last_share - first_share);", "last_share - first_share + 1);", "not zero again"),
     "the first to come finishes": ("0) == last_share - first_share", "0) == 0u", "wrong"),
@@ -64,15 +59,7 @@ FAULTS = {
     "a part never counted": ("if (lane == 0) arrived", "if (lane == 0 && share > 0) arrived", "wrong|not zero again"),
 }
 
-
-@pytest.mark.parametrize("name", thorough_but(FAULTS, "counters that do not go round"))
-def test_damage_shows(name: str) -> None:
-    """In every order of events and of blocks."""
-    old, new, words = FAULTS[name]
-    kernel = CASES["few tiles"][0]
-    assert old in kernel.source
-    with EmulatedKernels([replace(kernel, source=kernel.source.replace(old, new))]) as program:
-        check_caught(program, 0, words)
+test_damage_shows = planted_show(FAULTS, "counters that do not go round")
 
 
 def test_whole_tiles_are_shared_out_as_tiles() -> None:
@@ -103,11 +90,10 @@ LARGE = {
     "tf32": wgmma_kernel(gemm(512, 1000, 8192, "tf32"), [64, 128], [128, 128], stages=4, persistent=2),
     "fp8": wgmma_kernel(gemm(512, 1000, 8192, "float8_e4m3fn"), [64, 256], [128, 256], stages=4, persistent=2),
 }  # fmt: skip
+"""Adding parts up reads and writes what wgmma keeps its sums in, behind its wait."""
+
+test_nvrtc_neither_spills_nor_serialises = compile_well(LARGE, "384x1024x4096")
 
 
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(LARGE, "384x1024x4096"))
-def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
-    """Adding parts up reads and writes what wgmma keeps its sums in, behind its wait."""
-    assert LARGE[name].cleared_bytes > 0
-    assert_compiles_well(LARGE[name])
+def test_all_of_them_have_tiles_in_parts() -> None:
+    assert all(kernel.cleared_bytes > 0 for kernel in (*LARGE.values(), *chain(*CASES.values())))

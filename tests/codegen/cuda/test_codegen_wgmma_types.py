@@ -14,16 +14,18 @@ from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
-from tests.support.thorough import first_of_each, thorough_but
+from tests.support.thorough import thorough_but
 from tests.support.wgmma_kernels import (
     TINY,
     assert_compiles_well,
     check_caught,
+    compile_well,
     faults,
     faults_of,
     gemm,
     legal_kernels,
     needs_nvrtc,
+    right,
     wgmma_kernel,
 )
 
@@ -63,11 +65,7 @@ CASES = {
     ],
 }
 
-
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "int8"))
-def test_products_are_right(kernels: list[Kernel]) -> None:
-    """Extents that no tile divides, within the bound that verification uses (int8 exactly); two orders of events."""
-    assert faults(kernels, seeds=2) == []
+test_products_are_right = right(CASES, "int8")
 
 
 def test_b_is_transposed_before_and_parts_are_added_up_after() -> None:
@@ -181,12 +179,7 @@ MENU: dict[str, Kernel] = {
     )
 }
 
-
-@pytest.mark.thorough
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(MENU, "tf32 128x256", "int8 pair"))
-def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
-    assert_compiles_well(MENU[name])
+test_nvrtc_neither_spills_nor_serialises = compile_well(MENU)
 
 
 @pytest.mark.thorough
@@ -195,8 +188,7 @@ def test_nvrtc_takes_legal_schedules() -> None:
     """Of either type: the registers that the rules count are enough."""
     rng = np.random.default_rng(6)
     for kernel in (*legal_kernels(large("tf32"), 4, rng), *legal_kernels(large("int8"), 4, rng)):
-        compiled = nvrtc.compile_cubin(kernel)
-        assert compiled.spill_bytes == 0 and "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
+        assert_compiles_well(kernel)
 
 
 @pytest.mark.thorough

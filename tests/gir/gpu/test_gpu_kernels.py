@@ -19,8 +19,8 @@ from gensor_gym.gir.schedule import GirSchedule
 from tests.gir.test_gir_igraph import BESIDE
 from tests.gir.test_gir_kernels import EDGES, NAMES
 from tests.support.dataflows import random_dataflow
-from tests.support.gir_cases import SUITE
-from tests.support.gir_gpu_cases import faults_of, gpu, graph_kernels, kernel_of, random_kernel, suite_kernels
+from tests.support.gir_cases import SUITE, graph_kernels
+from tests.support.gir_gpu_cases import faults_of, gpu, kernel_of, random_kernel, suite_kernels
 from tests.support.row_dataflows import random_rows_dataflow
 from tests.support.row_halves import random_halves_dataflow
 from tests.support.row_integers import random_integers_dataflow
@@ -74,14 +74,14 @@ def test_many_programs_of_the_suite(name: str) -> None:
 
 @pytest.mark.parametrize("make_graph", [random_integers_dataflow, random_halves_dataflow])
 def test_programs_of_random_graphs_of_other_types(make_graph: Callable[[int], Dataflow]) -> None:
-    kernels = graph_kernels(make_graph, range(12))
+    kernels = graph_kernels(make_graph, range(12), random_kernel)
     assert len(kernels) >= 6 and faults_of(kernels) == {}
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("make_graph", [random_dataflow, random_rows_dataflow, random_integers_dataflow, random_halves_dataflow])
 def test_programs_of_random_graphs(make_graph: object) -> None:
-    kernels = graph_kernels(make_graph, range(100))  # type: ignore[arg-type]
+    kernels = graph_kernels(make_graph, range(100), random_kernel)  # type: ignore[arg-type]
     faults = faults_of(kernels)
     assert len(kernels) >= 40 and not faults, "\n".join(faults.values())
 

@@ -52,8 +52,7 @@ class Dense(nn.Module):
         features = [x]
         for layer in self.layers:
             features.append(layer(torch.cat(features, 1)))
-        made: Tensor = self.last(torch.cat(features, 1))
-        return made
+        return self.last(torch.cat(features, 1))
 
 
 class Unet(nn.Module):
@@ -72,8 +71,7 @@ class Unet(nn.Module):
         x = self.middle(f.max_pool2d(two, 2))
         x = self.in2(torch.cat((self.up2(x), two), 1))
         x = self.in1(torch.cat((one, self.up1(x)), 1))
-        made: Tensor = self.out(x)
-        return made
+        return self.out(x)
 
 
 def inception(c: int = 12) -> nn.Module:
@@ -92,8 +90,7 @@ def spatial_pyramid(c: int = 8) -> nn.Module:
         x = p.first(x)
         one = f.max_pool2d(x, 5, 1, 2)
         two = f.max_pool2d(one, 5, 1, 2)
-        made: Tensor = p.last(torch.cat((x, one, two, f.max_pool2d(two, 5, 1, 2)), 1))
-        return made
+        return p.last(torch.cat((x, one, two, f.max_pool2d(two, 5, 1, 2)), 1))
 
     return Of(forward, first=conv_norm(c, 4, act=nn.SiLU), last=conv_norm(16, c, act=nn.SiLU))
 
@@ -103,8 +100,7 @@ def pyramid_pooling(c: int = 8) -> nn.Module:
 
     def forward(p: nn.ModuleDict, x: Tensor) -> Tensor:
         sizes = [f.interpolate(p[f"s{s}"](f.adaptive_avg_pool2d(x, s)), x.shape[2:], mode="bilinear") for s in (1, 2, 3)]
-        made: Tensor = p.last(torch.cat([x, *sizes], 1))
-        return made
+        return p.last(torch.cat([x, *sizes], 1))
 
     return Of(forward, last=conv_norm(c + 6, c, 3), **{f"s{s}": nn.Conv2d(c, 2, 1) for s in (1, 2, 3)})
 
@@ -116,8 +112,7 @@ def mb_conv(c: int = 8, expand: int = 4) -> nn.Module:
 
     def forward(p: nn.ModuleDict, x: Tensor) -> Tensor:
         y = p.depthwise(p.wide(x))
-        made: Tensor = x + p.narrow(y * p.gate(y))
-        return made
+        return x + p.narrow(y * p.gate(y))
 
     parts = {"wide": conv_norm(c, wide, act=nn.SiLU), "depthwise": conv_norm(wide, wide, 5, groups=wide, act=nn.SiLU)}
     return Of(forward, gate=gate, narrow=conv_norm(wide, c, act=None), **parts)
@@ -222,7 +217,6 @@ def repeated_join(c: int = 4) -> nn.Module:
         def forward(self, x: Tensor) -> Tensor:
             y = x * 2
             row = self.row.expand(x.shape[0], -1, -1, -1)
-            made: Tensor = self.last(torch.cat((y, y, x, row), 1)) + torch.cat((y[:, :1], y[:, 1:]), 1)
-            return made
+            return self.last(torch.cat((y, y, x, row), 1)) + torch.cat((y[:, :1], y[:, 1:]), 1)
 
     return Joined()

@@ -54,8 +54,7 @@ class Grouped(nn.Module):
         k = self.turned(k, positions).repeat_interleave(2, dim=1)
         v = v[:, :, None].expand(batch, 2, 2, rows, 4).reshape(batch, 4, rows, 4)
         made = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        found: Tensor = x + self.out(made.transpose(1, 2).reshape(batch, rows, 16))
-        return found
+        return x + self.out(made.transpose(1, 2).reshape(batch, rows, 16))
 
 
 class Alibi(nn.Module):
@@ -76,8 +75,7 @@ class Alibi(nn.Module):
         q, k, v = (one.unflatten(-1, (3, 4)).transpose(1, 2) for one in (q, k, v))
         scores = q @ k.transpose(-2, -1) / math.sqrt(4) + bias
         scores = scores.masked_fill(~seen[:, None, None, :], torch.finfo(scores.dtype).min)
-        found: Tensor = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-        return found
+        return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
 class Timed(nn.Module):
@@ -94,8 +92,7 @@ class Timed(nn.Module):
         waves = torch.cat([angles.sin(), angles.cos()], -1).to(self.two.weight.dtype)
         scale, shift = self.time(waves)[..., None, None].chunk(2, 1)
         made = functional.silu(self.norm(self.one(x)) * (1 + scale) + shift)
-        found: Tensor = self.two(made) + self.skip(x)
-        return found
+        return self.two(made) + self.skip(x)
 
 
 class Pooled(nn.Module):
@@ -126,8 +123,7 @@ class Codebook(nn.Module):
         flat = z.permute(0, 2, 3, 1).reshape(-1, 4)
         apart = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ self.codes.weight.t() + self.codes.weight.pow(2).sum(1)
         chosen = self.codes(apart.argmin(1)).view(z.shape[0], z.shape[2], z.shape[3], 4)
-        found: Tensor = chosen.permute(0, 3, 1, 2) + (z - z.detach())
-        return found
+        return chosen.permute(0, 3, 1, 2) + (z - z.detach())
 
 
 class Interactions(nn.Module):
@@ -143,8 +139,7 @@ class Interactions(nn.Module):
         rows = torch.stack([x, *(table(ids[:, place]) for place, table in enumerate(self.tables))], 1)
         products = torch.bmm(rows, rows.transpose(1, 2))
         one, other = torch.tril_indices(4, 4, offset=-1)
-        found: Tensor = self.above(torch.cat([x, products[:, one, other]], 1)).squeeze(-1)
-        return found
+        return self.above(torch.cat([x, products[:, one, other]], 1)).squeeze(-1)
 
 
 class Cosine(nn.Module):

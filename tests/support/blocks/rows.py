@@ -19,12 +19,8 @@ class Vit(nn.Module):
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.token = nn.Parameter(torch.randn(1, 1, width))
         self.positions = nn.Parameter(torch.randn(1, 1 + (size // patch) ** 2, width))
-        self.norm1, self.norm2, self.qkv, self.out = (
-            nn.LayerNorm(width),
-            nn.LayerNorm(width),
-            nn.Linear(width, 3 * width),
-            nn.Linear(width, width),
-        )
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
         self.heads, self.head = heads, nn.Linear(width, 5)
 
@@ -32,8 +28,7 @@ class Vit(nn.Module):
         """As timm has it: queries, keys and values of one product."""
         n, rows, width = x.shape
         q, k, v = self.qkv(x).reshape(n, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
-        made: Tensor = self.out(f.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, rows, width))
-        return made
+        return self.out(f.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, rows, width))
 
     def forward(self, x: Tensor) -> Tensor:
         """Of images."""
@@ -41,8 +36,7 @@ class Vit(nn.Module):
         x = torch.cat((self.token.expand(x.shape[0], -1, -1), x), 1) + self.positions
         x = x + self.attention(self.norm1(x))
         x = x + self.mlp(self.norm2(x))
-        made: Tensor = self.head(x[:, 0])
-        return made
+        return self.head(x[:, 0])
 
 
 class Swin(nn.Module):
@@ -75,8 +69,7 @@ def patch_merging(c: int = 4) -> nn.Module:
 
     def forward(p: nn.ModuleDict, x: Tensor) -> Tensor:
         parts = (x[:, 0::2, 0::2], x[:, 1::2, 0::2], x[:, 0::2, 1::2], x[:, 1::2, 1::2])
-        made: Tensor = p.down(p.norm(torch.cat(parts, -1)))
-        return made
+        return p.down(p.norm(torch.cat(parts, -1)))
 
     return Of(forward, norm=nn.LayerNorm(4 * c), down=nn.Linear(4 * c, 2 * c, bias=False))
 
@@ -89,8 +82,7 @@ def mixer(rows: int = 6, c: int = 8) -> nn.Module:
 
     def forward(p: nn.ModuleDict, x: Tensor) -> Tensor:
         x = x + p.tokens(p.norm1(x).transpose(1, 2)).transpose(1, 2)
-        made: Tensor = x + p.channels(p.norm2(x))
-        return made
+        return x + p.channels(p.norm2(x))
 
     return Of(forward, tokens=mlp(rows), channels=mlp(c), norm1=nn.LayerNorm(c), norm2=nn.LayerNorm(c))
 
@@ -103,11 +95,8 @@ class T5(nn.Module):
         self.weight, self.heads, self.buckets, self.far = nn.Parameter(torch.randn(width)), heads, buckets, far
         self.q, self.k, self.v, self.o = (nn.Linear(width, width, bias=False) for _ in range(4))
         self.bias = nn.Embedding(buckets, heads)
-        self.wi0, self.wi1, self.wo = (
-            nn.Linear(width, 24, bias=False),
-            nn.Linear(width, 24, bias=False),
-            nn.Linear(24, width, bias=False),
-        )
+        self.wi0, self.wi1 = (nn.Linear(width, 24, bias=False) for _ in range(2))
+        self.wo = nn.Linear(24, width, bias=False)
 
     def norm(self, x: Tensor) -> Tensor:
         """Without a mean."""
@@ -121,8 +110,7 @@ class T5(nn.Module):
         near = half // 2
         large = near + (torch.log(apart.float() / near) / math.log(self.far / near) * (half - near)).long()
         bucket = bucket + torch.where(apart < near, apart, large.clamp(max=half - 1))
-        bias: Tensor = self.bias(bucket).permute(2, 0, 1)[None]
-        return bias
+        return self.bias(bucket).permute(2, 0, 1)[None]
 
     def forward(self, x: Tensor) -> Tensor:
         """Of [n, rows, width]."""
@@ -132,8 +120,7 @@ class T5(nn.Module):
         scores = q @ k.transpose(3, 2) + self.position_bias(rows)
         x = x + self.o((f.softmax(scores.float(), -1).type_as(scores) @ v).transpose(1, 2).contiguous().view(n, rows, width))
         y = self.norm(x)
-        made: Tensor = x + self.wo(f.gelu(self.wi0(y), approximate="tanh") * self.wi1(y))
-        return made
+        return x + self.wo(f.gelu(self.wi0(y), approximate="tanh") * self.wi1(y))
 
 
 class Llama(nn.Module):
@@ -145,11 +132,8 @@ class Llama(nn.Module):
         self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
         self.q, self.o = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
         self.k, self.v = nn.Linear(width, groups * self.size, bias=False), nn.Linear(width, groups * self.size, bias=False)
-        self.gate, self.up, self.down = (
-            nn.Linear(width, 24, bias=False),
-            nn.Linear(width, 24, bias=False),
-            nn.Linear(24, width, bias=False),
-        )
+        self.gate, self.up = (nn.Linear(width, 24, bias=False) for _ in range(2))
+        self.down = nn.Linear(24, width, bias=False)
 
     def turned(self, x: Tensor) -> Tensor:
         """Pairs of a half and the other, turned by their position."""
@@ -176,8 +160,7 @@ class Llama(nn.Module):
         scores = q @ k.transpose(2, 3) / math.sqrt(self.size) + mask
         x = x + self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(n, rows, width))
         y = self.norm2(x)
-        made: Tensor = x + self.down(f.silu(self.gate(y)) * self.up(y))
-        return made
+        return x + self.down(f.silu(self.gate(y)) * self.up(y))
 
 
 class Rope(nn.Module):
@@ -209,8 +192,7 @@ class Gpt(nn.Module):
         scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
         scores = scores.masked_fill(self.mask[:, :, :rows, :rows] == 0, float("-inf")).softmax(-1)
         x = x + self.out((scores @ v).transpose(1, 2).contiguous().view(n, rows, width))
-        made: Tensor = x + self.mlp(self.norm2(x))
-        return made
+        return x + self.mlp(self.norm2(x))
 
 
 def conformer_convolution(c: int = 8) -> nn.Module:
@@ -218,8 +200,7 @@ def conformer_convolution(c: int = 8) -> nn.Module:
 
     def forward(p: nn.ModuleDict, x: Tensor) -> Tensor:
         y = f.glu(p.wide(p.norm(x).transpose(1, 2)), 1)
-        made: Tensor = x + p.narrow(f.silu(p.batch(p.depthwise(y)))).transpose(1, 2)
-        return made
+        return x + p.narrow(f.silu(p.batch(p.depthwise(y)))).transpose(1, 2)
 
     return Of(
         forward, norm=nn.LayerNorm(c), wide=nn.Conv1d(c, 2 * c, 1), depthwise=nn.Conv1d(c, c, 3, padding=1, groups=c),
@@ -237,8 +218,7 @@ def wavenet(c: int = 6) -> nn.Module:
             y = torch.tanh(y[:, :c]) * torch.sigmoid(y[:, c:])
             skips.append(y)
             x = x + p[f"o{number}"](y)
-        made: Tensor = p.last(torch.relu(sum(skips)))
-        return made
+        return p.last(torch.relu(sum(skips)))
 
     layers = {f"d{d}": nn.Conv1d(c, 2 * c, 3, dilation=d) for d in (1, 2, 4)}
     return Of(forward, last=nn.Conv1d(c, 3, 1), **layers, **{f"o{d}": nn.Conv1d(c, c, 1) for d in (1, 2, 4)})
@@ -251,8 +231,7 @@ def non_local(c: int = 8) -> nn.Module:
         n, c, h, w = x.shape
         q, k, v = (p[name](x).flatten(2) for name in "qkv")
         made = (torch.bmm(q.transpose(1, 2), k).softmax(-1) @ v.transpose(1, 2)).transpose(1, 2).reshape(n, -1, h, w)
-        out: Tensor = x + p.o(made)
-        return out
+        return x + p.o(made)
 
     return Of(forward, q=nn.Conv2d(c, 4, 1), k=nn.Conv2d(c, 4, 1), v=nn.Conv2d(c, 4, 1), o=nn.Conv2d(4, c, 1))
 
@@ -270,8 +249,7 @@ def detr_decoder(c: int = 8) -> nn.Module:
         def forward(self, x: Tensor) -> Tensor:
             image = x.flatten(2).transpose(1, 2)
             queries = self.queries.expand(x.shape[0], -1, -1)
-            made: Tensor = self.boxes(self.norm(queries + self.attention(queries, image, image)[0]))
-            return made
+            return self.boxes(self.norm(queries + self.attention(queries, image, image)[0]))
 
     return Decoder()
 

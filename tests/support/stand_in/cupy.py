@@ -81,7 +81,7 @@ def opened(path: str) -> SimpleNamespace:
     return SimpleNamespace(get_function=lambda entry: Function(entry, seconds))
 
 
-fake_cupy.Stream.default = fake_cupy.Stream.current = fake_cupy.Stream()
+fake_cupy.Stream.current = fake_cupy.Stream()
 fake_cupy.module.__spec__ = __spec__
 fake_cupy.module.RawModule = opened
 sys.modules["cupy"] = fake_cupy.module
