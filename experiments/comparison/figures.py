@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from experiments import style
+from experiments.common import style
 
 Rows = list[dict[str, Any]]
 

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 
 from agents.runs.texts import table
 from agents.training.operators.chosen import UNSEEN
-from experiments.statistics import bootstrap, geometric_mean, holm, performance_profile, sign_flip
+from experiments.common.statistics import bootstrap, geometric_mean, holm, performance_profile, sign_flip
+from experiments.common.style import GREY, RC, look, save
 from experiments.studies.headline.chosen import NEAR_TIMED, NEAR_VARIANTS, listed
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
-from experiments.style import GREY, RC, look, save
 from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from experiments import style
+from experiments.common import style
 from experiments.tables.gensor.searches import Speeds
 
 Curve = tuple[np.ndarray, np.ndarray]
