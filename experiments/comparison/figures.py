@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from experiments.common import style
 
@@ -149,25 +149,7 @@ def ratio_axis(axes: Axes, label: str) -> None:
     """Make x a logarithmic axis of ratios around 1."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    low, high = min(low, 0.9) / 1.05, max(high, 1.1) * 1.08
-    axes.set_xlim(low, high)
+    axes.set_xlim(min(low, 0.9) / 1.05, max(high, 1.1) * 1.08)
     axes.axvline(1.0, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.1, zorder=1)
-    shown = _ladder(low, high)
-    axes.set_xticks(shown)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.tick_params(axis="x", which="minor", length=0)
+    style.ratio_axis(axes, "x")
     axes.set_xlabel(label)
-
-
-def _ladder(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis around 1: the finest of several spacings with at most 11 visible ticks."""
-    decades = [10.0**exponent for exponent in range(-4, 5)]
-    fine = [0.5 + 0.05 * step for step in range(31)]
-    for steps in (fine, fine[::2], (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 3.0, 5.0), (1.0, 3.0)):
-        ticks = steps if steps[0] < 1.0 else [decade * step for decade in decades for step in steps]
-        shown = [tick for tick in ticks if low <= tick <= high]
-        covered = steps[0] >= 1.0 or (low >= 0.5 and high <= 2.0)
-        if covered and len(shown) <= 11:
-            return shown
-    return [decade for decade in decades if low <= decade <= high]
