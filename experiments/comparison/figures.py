@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +31,11 @@ def _progress(summary: dict, trials: Rows, field: str, label: str, path: Path) -
     operators = list(summary["operators"])
     looks = style.look([line["strategy"] for line in summary["strategies"]])
     columns = 1 if len(operators) == 1 else 2 if len(operators) <= 6 else 3
-    lines = math.ceil(len(operators) / columns)
-    width = 7.0 if columns == 1 else 4.6 * columns
-    figure, grid = plt.subplots(lines, columns, figsize=(width, 2.9 * lines + 0.6), squeeze=False, layout="constrained")
+    figure, grid = style.panels(len(operators), columns, (7.0 if columns == 1 else 4.6, 2.9), 0.6)
     for axes, operator in zip(grid.flat, operators, strict=False):
         mine = [row for row in trials if row["operator"] == operator]
         _panel(axes, summary["operators"][operator], mine, looks, field)
         axes.set_title(style.short_operator(operator))
-    for axes in grid.flat[len(operators) :]:
-        axes.set_visible(False)
     for axes in grid[-1]:
         axes.set_xlabel(label)
     for axes in grid[:, 0]:
