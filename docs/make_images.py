@@ -18,7 +18,7 @@ from PIL import Image
 
 from agents import get_strategy
 from docs.pictures import answer, beside, concepts, growing, networks, result
-from experiments import style
+from experiments.common import style
 from gensor_gym import ConstructionGraph, Schedule, hardware
 from gensor_gym.dataflow import make
 from gensor_gym.env.fused import pictures

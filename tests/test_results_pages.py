@@ -17,7 +17,7 @@ import pytest
 from agents.cli.arguments import compose
 from agents.runs.journal import read_rows
 from docs.pictures import result, walk
-from experiments.statistics import geometric_mean
+from experiments.common.statistics import geometric_mean
 from experiments.studies.generalise.plan import plan_of, searches, train_missing
 from experiments.studies.generalise.scores import Regrets, Task, summarise
 from experiments.studies.generalise.study import Generalisation

@@ -14,7 +14,7 @@ from gensor_gym.measure.session import Session
 class RandomSearch:
     """Measure programs drawn uniformly without replacement, until the budget is spent or the space is exhausted.
 
-    Its expected best time on a recorded table has a closed form: `experiments.statistics.expected_best`.
+    Its expected best time on a recorded table has a closed form: `experiments.common.statistics.expected_best`.
     """
 
     space: str = "extended"

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import style
+from experiments.common import style
 from experiments.studies.headline.page import compared
 from experiments.studies.headline.scores import FIRST, REFERENCE, Timed, read
 

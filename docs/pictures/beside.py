@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from agents.runs.journal import read_rows
-from experiments import style
+from experiments.common import style
 
 HOST = Path(__file__).resolve().parents[2] / "results/host"
 PROCESSORS = {

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from docs.pictures.walk import HARDWARE, TASK, graph, steps, table
-from experiments import style
+from experiments.common import style
 from gensor_gym.graph.ladder import ladders
 
 BLUE, ORANGE, GREEN = style.PALETTE[:3]

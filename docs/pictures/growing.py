@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from docs.pictures.walk import HARDWARE, TASK, Step, graph, steps
-from experiments import style
+from experiments.common import style
 from gensor_gym.cost.roofline import peak_rate, resident_bandwidth
 from gensor_gym.env.pictures.facts import in_seconds
 from gensor_gym.env.pictures.render import as_text

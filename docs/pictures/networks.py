@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments import style
+from experiments.common import style
 from experiments.networks.suite import inputs_of, module_of
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.drawing.picture import figure_of

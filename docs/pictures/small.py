@@ -1,6 +1,6 @@
 """Write pictures that lie here anew with a palette of 256 colours: `python -m docs.pictures.small FILE.png ..`.
 
-What commands draw is written so at once (`experiments.style`); this is for what came from elsewhere, as from a browser.
+What commands draw is written so at once (`experiments.common.style`); this is for what came from elsewhere, as from a browser.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from experiments import style
+from experiments.common import style
 
 
 def main(files: Sequence[Path]) -> None:

@@ -17,8 +17,8 @@ from agents import get_strategy
 from agents.core.programs import Programs
 from agents.core.ranking import Construction
 from experiments.benches.lines import Lines, machine, resolved
+from experiments.common.statistics import geometric_mean, interquartile_mean
 from experiments.comparison.summary import interval
-from experiments.statistics import geometric_mean, interquartile_mean
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.incumbent import incumbent
 from gensor_gym.exact.optimum import enumerated, moving_knobs

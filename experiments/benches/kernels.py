@@ -24,9 +24,9 @@ from agents.runs.calls import placed, seconds
 from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from experiments.benches.lines import Lines, Steal, machine, once, resolved, searched
+from experiments.common.statistics import geometric_mean
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import interval, ratio
-from experiments.statistics import geometric_mean
 from gensor_gym import codegen, hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule

@@ -15,7 +15,7 @@ from agents.gensor.markov import MarkovExtended
 from agents.runs.journal import Journal
 from experiments.benches import ranking
 from experiments.benches.lines import Lines, machine, resolved
-from experiments.statistics import fastest, spearman, top_k_regret
+from experiments.common.statistics import fastest, spearman, top_k_regret
 from gensor_gym import hardware, operators
 from gensor_gym.cache.jsons import write_json
 from gensor_gym.construction import ConstructionGraph

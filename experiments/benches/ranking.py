@@ -23,9 +23,9 @@ from rich.progress import track
 
 from agents.gensor.markov import MarkovExtended
 from agents.runs.journal import Journal
-from experiments import style
 from experiments.benches.lines import Lines, machine, resolved, searched
-from experiments.statistics import fastest, spearman
+from experiments.common import style
+from experiments.common.statistics import fastest, spearman
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from agents import get_strategy
 from agents.optimizer import run as search
 from experiments.benches.lines import Lines, empty_cache, machine, resolved
-from experiments.statistics import geometric_mean
+from experiments.common.statistics import geometric_mean
 from gensor_gym import hardware
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend

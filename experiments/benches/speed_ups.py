@@ -8,7 +8,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from experiments import style
+from experiments.common import style
 from experiments.comparison.figures import ratio_axis
 from experiments.comparison.summary import Interval
 

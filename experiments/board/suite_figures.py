@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments import statistics, style
 from experiments.board.suite_scores import CAP, WITHIN, Standing, interval, iqm, learned
+from experiments.common import statistics, style
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.suites.session import WINDOWS
 

@@ -11,7 +11,6 @@ import numpy as np
 from agents.runs.files import write_text
 from agents.runs.settings import ROOT
 from agents.runs.texts import table
-from experiments import statistics
 from experiments.board.entries import verified
 from experiments.board.suite_scores import (
     CAP,
@@ -26,6 +25,7 @@ from experiments.board.suite_scores import (
     scores_of_first,
     standings,
 )
+from experiments.common import statistics
 from gensor_gym.suites import Track, get
 from gensor_gym.suites.session import WINDOWS
 

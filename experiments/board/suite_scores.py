@@ -1,6 +1,6 @@
 """Scores of a frozen suite's entries: final regrets, regrets after seconds or evaluations, and tiers of agents.
 
-Statistics come from `experiments.statistics`, with the definitions of Agarwal et al. (NeurIPS 2021), the paper of the package
+Statistics are those of `experiments.common.statistics`, defined by Agarwal et al. (NeurIPS 2021), the paper of the package
 `rliable`. A test compares them with that package if it is installed. Its intervals resample only seeds, within each task; the
 intervals here resample tasks as well, and are wider.
 """
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import statistics
-from experiments.statistics import interquartile_mean as iqm
+from experiments.common import statistics
+from experiments.common.statistics import interquartile_mean as iqm
 from gensor_gym.suites import Suite, Track
 
 CAP = float(np.log(100))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
-from experiments import style
+from experiments.common import style
 
 Rows = list[dict[str, Any]]
 
@@ -32,15 +31,11 @@ def _progress(summary: dict, trials: Rows, field: str, label: str, path: Path) -
     operators = list(summary["operators"])
     looks = style.look([line["strategy"] for line in summary["strategies"]])
     columns = 1 if len(operators) == 1 else 2 if len(operators) <= 6 else 3
-    lines = math.ceil(len(operators) / columns)
-    width = 7.0 if columns == 1 else 4.6 * columns
-    figure, grid = plt.subplots(lines, columns, figsize=(width, 2.9 * lines + 0.6), squeeze=False, layout="constrained")
+    figure, grid = style.panels(len(operators), columns, (7.0 if columns == 1 else 4.6, 2.9), 0.6)
     for axes, operator in zip(grid.flat, operators, strict=False):
         mine = [row for row in trials if row["operator"] == operator]
         _panel(axes, summary["operators"][operator], mine, looks, field)
         axes.set_title(style.short_operator(operator))
-    for axes in grid.flat[len(operators) :]:
-        axes.set_visible(False)
     for axes in grid[-1]:
         axes.set_xlabel(label)
     for axes in grid[:, 0]:
@@ -149,25 +144,7 @@ def ratio_axis(axes: Axes, label: str) -> None:
     """Make x a logarithmic axis of ratios around 1."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    low, high = min(low, 0.9) / 1.05, max(high, 1.1) * 1.08
-    axes.set_xlim(low, high)
+    axes.set_xlim(min(low, 0.9) / 1.05, max(high, 1.1) * 1.08)
     axes.axvline(1.0, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.1, zorder=1)
-    shown = _ladder(low, high)
-    axes.set_xticks(shown)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.tick_params(axis="x", which="minor", length=0)
+    style.ratio_axis(axes, "x")
     axes.set_xlabel(label)
-
-
-def _ladder(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis around 1: the finest of several spacings with at most 11 visible ticks."""
-    decades = [10.0**exponent for exponent in range(-4, 5)]
-    fine = [0.5 + 0.05 * step for step in range(31)]
-    for steps in (fine, fine[::2], (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 3.0, 5.0), (1.0, 3.0)):
-        ticks = steps if steps[0] < 1.0 else [decade * step for decade in decades for step in steps]
-        shown = [tick for tick in ticks if low <= tick <= high]
-        covered = steps[0] >= 1.0 or (low >= 0.5 and high <= 2.0)
-        if covered and len(shown) <= 11:
-            return shown
-    return [decade for decade in decades if low <= decade <= high]

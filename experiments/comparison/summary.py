@@ -15,8 +15,8 @@ from agents.runs.files import write_text
 from agents.runs.jobs import Outcome
 from agents.runs.settings import Job, Settings, short_hash
 from agents.runs.texts import now
+from experiments.common.statistics import against, geometric_mean
 from experiments.comparison.retime import TORCH, Comparison
-from experiments.statistics import against, geometric_mean
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.fingerprint import common
 from gensor_gym.foreign import read_json

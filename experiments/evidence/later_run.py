@@ -11,11 +11,11 @@ import numpy as np
 
 from agents.runs.journal import read_rows
 from agents.runs.texts import table
+from experiments.common.statistics import geometric_mean
 from experiments.device.report import contest_lines
 from experiments.device.stages.operators import conclusions, standings
 from experiments.evidence import lease as lease_day
 from experiments.evidence.facts import FILE, RAW, RIGHT, UNITS, lines_by_unit
-from experiments.statistics import geometric_mean
 from experiments.studies.headline import page
 from experiments.studies.headline.scores import has_study, read
 from gensor_gym import operators

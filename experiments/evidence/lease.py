@@ -19,14 +19,14 @@ from agents.cli.refusal import exit_code
 from agents.runs.journal import read_rows
 from agents.runs.settings import ROOT
 from agents.runs.texts import table
+from experiments.common.statistics import geometric_mean
+from experiments.common.style import GREY, PALETTE, RC, save
 from experiments.device.lease import RESULTS, read_results
 from experiments.device.stages import adaptive
 from experiments.device.stages.operators import conclusions, standings
 from experiments.device.table import read_experiment
 from experiments.evidence.facts import FILE, RAW, RIGHT, lines_by_unit
 from experiments.evidence.ship import slim, write_rows
-from experiments.statistics import geometric_mean
-from experiments.style import GREY, PALETTE, RC, save
 from gensor_gym.foreign import parse_json
 from gensor_gym.foreign.files import unfolded
 

@@ -23,10 +23,10 @@ from agents.runs.journal import read_rows
 from agents.runs.settings import ROOT
 from agents.runs.texts import table
 from experiments.benches.model import COEFFICIENTS, Sample, fit
+from experiments.common.statistics import FASTEST, fastest, spearman
 from experiments.device.stages.operators import FIRST_CHOICES, top
 from experiments.evidence.facts import RAW, read_facts
 from experiments.evidence.tables import RECORDED
-from experiments.statistics import FASTEST, fastest, spearman
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule

@@ -11,11 +11,11 @@ import numpy as np
 
 from agents.runs.sheets.cells import NOTHING, Cell, Given, spread
 from agents.runs.sheets.sheet import Sheet
+from experiments.common.statistics import bootstrap, geometric_mean
 from experiments.comparison.retime import TORCH, Comparison
 from experiments.comparison.summary import interval, ratio
 from experiments.comparison.table import BUSY
 from experiments.peers.runs import Run
-from experiments.statistics import bootstrap, geometric_mean
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one

@@ -24,9 +24,9 @@ from markdown_it import MarkdownIt
 from agents.runs.sheets.cells import Given, as_cell
 from agents.runs.sheets.screen import words
 from agents.training import curves
-from experiments import statistics, style
+from experiments.common import statistics, style
+from experiments.common.style import dark_of
 from experiments.studies.scores import mean as mean_of
-from experiments.style import dark_of
 from gensor_gym.measure.stats.intervals import LEVEL
 
 STATIC = Path(__file__).parent / "static"

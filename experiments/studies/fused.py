@@ -30,7 +30,7 @@ from agents.runs.settings import code_digest, short_hash
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import page, seconds_text
 from agents.strategy import FUSED, Constructs, build
-from experiments import style
+from experiments.common import style
 from experiments.studies.scores import EVALUATIONS, SECONDS, Curves, after, by_costs, interval, interval_sheet, intervals, mean
 from experiments.studies.study import Plan, Study, all_lines, study_command
 from gensor_gym import hardware as machines

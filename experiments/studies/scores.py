@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from agents.runs.sheets.cells import percent_interval
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import interval_text, p_text, seconds_text, table
-from experiments import statistics, style
-from experiments.statistics import interquartile_mean as iqm
+from experiments.common import statistics, style
+from experiments.common.statistics import interquartile_mean as iqm
 
 EVALUATIONS, SECONDS = 0, 2
 """Columns of a curve by which a search is cut; column 1 has the latencies."""

@@ -129,7 +129,7 @@ class Study(ABC, Generic[Asked, Found]):
                 if self.plan.config["figures"]:  # Matplotlib is imported only here and in the modules of figures
                     from matplotlib import rc_context
 
-                    from experiments.style import RC
+                    from experiments.common.style import RC
 
                     with rc_context(RC):
                         names = self.draw(found, summary)

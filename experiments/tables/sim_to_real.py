@@ -20,9 +20,9 @@ from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
 from agents.runs.files import write_text
-from experiments import style
 from experiments.benches.model import COEFFICIENTS, OfOperator, Sample, fit
-from experiments.statistics import expected_best, fastest, spearman
+from experiments.common import style
+from experiments.common.statistics import expected_best, fastest, spearman
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph

@@ -21,7 +21,7 @@ from agents.runs.sheets.cells import Cell, Given, count
 from agents.runs.sheets.sheet import Sheet
 from agents.training.curves import flat
 from agents.training.watch import CURVE
-from experiments.statistics import bootstrap
+from experiments.common.statistics import bootstrap
 from gensor_gym.foreign import meant, read_json
 
 _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wandb")

@@ -17,7 +17,7 @@ from agents.core.programs import Programs
 from agents.core.significance import is_faster
 from agents.optimizer import run
 from agents.strategy import get_strategy
-from experiments.statistics import expected_best
+from experiments.common.statistics import expected_best
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.records.backend import open_recorded

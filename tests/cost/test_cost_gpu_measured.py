@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from experiments.benches.model import Sample
+from experiments.common.statistics import spearman
 from experiments.evidence.facts import read_facts
 from experiments.evidence.ranking import recorded
-from experiments.statistics import spearman
 from gensor_gym import ConstructionGraph
 from gensor_gym.codegen.cuda.mma.plan import make_matrix_plan
 from gensor_gym.codegen.program import lower

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.benches.model import COEFFICIENTS, LARGEST, Sample, fit, loss
-from experiments.statistics import spearman, top_k_regret
+from experiments.common.statistics import spearman, top_k_regret
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS

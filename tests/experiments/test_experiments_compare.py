@@ -21,10 +21,10 @@ from agents.cli.arguments import CONF, compose
 from agents.runs.jobs import Jobs, Outcome, unguided
 from agents.runs.results import FIELDS, Results
 from agents.runs.settings import Settings, settings_of
+from experiments.common.statistics import against
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.comparison.table import show
-from experiments.statistics import against
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.records.store import Store

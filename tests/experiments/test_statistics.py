@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from experiments import statistics
+from experiments.common import statistics
 
 
 def test_best_so_far_keeps_the_last() -> None:

@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from docs.pictures.small import main
-from experiments import style
+from experiments.common import style
 
 ROOT = Path(__file__).resolve().parents[2]
 

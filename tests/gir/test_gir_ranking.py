@@ -11,7 +11,7 @@ import pytest
 
 from agents.baselines.exhaustive import tried_first
 from agents.runs.journal import read_rows
-from experiments.statistics import spearman, top_k_regret
+from experiments.common.statistics import spearman, top_k_regret
 from gensor_gym.dataflow.suite import make
 from gensor_gym.dataflow.table import fused_operator
 from gensor_gym.gir.graph import GirGraph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from agents.core.significance import is_faster
-from experiments import statistics
+from experiments.common import statistics
 from gensor_gym.measure.stats.intervals import half_width, median_interval, quiet_ratio_interval, ratio_interval
 from gensor_gym.measure.stats.verdict import verdict, verdict_apart
 from tests.identical.digests import of, six

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from agents.baselines.exhaustive import tried_first
 from experiments.benches.lines import Lines, machine
-from experiments.statistics import spearman, top_k_regret
+from experiments.common.statistics import spearman, top_k_regret
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.session import Budget, Session, Task
 

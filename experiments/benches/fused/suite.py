@@ -26,8 +26,8 @@ from agents.runs.sheets.cells import NOTHING, Cell, factor, spread
 from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.race import CALLED, INTO, OURS, Lost, raced
 from experiments.benches.lines import Lines, Steal, check_each, machine, once
+from experiments.common.statistics import bootstrap
 from experiments.comparison.summary import interval, ratio
-from experiments.statistics import bootstrap
 from gensor_gym.dataflow.table import fused_operator, stand_in
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.hardware.cpuinfo import usable_cores

@@ -23,9 +23,9 @@ from agents.cli.checks import check_positive, check_whole
 from agents.networks import CompiledNetwork
 from agents.runs.sheets.cells import seconds
 from agents.runs.sheets.sheet import Sheet
-from experiments import style
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import check_names
+from experiments.common import style
 from experiments.comparison.summary import interval
 from experiments.networks.again import compiled_again
 from gensor_gym.codegen.kernel import Kernel

@@ -13,10 +13,10 @@ from contextlib import closing
 
 import numpy as np
 
+from experiments.common.statistics import geometric_mean
 from experiments.device.context import Context
 from experiments.device.work.beside_torch import COMPILED, COPY, EAGER, OURS, beside_torch
 from experiments.device.work.prebuilt import SEARCH, Bench, Compilers, side_by_side, summary_of
-from experiments.statistics import geometric_mean
 from gensor_gym import hardware
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow

@@ -20,13 +20,13 @@ import numpy as np
 from agents.core.ranking import best_of_each, diverse
 from agents.gensor.markov import Markov, MarkovExtended
 from agents.runs.settings import ROOT
+from experiments.common.statistics import against, geometric_mean
 from experiments.device.card import gpu_state
 from experiments.device.context import Context
 from experiments.device.table import read_operators
 from experiments.device.work.makers import Programs, open_makers
 from experiments.device.work.prebuilt import FINAL, SEARCH, Bench, Compilers, or_without_torch, side_by_side, summary_of
 from experiments.device.work.progress import say
-from experiments.statistics import against, geometric_mean
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph

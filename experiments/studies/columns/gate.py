@@ -23,7 +23,7 @@ from agents.runs.journal import read_rows
 from agents.runs.settings import ROOT
 from agents.runs.texts import page, table
 from agents.strategy import get_strategy
-from experiments.statistics import geometric_mean
+from experiments.common.statistics import geometric_mean
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.coordinates import usable_values

@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.runs.journal import append_row, read_rows
 from agents.runs.pool import side_by_side
-from experiments import statistics
+from experiments.common import statistics
 from experiments.studies.generalise.plan import BUDGET, SECONDS, Contender, GeneralisePlan, Trained
 from experiments.studies.scores import EVALUATIONS as BY_COUNT
 from experiments.studies.scores import SECONDS as BY_TIME

@@ -19,7 +19,7 @@ from rich.console import Console
 from agents.runs.anytime import Search
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import interval_text, p_text, page, seconds_text, table
-from experiments import statistics, style
+from experiments.common import statistics, style
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, Trained, plan_of, searches, train_missing
 from experiments.studies.generalise.scores import Regrets, Task, optima, summarise
 from experiments.studies.scores import BROAD, LINES, THIN, bands, interval_sheet, intervals, profiles, regret_figure

@@ -14,10 +14,11 @@ from matplotlib.figure import Figure
 
 from agents.runs.texts import table
 from agents.training.operators.chosen import UNSEEN
-from experiments.statistics import bootstrap, geometric_mean, holm, performance_profile, sign_flip
+from experiments.common import style
+from experiments.common.statistics import bootstrap, geometric_mean, holm, performance_profile, sign_flip
+from experiments.common.style import GREY, RC, look, save
 from experiments.studies.headline.chosen import NEAR_TIMED, NEAR_VARIANTS, listed
 from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
-from experiments.style import GREY, RC, look, save
 from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 
@@ -223,10 +224,6 @@ def _p(value: float) -> str:
 
 # Figures of the study: ratios with intervals, the ratio of every operator, and performance profiles.
 
-NARROW = (0.8, 0.84, 0.88, 0.92, 0.96, 1.0, 1.04, 1.08, 1.12, 1.16, 1.2)
-TICKS = (0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0)
-
-
 def draw(folder: Path, path: Path) -> list[str]:
     """Draw the figures of a folder's rows and save them under names that begin like `path`; return the names."""
     timed = read(folder)
@@ -264,7 +261,7 @@ def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:
     axes.set_yticks(range(len(lines)), [f"{line.name} ({line.operators})" for line in lines])
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_title(title)
-    _ratio_axis(axes, "x")
+    style.ratio_axis(axes, "x")
 
 
 def _operators(axes: Axes, timed: Timed) -> None:
@@ -278,21 +275,9 @@ def _operators(axes: Axes, timed: Timed) -> None:
         axes.plot(*zip(*places, strict=True), marker, color=colour, ms=4, lw=0, label=name)
     axes.axhline(1.0, color="#555555", lw=0.8)
     axes.set_title(f"{timed.learned} over {REFERENCE}, operator by operator")
-    _ratio_axis(axes, "y")
+    style.ratio_axis(axes, "y")
     axes.set_xlabel("operators, in ascending order")
     axes.legend(loc="upper left")
-
-
-def _ratio_axis(axes: Axes, axis: str) -> None:
-    """Set a logarithmic axis of ratios with readable ticks."""
-    getattr(axes, f"set_{axis}scale")("log", base=2)
-    low, high = getattr(axes, f"get_{axis}lim")()
-    wide, narrow = high > 5.0 * low, high < 1.3 * low
-    left_out = (0.6, 0.7, 0.8, 0.9, 1.1, 1.25) if wide else ()
-    ticks = [tick for tick in (NARROW if narrow else TICKS) if low <= tick <= high and tick not in left_out]
-    getattr(axes, f"set_{axis}ticks")(ticks)
-    getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: f"{value:g}")
-    axes.minorticks_off()
 
 
 def _profiles(timed: Timed) -> Figure:

@@ -162,19 +162,15 @@ class Timed:
 
 def has_study(folder: Path) -> bool:
     """Whether a folder contains the rows of a study."""
-    return any(row["group"] == "study" for row in _rows(folder, "proposals")) and bool(_rows(folder, "trials"))
+    proposals, trials = (read_rows(folder / f"{name}.jsonl") for name in ("proposals", "trials"))
+    return any(row["group"] == "study" for row in proposals) and bool(trials)
 
 
 def read(folder: Path, by_trials_alone: bool = False) -> Timed:
     """Read the rows of a folder, gzipped or not. ValueError if it has no study."""
-    proposals, trials, together = (_rows(folder, name) for name in ("proposals", "trials", "together"))
+    proposals, trials, together = (read_rows(folder / f"{name}.jsonl") for name in ("proposals", "trials", "together"))
     proposals = [row for row in proposals if row["group"] == "study"]
     if not proposals or not trials:
         raise ValueError(f"{folder}: expected proposals.jsonl[.gz] and trials.jsonl[.gz] of a study")
     known = {(row["operator"], row["digest"]): row for row in trials}
     return Timed(proposals, known, {row["operator"]: row for row in together}, by_trials_alone)
-
-
-def _rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Rows of a file, gzipped or not; empty if there is no file."""
-    return read_rows(folder / f"{name}.jsonl.gz") or read_rows(folder / f"{name}.jsonl")

@@ -14,8 +14,8 @@ from agents.runs.jobs import DONE, Outcome
 from agents.runs.results import Results
 from agents.runs.settings import Job, Settings
 from agents.runs.texts import now
-from experiments import statistics
-from experiments.statistics import best_so_far, expected_best
+from experiments.common import statistics
+from experiments.common.statistics import best_so_far, expected_best
 from experiments.studies.scores import interval, iqm
 from experiments.studies.study import Stamp
 from gensor_gym import operators

@@ -27,7 +27,7 @@ from agents.runs.settings import settings_of
 from agents.runs.sheets.cells import Cell, Given, count, percent, percent_interval, seconds
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import p_text, page, table
-from experiments import statistics, style
+from experiments.common import statistics, style
 from experiments.studies.scores import DASHES, LINES, bands, difference, profiles, regret_figure, with_legend
 from experiments.studies.search.scores import Curves, Scores, scores_of, summarise
 from experiments.studies.study import Plan, Stamp, Study, study_command

@@ -19,7 +19,7 @@ from rich.console import Console
 from agents.cli.checks import check_list, check_positive, check_some, check_whole
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import interval_text, page, table
-from experiments import style
+from experiments.common import style
 from experiments.studies.scores import DASHES, interval, interval_sheet, iqm, with_legend
 from experiments.studies.stock.trials import CLASSES, GROUNDS, Trial, run_trial
 from experiments.studies.study import Plan, Row, Study, study_command

@@ -23,7 +23,7 @@ from agents.runs.pool import side_by_side
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import now, table
 from agents.training.recorded_spaces import known_card, learn_at
-from experiments import style
+from experiments.common import style
 from experiments.studies.scores import difference, heat_map, interval, interval_sheet, intervals, mean, over
 from experiments.studies.study import Row, Study, study_command
 from experiments.studies.transfer_recorded.plan import (

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from experiments import style
+from experiments.common import style
 from experiments.tables.gensor.searches import Speeds
 
 Curve = tuple[np.ndarray, np.ndarray]
@@ -42,7 +42,7 @@ def draw_operators(
         high = max(axes.get_ylim()[1] for axes in (above, below))
         for axes in (above, below):
             axes.set_ylim(low, high)
-            _ratio_ticks(axes)
+            style.ratio_axis(axes, "y")
         return style.save(canvas, path)
 
 
@@ -101,16 +101,6 @@ def _dots(
     axes.set_xticks(range(len(labels)), labels, fontsize=6.5, rotation=30, ha="right")
     axes.grid(visible=False, axis="x")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7.5)
-
-
-def _ratio_ticks(axes: Axes) -> None:
-    """Set ticks for ratios on the y axis."""
-    low, high = axes.get_ylim()
-    shown = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if low <= t <= high]
-    axes.set_yticks(shown)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.tick_params(axis="y", which="minor", length=0)
 
 
 PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "autotvm", "PyTorch": "torch"}

@@ -18,9 +18,9 @@ from agents.runs.jobs import DONE, Jobs, Outcome
 from agents.runs.pool import made
 from agents.runs.settings import Job
 from agents.runs.texts import seconds_text
+from experiments.common.statistics import bootstrap
 from experiments.comparison.retime import TORCH, Comparison, Retimer
 from experiments.comparison.summary import ratio
-from experiments.statistics import bootstrap
 from experiments.tables.table import Stamp
 from gensor_gym import hardware as machines
 from gensor_gym.graph.schedule import Schedule

@@ -21,7 +21,7 @@ from agents.ansor.task_scheduler import GradientScheduler, RoundRobin, geometric
 from agents.cli.arguments import compose
 from agents.runs.files import write_text
 from agents.runs.settings import code_digest, short_hash
-from experiments import statistics
+from experiments.common import statistics
 from experiments.tables.searchers.studies import RESAMPLES, draw_speeds, with_interval
 from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym import hardware, operators

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from agents.runs.texts import interval_text
-from experiments import statistics, style
+from experiments.common import statistics, style
 from experiments.studies.search.scores import Scores
 from experiments.studies.search.study import SearchStudy
 from experiments.tables.table import Cell, Stamp

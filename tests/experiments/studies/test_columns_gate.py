@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from agents.policies.learned import POLICIES  # noqa: E402
-from experiments.statistics import geometric_mean  # noqa: E402
+from experiments.common.statistics import geometric_mean  # noqa: E402
 from experiments.studies.columns import gate  # noqa: E402
 from experiments.studies.columns.gate import DTYPES, HALVES, takes_tensor_cores, validation  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments import statistics
+from experiments.common import statistics
 from experiments.studies import scores
 from experiments.studies.generalise import scores as generalise_summary
 from experiments.studies.generalise import study as generalise_report

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.ansor.sketches import derive_sketches
 from agents.cli.arguments import CONF, compose
-from experiments import style
+from experiments.common import style
 from experiments.studies import scores as study_figures
 from experiments.studies.search.scores import BestKnown
 from experiments.studies.search.study import SearchStudy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -20,7 +20,7 @@ from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.patches import Patch  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter  # noqa: E402
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#8C8C8C", "#5D4037")
 """Okabe and Ito's colours, which any kind of colour vision can distinguish; then three more."""
@@ -104,6 +104,18 @@ def time_axis(axes: Axes, axis: str = "y") -> None:
     within.set_major_locator(LogLocator(subs=steps, numticks=12))
     within.set_major_formatter(FuncFormatter(lambda value, _: _unit(value)))
     within.set_minor_formatter(NullFormatter())
+
+
+def ratio_axis(axes: Axes, axis: Literal["x", "y"]) -> None:
+    """Make an axis of ratios logarithmic, with round ticks: at even distances if the range is short."""
+    getattr(axes, f"set_{axis}scale")("log")
+    low, high = getattr(axes, f"get_{axis}lim")()
+    within = getattr(axes, f"{axis}axis")
+    far = LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 500 else (1.0,), numticks=12)
+    within.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]) if high / low < 4 else far)
+    within.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    within.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis=axis, which="minor", length=0)
 
 
 def panels(count: int, columns: int, size: tuple[float, float], more: float = 0.0, **options: Any) -> tuple[Figure, np.ndarray]:

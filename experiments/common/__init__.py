@@ -1,0 +1,1 @@
+"""What several rooms share: the style of figures, and statistics with their uncertainty."""
