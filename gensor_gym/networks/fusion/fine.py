@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from gensor_gym.chains.chain import chain_of
+from gensor_gym.chains.chain import Chain, chain_of
 from gensor_gym.chains.gpu.graph import GpuChainGraph
 from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
@@ -26,7 +26,8 @@ LEAST_TASKS = 8
 _ROWS = 16
 _chain_of = lru_cache(maxsize=1024)(chain_of)
 """`chain_of` with a cache, because a network has many equal layers."""
-_gpu_graph = lru_cache(maxsize=1024)(GpuChainGraph)
+_APART = 2.0
+"""Time of separate kernels over the least that they can take (`GpuChainGraph.apart`): our assumption."""
 
 
 def fine(network: Network, machine: Hardware | None = None) -> Plan:
@@ -102,14 +103,23 @@ def _rows_of_panel(computation: Dataflow) -> int:
 def is_worth_while(network: Network, piece: Piece, gpu: Hardware | None = None) -> bool:
     """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs.
 
-    On a GPU it must also have a kernel there.
+    On a GPU it must also have a kernel there that is faster than separate kernels by the model: one query with many keys has not.
     """
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)
-        chain = _chain_of(step.computation) if gpu is None else _gpu_graph(step.computation, gpu).chain
+        chain = _chain_of(step.computation) if gpu is None else _gpu_chain(step.computation, gpu)
     except ValueError:
         return False
     given = {value.name: root for value, root in zip(step.computation.inputs, step.reads, strict=True)}
     weights = any(given[matrix.tensor] in network.constants for matrix in (chain.first, chain.second))
     return not weights and chain.elements * -(-chain.rows // _ROWS) >= LEAST_TASKS
+
+
+@lru_cache(maxsize=1024)
+def _gpu_chain(computation: Dataflow, gpu: Hardware) -> Chain:
+    """The chain of a computation; ValueError if it has no kernel on a GPU, or one that is slower than separate kernels."""
+    graph = GpuChainGraph(computation, gpu)
+    if graph.fastest > (apart := _APART * graph.apart):
+        raise ValueError(f"{computation} on {gpu.name}: {graph.fastest:g} s, expected less than {apart:g} s of separate kernels")
+    return graph.chain
