@@ -10,6 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from agents.networks import CompiledNetwork, compile_module  # noqa: E402
+from gensor_gym import hardware  # noqa: E402
+from gensor_gym.frontends.torch_export import from_torch  # noqa: E402
+from gensor_gym.networks.folding import folded  # noqa: E402
+from gensor_gym.networks.fusion.fine import fine  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
 nn = torch.nn
@@ -47,6 +51,19 @@ def test_attention_is_one_kernel_and_right(own: int, causal: bool) -> None:
     (expected,) = network.plan.network.reference(x.view(torch.uint16).numpy())
     found = network(x).to(torch.float64).numpy()
     assert (np.abs(found - expected.value) <= expected.error).all()
+
+
+def test_one_query_of_many_keys_stays_apart() -> None:
+    """A block for each head would leave most of the GPU idle; with as many queries the chain is taken."""
+
+    class Cached(nn.Module):
+        def forward(self, q: Any, k: Any, v: Any) -> Any:
+            return nn.functional.scaled_dot_product_attention(q, k, v)
+
+    for rows, together in ((1, False), (128, True)):
+        given = [torch.randn(1, 16, length, 64, dtype=torch.bfloat16) for length in (rows, 4096, 4096)]
+        plan = fine(folded(from_torch(Cached().eval(), given)), hardware.get("h100"))
+        assert any(piece.anchor == "block" for piece in plan.pieces) == together
 
 
 def test_attention_of_float32_is_several_kernels() -> None:

@@ -7,8 +7,9 @@ from functools import cached_property
 from gensor_gym.chains.chain import chain_of
 from gensor_gym.chains.gpu.legal import check
 from gensor_gym.chains.gpu.model import TERMS, GpuChainModel
+from gensor_gym.chains.gpu.room import ITEM
 from gensor_gym.chains.gpu.schedule import FIELDS, GpuChainSchedule
-from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.cost.roofline import bandwidth_of, roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.rows.field_graph import FieldGraph, actions_of
@@ -36,6 +37,21 @@ class GpuChainGraph(FieldGraph[GpuChainSchedule]):
         if not self.is_legal(self.initial()):
             sizes = f"{self.chain.products[0].inner} elements of a key and {self.chain.products[1].columns} of a value"
             raise ValueError(f"{operator} on {hardware.name}: {sizes} are too many for a thread's registers or shared memory")
+
+    @cached_property
+    def fastest(self) -> float:
+        """Seconds of the fastest program by the model."""
+        return min(float(self.latencies(rows).min()) for rows in self.enumerate())
+
+    @property
+    def apart(self) -> float:
+        """Least seconds of separate kernels for both products and the nest; our reconstruction.
+
+        They are three launches, and the traffic of all tensors, and of scores and weights, which are written and read.
+        """
+        scores = self.chain.elements * self.chain.rows * self.chain.columns
+        nbytes = self.operator.compulsory_bytes + 4 * ITEM * scores
+        return 3 * self.hardware.launch_overhead + nbytes / bandwidth_of(nbytes, self.hardware)
 
     @cached_property
     def floor(self) -> float:

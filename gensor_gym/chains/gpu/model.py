@@ -29,8 +29,11 @@ TERMS = ("launch", "products", "nest", "staging", "exposed", "memory")
 """Parts of the latency in seconds: launch, both products, instructions between them, shared memory, waits, and traffic."""
 _SPECIAL, _BANK = 16, 128
 """Exponentials (CUDA C++ Programming Guide, arithmetic throughput from 8.0 on) and bytes of shared memory, per clock and unit."""
-_LOAD, _SCORE, _ROW, _COPY_BYTES = 4.0, 2.5, 30.0, 16
-"""Instructions of a load or copy with its address, of a score in addition to its cells, and of a step: our estimates."""
+_LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 4.0, 30.0, 16
+"""Instructions of a load or copy with its address, a score in addition to its cells, a power, and a step: our estimates.
+
+A power is a maximum, a multiply-add, the function itself and a sum.
+"""
 _TURN, _BEGIN = 200.0, 1500.0
 """Cycles until a step's shuffles, exponentials and barrier are done, and of a block in addition to its steps: our estimates."""
 _HIDDEN = 0.25
@@ -138,7 +141,7 @@ class GpuChainModel:
                 powers += counts["exp"] + counts["fraction"]
             instructions += 2.0 * len(self.stream.reductions(place))
         if self.stream.running is not None:
-            instructions += INSTRUCTIONS["exp"] + 3.0
+            instructions += _POWER
             powers += 1.0
         return instructions / self.stream.passes, powers / self.stream.passes
 

@@ -8,7 +8,7 @@ output. That is FlashAttention-2 (Dao, arXiv 2307.08691, section 3.1) if the num
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,14 +90,14 @@ class Stream:
         return tuple(cell for cell in self.nest.cells if cell.name in found)
 
 
-def _behind(nest: RowNest, ends: Iterable[str], follows: object, known: Iterable[str] = ()) -> set[str]:
+def _behind(nest: RowNest, ends: Iterable[str], follows: Callable[[Cell], bool], known: Iterable[str] = ()) -> set[str]:
     """Names of the cells `ends` and of what they are made of, through cells for which `follows` holds; without `known`."""
     found, waiting, out = set[str](), list(ends), set(known)
     while waiting:
         name = waiting.pop()
         if name not in found and name not in out:
             found.add(name)
-            waiting += nest.cell[name].sources if follows(nest.cell[name]) else ()  # type: ignore[operator]
+            waiting += nest.cell[name].sources if follows(nest.cell[name]) else ()
     return found
 
 

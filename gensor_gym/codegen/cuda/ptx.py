@@ -108,6 +108,20 @@ FUNCTIONS: dict[str, str] = {
   return static_cast<signed char>(word);
 }}
 """,
+    "larger": f"""\
+{_HEAD} float larger(float a, float b) {{  // NaN if either is; no such instruction before sm_80
+  float value;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+}}
+""",
+    "power_of_two": f"""\
+{_HEAD} float power_of_two(float x) {{  // within 2^-22 of it (PTX ISA, ex2.approx.ftz), 0 below 2^-126
+  float value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}}
+""",
     "from_float16": f"""\
 {_HEAD} float from_float16(unsigned short bits) {{
   float value;

@@ -44,6 +44,13 @@ static inline unsigned round_tf32(float value) {  // to nearest, ties away from 
   return ((bits + 0x1000) & 0xffffe000u) | (emulator::random_below(0x2000));
 }
 
+static inline float larger(float a, float b) { return a > b || a != a ? a : b; }
+
+static inline float power_of_two(float x) {  // as far off as it may be, at random, and flushed to zero
+  const float value = exp2f(x) * (1.0f + (static_cast<int>(emulator::random_below(3)) - 1) * 0x1p-22f);
+  return value < 0x1p-126f ? 0.0f : value;
+}
+
 namespace emulator {
 
 // All 32 lanes of the warp meet; the last to come does the work, given what each brought.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from gensor_gym.chains.chain import chain_of
+from gensor_gym.chains.chain import Chain, chain_of
 from gensor_gym.chains.gpu.graph import GpuChainGraph
 from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
@@ -26,6 +26,8 @@ LEAST_TASKS = 8
 _ROWS = 16
 _chain_of = lru_cache(maxsize=1024)(chain_of)
 """`chain_of` with a cache, because a network has many equal layers."""
+_APART = 2.0
+"""Time of separate kernels over the least that they can take (`GpuChainGraph.apart`): our assumption."""
 
 
 def fine(network: Network, machine: Hardware | None = None) -> Plan:
@@ -33,40 +35,23 @@ def fine(network: Network, machine: Hardware | None = None) -> Plan:
 
     Among the remaining pieces, rows that read a product join it if a panel supports them; panels have no kernels on GPUs.
     """
-    plan, gpu = cut_all(network), machine is not None and machine.kind == "gpu"
+    plan, gpu = cut_all(network), machine if machine is not None and machine.kind == "gpu" else None
     for name, node in network.graph.nodes:
         for block in _blocks(network, name, gpu) if isinstance(node, Contract) else ():
-            if not is_worth_while(network, block) or (gpu and not _has_kernel(network, block, machine)):
-                continue
             pieces = with_piece(plan.pieces, block)
             joined = None if pieces is None else ordered(network, pieces)
             if joined is not None and not joined.fault:
                 plan = joined
                 break
-    return plan if gpu else _with_panels(plan)
+    return _with_panels(plan) if gpu is None else plan
 
 
-def _blocks(network: Network, second: str, with_copies: bool) -> Iterator[Piece]:
-    """Blocks of the second product `second`: with `with_copies` first one that reads operands in place of copies of them."""
-    found = (block_of(network, second, copies) for copies in ((True, False) if with_copies else (False,)))
-    yield from dict.fromkeys(block for block in found if block is not None)
-
-
-def _has_kernel(network: Network, block: Piece, machine: Hardware | None) -> bool:
-    """Whether a GPU has a kernel of a block."""
-    assert machine is not None
-    computation = block.step(network).computation
-    assert isinstance(computation, Dataflow)
-    return _has_gpu_kernel(computation, machine)
-
-
-@lru_cache(maxsize=1024)
-def _has_gpu_kernel(computation: Dataflow, machine: Hardware) -> bool:
-    try:
-        GpuChainGraph(computation, machine)
-    except ValueError:
-        return False
-    return True
+def _blocks(network: Network, second: str, gpu: Hardware | None) -> Iterator[Piece]:
+    """Blocks of a second product that are worth while: on a GPU first the one that reads operands in place of copies of them."""
+    for copies in (False,) if gpu is None else (True, False):
+        block = block_of(network, second, copies)
+        if block is not None and is_worth_while(network, block, gpu):
+            yield block
 
 
 def _with_panels(plan: Plan) -> Plan:
@@ -115,14 +100,26 @@ def _rows_of_panel(computation: Dataflow) -> int:
     return panel_of(computation).nest.rows
 
 
-def is_worth_while(network: Network, piece: Piece) -> bool:
-    """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs."""
+def is_worth_while(network: Network, piece: Piece, gpu: Hardware | None = None) -> bool:
+    """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs.
+
+    On a GPU it must also have a kernel there that is faster than separate kernels by the model: one query with many keys has not.
+    """
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)
-        chain = _chain_of(step.computation)
+        chain = _chain_of(step.computation) if gpu is None else _gpu_chain(step.computation, gpu)
     except ValueError:
         return False
     given = {value.name: root for value, root in zip(step.computation.inputs, step.reads, strict=True)}
     weights = any(given[matrix.tensor] in network.constants for matrix in (chain.first, chain.second))
     return not weights and chain.elements * -(-chain.rows // _ROWS) >= LEAST_TASKS
+
+
+@lru_cache(maxsize=1024)
+def _gpu_chain(computation: Dataflow, gpu: Hardware) -> Chain:
+    """The chain of a computation; ValueError if it has no kernel on a GPU, or one that is slower than separate kernels."""
+    graph = GpuChainGraph(computation, gpu)
+    if graph.fastest > (apart := _APART * graph.apart):
+        raise ValueError(f"{computation} on {gpu.name}: {graph.fastest:g} s, expected less than {apart:g} s of separate kernels")
+    return graph.chain

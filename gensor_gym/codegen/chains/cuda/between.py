@@ -6,6 +6,7 @@ which the four lanes of the row hold alike after a reduction has been folded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -90,29 +91,34 @@ class Between:
                 out.line(f"score = {self._inside(self._text(self.stream.weights), '0.0f')};")
 
     def _running(self, out: Writer, place: int) -> None:
-        """Write the last pass's work with a running maximum: the scores become powers, and what is added up is rescaled."""
+        """Write the last pass's work with a running maximum: the scores become powers, and what is added up is rescaled.
+
+        Powers are exp(x - top) = 2^(x log2(e) - base) with the base top log2(e): one multiply-add and one instruction. The base's
+        rounding and that of log2(e) shift the exponent by no more than roundings of x and top themselves, which bounds allow.
+        """
         running = self.stream.running
         assert running is not None
         top = self.names[running.top]
+        out.line(f"constexpr float LOG2_E = {math.log2(math.e)!r}f;")
         out.line("float largest[M_TILES][2];")
         with out.nest([TILE_M, _HALF]):
             out.line(f"largest{_ROW} = -INFINITY;")
         with self._elements(out):
             self._cells(out, place)
             out.line(f"score = {self._inside(self._text(running.of), '-INFINITY')};")
-            out.line(f"largest{_ELEMENT} = maximum_1(largest{_ELEMENT}, score);")
+            out.line(f"largest{_ELEMENT} = larger(largest{_ELEMENT}, score);")
         out.line("float base[M_TILES][2];")
         with out.nest([TILE_M, _HALF]):
             self._fold(out, f"largest{_ROW}", "max")
-            out.line(f"const float grown = maximum_1({top}{_ROW}, largest{_ROW});")
-            out.line(f"base{_ROW} = {floored('grown')};")
-            out.line(f"const float scale = exp_1({floored(f'{top}{_ROW}')} - base{_ROW});")
-            out.line(f"{top}{_ROW} = grown;")
+            out.line(f"const float before = {floored(f'{top}{_ROW} * LOG2_E')};")
+            out.line(f"{top}{_ROW} = larger({top}{_ROW}, largest{_ROW});")
+            out.line(f"base{_ROW} = {floored(f'{top}{_ROW} * LOG2_E')};")
+            out.line(f"const float scale = power_of_two(before - base{_ROW});")
             out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ROW} *= scale;" for name in running.sums]
             with out.nest([Loop("tile_out", "OUT_TILES"), Loop("i", "2")]):
                 out.line("sums[tile_m][tile_out][2 * half + i] *= scale;")
         with self._elements(out):
-            out.line(f"score = exp_1(score - base{_ELEMENT});")
+            out.line(f"score = power_of_two(fmaf(score, LOG2_E, -base{_ELEMENT}));")
             out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ELEMENT} += score;" for name in running.sums]
 
     @contextmanager
@@ -151,7 +157,7 @@ class Between:
         own = f"{self.names[cell.name]}{_ELEMENT}"
         identity = FLOAT.number(FLOAT.identity(cell.made))  # type: ignore[arg-type]
         value = f"({self._inside(self._text(cell.sources[0]), identity)})"
-        out.line(f"{own} = {FLOAT.joined(cell.made, own, value, 1)};")  # type: ignore[arg-type]
+        out.line(f"{own} = {_joined(cell.made, own, value)};")  # type: ignore[arg-type]
 
     def end_pass(self, out: Writer, place: int) -> None:
         """Write the folds of a pass's reductions over the lanes of a row, and the numbers of rows that they make."""
@@ -169,7 +175,7 @@ class Between:
         distance = _LANES_OF_ROW // 2
         while distance:
             other = f"__shfl_xor_sync({ALL}, {name}, {distance})"
-            out.line(f"{name} = {FLOAT.joined(kind, name, other, 1)};")  # type: ignore[arg-type]
+            out.line(f"{name} = {_joined(kind, name, other)};")
             distance //= 2
 
     def _numbers(self, out: Writer, cells: Sequence[Cell]) -> None:
@@ -193,3 +199,8 @@ class Between:
         if running is None or running.factor == Constant(1.0):
             return ""
         return self._of_row(running.factor, operands(running.factor))
+
+
+def _joined(kind: str, a: str, b: str) -> str:
+    """CUDA text that joins two partial results of a reduction."""
+    return f"larger({a}, {b})" if kind == "max" else f"({a} + {b})"
