@@ -64,8 +64,8 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
             sides: dict[str, Side] = {"buckets": ours, "alone": exact, "eager": module, "compile": torchs}
             rows.append(_row(length, min(size for size in buckets if size >= length), timed(sides, length, config.rounds)))
     notes = (
-        f"{processor_name()}, one thread, float32, batch 1, {searched['trials']} measured programs for each distinct kernel; "
-        f"medians of {config.rounds} interleaved rounds in one process. Every result was compared with torch's.",
+        f"Ours: {processor_name()}, one thread, float32, batch 1, {searched['trials']} measured programs for each distinct "
+        f"kernel; medians of {config.rounds} interleaved rounds in one process. Every result was compared with torch's.",
         f"Compiling took {spent:.0f} s for {len(buckets)} buckets, {alone:.0f} s for {len(lengths)} lengths alone, unless "
         "earlier searches were remembered. torch.compile has `dynamic=True`.",
         f"Published: an RTX 4090, a small BERT, unknown batch; {published.SOURCE}",

@@ -17,6 +17,7 @@ from experiments.tables.gensor import (
     gensor_ablation,
     gensor_changing_shapes,
     gensor_compile_time,
+    gensor_lengths,
     gensor_operators,
     gensor_over_time,
     searches,
@@ -183,6 +184,21 @@ def test_changing_shapes(tmp_path: Path) -> None:
     assert cost.rows[0][cost.columns.index("published, total over Roller's")] == pytest.approx(1419 / 1495)
     with pytest.raises(ValueError, match="calls is 0"):
         gensor_changing_shapes.make(_config("gensor_changing_shapes", tmp_path, calls=0), tmp_path)
+
+
+@pytest.mark.thorough
+def test_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every side computes a bucket's results; on several threads it is refused."""
+    for name, value in {"LAYERS": 1, "WIDTH": 32, "HEADS": 2, "WORDS": 50}.items():
+        monkeypatch.setattr(gensor_lengths, name, value)
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "1")
+    (table,) = _made("gensor_lengths", tmp_path, limit=2, trials=1)
+    assert [row[:2] for row in table.rows] == [("20", "32"), ("50", "64")]
+    assert [row[-1] for row in table.rows] == pytest.approx([1.07 / 0.57, 1.17 / 0.59])
+    assert all(" ms [" in str(cell) or " µs" in str(cell) for row in table.rows for cell in row[2:6])
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "2")
+    with pytest.raises(ValueError, match="host of 2 threads: expected the host and GENSOR_GYM_THREADS=1"):
+        gensor_lengths.make(_config("gensor_lengths", tmp_path), tmp_path)
 
 
 def test_calls_after_which_a_strategy_is_ahead() -> None:
