@@ -77,6 +77,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/conformance/kernelbench.py",
         "agents/recording/extract.py",
         "agents/learners/cloning.py",
+        "experiments/studies/cost_models/learners.py",
         "experiments/studies/stock/trials.py",
         "experiments/device/stages/networks.py",
         "experiments/device/work/beside_torch.py",

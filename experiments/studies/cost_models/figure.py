@@ -1,0 +1,43 @@
+"""The figure of the study of cost models: regret of learners with intervals, and of recordings over their programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from experiments.common import style
+
+SCORE, LINES = 1, ("-", "--")
+"""Column of the first choice; a line for each machine."""
+
+
+def draw(summary: dict[str, Any], path: Path) -> str:
+    """Write the figure; return its file name."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.4, 4.2), layout="constrained")
+    places = [(split, machine, one) for split, of in summary["ranked"].items() for machine, one in of.items()]
+    names = list(places[0][2]["scores"])
+    for i, (split, machine, one) in enumerate(places):
+        points = [one["scores"][name][SCORE] for name in names]
+        means = [100 * point["mean"] for point in points]
+        ends = [[100 * abs(point[end] - point["mean"]) for point in points] for end in ("low", "high")]
+        at = [k + 0.16 * (i - (len(places) - 1) / 2) for k in range(len(names))]
+        left.errorbar(means, at, xerr=ends, fmt=style.MARKERS[i], color=style.PALETTE[i], label=f"{split} held out, {machine}")
+    left.set_yticks(range(len(names)), names)
+    left.invert_yaxis()
+    left.set_xlim(left=0)
+    left.set_xlabel("regret of the first choice, %")
+    for (machine, one), line in zip(summary["replays"].items(), LINES, strict=False):
+        for name, (colour, marker) in style.look(list(one["scores"])).items():
+            values = [100 * point["mean"] for point in one["scores"][name][:-1]]
+            right.plot(one["budgets"], values, line, color=colour, marker=marker, label=f"{name}, {machine}")
+    right.set_xscale("log")
+    right.set_xticks(one["budgets"], [f"{budget:,}" for budget in one["budgets"]])
+    right.minorticks_off()
+    right.set_ylim(bottom=0)
+    right.set_xlabel("programs recorded")
+    right.set_ylabel("regret of the first choice, %")
+    for axes in (left, right):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=7.5)
+    return style.save(figure, path)
