@@ -48,6 +48,10 @@ class CostModels(Study[Plan, Found]):
                 check_known(name, value, values)
         for machine in (*plain["replayed"], *chain(*plain["held_out"].values())):
             check_known("machine of Measured v1", machine, measured.names("cpu"))
+        for split, folds in plain["held_out"].items():
+            check_whole(folds, 1, *folds, of=f"held_out.{split}")
+            if max(folds.values()) > SPLITS[split]:
+                raise ValueError(f"held_out.{split} {folds}: expected at most {SPLITS[split]} folds")
         if REFERENCE not in plain["learners"] or RANDOM not in plain["orders"] or plain["repeats"] > SPLITS["operators"]:
             raise ValueError(
                 f"learners {[*plain['learners']]}, orders {plain['orders']}, {plain['repeats']} repeats: "
@@ -58,11 +62,11 @@ class CostModels(Study[Plan, Found]):
     def run(self, console: Console) -> Found:
         """Run the missing trainings, then the missing replays."""
         plan, config = self.plan, self.plan.config
-        places = [(split, machine) for split, machines in config["held_out"].items() for machine in machines]
+        places = {(split, machine): range(folds) for split, of in config["held_out"].items() for machine, folds in of.items()}
         trainings = [
             Training(machine, config["operators"], split, fold, seed, learner, given)
-            for split, machine in places for learner, given in config["learners"].items()
-            for fold in range(SPLITS[split]) for seed in plan.seeds
+            for (split, machine), folds in places.items() for learner, given in config["learners"].items()
+            for fold in folds for seed in plan.seeds
         ]  # fmt: skip
         replays = [
             Replay(machine, config["operators"], "operators", repeat, repeat, order, tuple(config["budgets"]))
@@ -70,8 +74,8 @@ class CostModels(Study[Plan, Found]):
         ]  # fmt: skip
         lines = iter(self.lines([*trainings, *replays], console, work))
         ranked = {
-            place: {name: [[next(lines) for _ in plan.seeds] for _ in range(SPLITS[place[0]])] for name in config["learners"]}
-            for place in places
+            place: {name: [[next(lines) for _ in plan.seeds] for _ in folds] for name in config["learners"]}
+            for place, folds in places.items()
         }
         orders = {
             machine: {order: [next(lines) for _ in range(config["repeats"])] for order in config["orders"]}
