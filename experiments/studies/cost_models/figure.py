@@ -31,9 +31,9 @@ def draw(summary: dict[str, Any], path: Path) -> str:
     for (machine, one), line in zip(summary["replays"].items(), LINES, strict=False):
         for name, (colour, marker) in style.look(list(one["scores"])).items():
             values = [100 * point["mean"] for point in one["scores"][name][:-1]]
-            right.plot(one["budgets"], values, line, color=colour, marker=marker, label=f"{name}, {machine}")
+            right.plot(summary["budgets"], values, line, color=colour, marker=marker, label=f"{name}, {machine}")
     right.set_xscale("log")
-    right.set_xticks(one["budgets"], [f"{budget:,}" for budget in one["budgets"]])
+    right.set_xticks(summary["budgets"], [f"{budget:,}" for budget in summary["budgets"]])
     right.minorticks_off()
     right.set_ylim(bottom=0)
     right.set_xlabel("programs recorded")

@@ -1,7 +1,8 @@
 """Replay of a recording under a budget of programs: what a model of time knows after each, if the next programs are chosen.
 
 Programs are recorded by unit: all of an operator, or some of them. Units come at random, or those first on which an ensemble
-disagrees most. TCL (arXiv 2604.12891) chooses the programs of a data set actively; the score is our reconstruction.
+disagrees most. TCL (arXiv 2604.12891) samples by representativeness, diversity and uncertainty; this is uncertainty alone, our
+reconstruction.
 """
 
 from __future__ import annotations

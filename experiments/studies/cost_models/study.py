@@ -17,6 +17,7 @@ from rich.console import Console
 from agents.cli.checks import check_list, check_some, check_whole
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import now, p_text, page, table
+from experiments.statistics.paired import against
 from experiments.studies.cost_models.figure import draw
 from experiments.studies.cost_models.jobs import LEARNERS, SCORES, SPLITS, Replay, Training, work
 from experiments.studies.cost_models.recording import ORDERS
@@ -28,8 +29,16 @@ from gensor_gym.registry import check_known
 
 Found = dict[str, Any]
 """`ranked`: (split, machine) -> learner -> lines [folds][seeds]; `replays`: machine -> order -> lines [repeats]."""
-REFERENCE, RANDOM = "trees", "operators_random"
+RANDOM = "operators_random"
+"""The order that the others are compared with."""
 HEAD = ("rank correlation", "first choice", "best of 4", "best of 10")
+PAIRS = {
+    "sequence network less shipped trees": ("attention", "trees"), "loss, trees": ("trees_listwise", "trees"),
+    "learner, features": ("network", "trees_listwise"), "learner, sequence": ("attention", "trees_sequence"),
+    "input, trees": ("trees_sequence", "trees_listwise"), "input, networks": ("attention", "network"),
+    "analytic model less shipped trees": ("model", "trees"),
+}  # fmt: skip
+"""What a comparison tells -> (learner, learner that is subtracted)."""
 
 
 class CostModels(Study[Plan, Found]):
@@ -43,20 +52,18 @@ class CostModels(Study[Plan, Found]):
         check_list(plain, 0, "seeds")
         check_list(plain, 1, "budgets")
         check_some(plain, "held_out", "learners", "replayed", "orders")
-        for name, values in {"held_out": SPLITS, "learners": LEARNERS, "orders": ORDERS}.items():
-            for value in plain[name]:
+        machines = [*plain["replayed"], *chain(*plain["held_out"].values())]
+        known = {"held_out": SPLITS, "learners": LEARNERS, "orders": ORDERS, "machines": measured.names("cpu")}
+        for name, values in known.items():
+            for value in machines if name == "machines" else plain[name]:
                 check_known(name, value, values)
-        for machine in (*plain["replayed"], *chain(*plain["held_out"].values())):
-            check_known("machine of Measured v1", machine, measured.names("cpu"))
-        for split, folds in plain["held_out"].items():
-            check_whole(folds, 1, *folds, of=f"held_out.{split}")
-            if max(folds.values()) > SPLITS[split]:
-                raise ValueError(f"held_out.{split} {folds}: expected at most {SPLITS[split]} folds")
-        if REFERENCE not in plain["learners"] or RANDOM not in plain["orders"] or plain["repeats"] > SPLITS["operators"]:
-            raise ValueError(
-                f"learners {[*plain['learners']]}, orders {plain['orders']}, {plain['repeats']} repeats: "
-                f"expected {REFERENCE} and {RANDOM} among them, and at most {SPLITS['operators']} repeats"
-            )
+        if set(plain["learners"]) != set(LEARNERS) or plain["orders"][0] != RANDOM:
+            given = f"learners {[*plain['learners']]}, orders {plain['orders']}"
+            raise ValueError(f"{given}: expected {LEARNERS}, and {RANDOM} first")
+        for split, of in (*plain["held_out"].items(), ("operators", {"repeats": plain["repeats"]})):
+            check_whole(of, 1, *of, of=f"held_out.{split}")
+            if max(of.values()) > SPLITS[split]:
+                raise ValueError(f"held_out.{split} {of}: expected at most {SPLITS[split]} folds")
         super().__init__(Plan(plain))
 
     def run(self, console: Console) -> Found:
@@ -84,40 +91,22 @@ class CostModels(Study[Plan, Found]):
         return {"ranked": ranked, "replays": orders}
 
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Means with intervals over operators, differences from the shipped trees and from the random order."""
+        """Means with intervals over operators, and paired differences of learners and of orders."""
         resamples = self.plan.resamples
         ranked: dict[str, Any] = {}
         for (split, machine), by in found["ranked"].items():
             values = {name: _by_operator(lines) for name, lines in by.items()}
+            apart = {what: values[ours] - values[other] for what, (ours, other) in PAIRS.items()}
             ranked.setdefault(split, {})[machine] = {
-                "operators": len(values[REFERENCE]),
+                "operators": len(values["trees"]),
                 "scores": {name: interval(mean, of, resamples) for name, of in values.items()},
-                "over": over(values, REFERENCE, resamples) if len(values) > 1 else {},
+                "apart": against(apart, np.zeros_like(values["trees"]), resamples, crossed=True),
                 "seconds": {name: float(np.mean([one["seconds"] for of in by[name] for one in of])) for name in by},
                 "seeds": {name: of.mean(axis=0).tolist() for name, of in values.items()},
             }
-        return {
-            "ranked": ranked, "replays": {machine: self._replayed(by) for machine, by in found["replays"].items()},
-            "seeds": list(self.plan.seeds), "repeats": self.plan.config["repeats"], "date": now()[:10],
-        }  # fmt: skip
-
-    def _replayed(self, by: Mapping[str, list[Row]]) -> dict[str, Any]:
-        """Summary of one machine's replays; the last column of scores is the mean over the budgets."""
-        values = {order: _replays(rows) for order, rows in by.items()}
-        sizes = {order: [len(row["steps"][0]["rank"]) for row in rows] for order, rows in by.items()}
-        repeats = {
-            order: [part[..., -1].mean() for part in np.split(of, np.cumsum(sizes[order])[:-1])] for order, of in values.items()
-        }
-        return {
-            "budgets": self.plan.config["budgets"],
-            "operators": {
-                order: np.mean([[step["operators"] for step in row["steps"]] for row in rows], axis=0).tolist()
-                for order, rows in by.items()
-            },
-            "scores": {order: interval(mean, of, self.plan.resamples) for order, of in values.items()},
-            "over": over(values, RANDOM, self.plan.resamples) if len(values) > 1 else {},
-            "better": {order: int(np.sum(np.array(of) < repeats[RANDOM])) for order, of in repeats.items()},
-        }
+        replays = {machine: _replayed(by, resamples) for machine, by in found["replays"].items()}
+        config = {name: self.plan.config[name] for name in ("seeds", "repeats", "budgets")}
+        return {"ranked": ranked, "replays": replays, **config, "date": now()[:10]}
 
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
         """Draw the figure; return its file name in a list."""
@@ -130,20 +119,20 @@ class CostModels(Study[Plan, Found]):
             "# Cost models on recorded times, and what to record next", "",
             f"Part `train` of Measured v1, {len(summary['seeds'])} seeds. Choices have regret, log(T / T best recorded), among "
             f"some sixteen recorded programs of an operator. Means over operators and seeds, {LEVEL} intervals of a bootstrap "
-            f"over both; differences from `{REFERENCE}`, p adjusted by Holm. Seconds are processor time of one training and its "
-            f"predictions, one thread. [Plan](README.md). {summary['date']}.", "",
+            "over both, p adjusted by Holm. Seconds are processor time of one training and its predictions, one thread of a "
+            f"shared machine. [Plan](README.md). {summary['date']}.", "",
         ]  # fmt: skip
         for split, machines in summary["ranked"].items():
             for machine, one in machines.items():
-                head = ("learner", *HEAD, "first choice less trees", "best of 4 less trees", "seconds")
-                lines += [f"## {split} held out, {machine}: {one['operators']} operators", "", *table(head, _ranked(one)), ""]
+                rows = [(f"`{name}`", *map(_text, of), f"{one['seconds'][name]:.1f}") for name, of in one["scores"].items()]
+                apart = [(what, *map(_apart, of[:3])) for what, of in one["apart"].items()]
+                lines += [f"## {split} held out, {machine}: {one['operators']} operators", ""]
+                lines += [*table(("learner", *HEAD, "seconds"), rows), "", *table(("difference", *HEAD[:3]), apart), ""]
+        budgets = [f"{budget:,}" for budget in summary["budgets"]]
         for machine, one in summary["replays"].items():
-            budgets = (f"{budget:,}" for budget in one["budgets"])
-            orders = ("order", *budgets, "mean", "less random", "repeats better", "operators")
-            lines += [
-                f"## Replays, {machine}", "", "Regret of the first choice of held-out operators, by programs recorded.", "",
-                *table(orders, _orders(one, summary["repeats"])), "",
-            ]  # fmt: skip
+            head = ("order", *budgets, "mean", "less random", "repeats better", "operators recorded")
+            lines += [f"## Replays, {machine}", "", "Regret of the first choice of held-out operators, by programs recorded.", ""]
+            lines += [*table(head, [_order(name, one, summary["repeats"]) for name in one["scores"]]), ""]
         return page(lines, figures)
 
     @staticmethod
@@ -162,10 +151,19 @@ def _by_operator(lines: list[list[Row]]) -> np.ndarray:
     return np.concatenate([np.array([[one[name] for name in SCORES] for one in of]).transpose(2, 0, 1) for of in lines])
 
 
-def _replays(rows: list[Row]) -> np.ndarray:
-    """Regret of the first choice [operators, 1, budgets + 1] of lines [repeats]; last the mean over the budgets."""
-    first = np.concatenate([np.array([step["first"] for step in row["steps"]]).T for row in rows])[:, None]
-    return np.concatenate([first, first.mean(axis=2, keepdims=True)], axis=2)
+def _replayed(by: Mapping[str, list[Row]], resamples: int) -> dict[str, Any]:
+    """Summary of one machine's replays: regrets of the first choice by budget, then their mean, for each order."""
+    of = {order: [np.array([step["first"] for step in row["steps"]]).T for row in rows] for order, rows in by.items()}
+    every = {order: np.concatenate(repeats)[:, None] for order, repeats in of.items()}
+    values = {order: np.append(first, first.mean(axis=2, keepdims=True), axis=2) for order, first in every.items()}
+    means = {order: np.array([one.mean() for one in repeats]) for order, repeats in of.items()}
+    recorded = {order: [[step["operators"] for step in row["steps"]] for row in rows] for order, rows in by.items()}
+    return {
+        "operators": {order: np.mean(counts, axis=0).tolist() for order, counts in recorded.items()},
+        "scores": {order: interval(mean, one, resamples) for order, one in values.items()},
+        "over": over(values, RANDOM, resamples),
+        "better": {order: int((one < means[RANDOM]).sum()) for order, one in means.items()},
+    }
 
 
 def _text(value: Mapping[str, float], sign: str = "") -> str:
@@ -173,27 +171,15 @@ def _text(value: Mapping[str, float], sign: str = "") -> str:
     return f"{value['mean']:{sign}.3f} [{value['low']:{sign}.3f}, {value['high']:{sign}.3f}]"
 
 
-def _apart(line: Mapping[str, float] | None) -> str:
-    """A difference with its interval and p value; `-` for None."""
-    return "-" if line is None else f"{_text(line, '+')}, p {p_text(line['p_holm'])}"
+def _apart(line: Mapping[str, float]) -> str:
+    """A difference with its interval and p value."""
+    return f"{_text(line, '+')}, p {p_text(line['p_holm'])}"
 
 
-def _ranked(one: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Rows of a table of learners."""
-    return [
-        (f"`{name}`", *map(_text, of), *(_apart(one["over"][name][k] if name in one["over"] else None) for k in (1, 2)),
-         f"{one['seconds'][name]:.1f}")
-        for name, of in one["scores"].items()
-    ]  # fmt: skip
-
-
-def _orders(one: Mapping[str, Any], repeats: int) -> list[tuple[str, ...]]:
-    """Rows of a table of orders."""
-    return [
-        (f"`{name}`", *map(_text, of), _apart(one["over"][name][-1] if name in one["over"] else None),
-         "-" if name == RANDOM else f"{one['better'][name]} of {repeats}", f"{one['operators'][name][-1]:.0f}")
-        for name, of in one["scores"].items()
-    ]  # fmt: skip
+def _order(name: str, one: Mapping[str, Any], repeats: int) -> tuple[str, ...]:
+    """An order's row of a table of replays."""
+    apart = ("-", "-") if name == RANDOM else (_apart(one["over"][name][-1]), f"{one['better'][name]} of {repeats}")
+    return f"`{name}`", *map(_text, one["scores"][name]), *apart, f"{one['operators'][name][-1]:.0f}"
 
 
 main = study_command("cost_models", CostModels)

@@ -37,7 +37,9 @@ def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest
     study = CostModels(compose([*words, "budgets=[60,120]", "repeats=2"], "cost_models"))
     _, summary = study(Console(quiet=True))
     (one,) = summary["ranked"]["operators"].values()
-    assert one["operators"] == FEW and len(one["scores"]) == 6 and "trees" not in one["over"]
+    assert one["operators"] == FEW and len(one["scores"]) == 6
+    first = {name: of[1]["mean"] for name, of in one["scores"].items()}
+    assert one["apart"]["input, trees"][1]["mean"] == pytest.approx(first["trees_sequence"] - first["trees_listwise"])
     assert all(0 <= of[3]["mean"] <= of[2]["mean"] <= of[1]["mean"] for of in one["scores"].values())
     before = (tmp_path / "lines.jsonl").read_bytes()
     study(Console(quiet=True))
@@ -77,7 +79,7 @@ def test_an_ensemble_that_agrees_has_nothing_to_learn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "says"), [("replayed=[h200]", "h200"), ("~learners.trees", "expected trees"), ("repeats=6", "6 repeats")]
+    ("word", "says"), [("replayed=[h200]", "h200"), ("~learners.trees", "learners"), ("repeats=6", "at most 5 folds")]
 )
 def test_bad_settings_are_named(tmp_path: Path, word: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
