@@ -7,7 +7,6 @@ replayed under budgets of programs, at random and chosen. No kernel is timed. Th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,18 +51,19 @@ class CostModels(Study[Plan, Found]):
         check_list(plain, 0, "seeds")
         check_list(plain, 1, "budgets")
         check_some(plain, "held_out", "learners", "replayed", "orders")
-        machines = [*plain["replayed"], *chain(*plain["held_out"].values())]
-        known = {"held_out": SPLITS, "learners": LEARNERS, "orders": ORDERS, "machines": measured.names("cpu")}
-        for name, values in known.items():
-            for value in machines if name == "machines" else plain[name]:
-                check_known(name, value, values)
+        for name, known in {"held_out": SPLITS, "learners": LEARNERS, "orders": ORDERS}.items():
+            for value in plain[name]:
+                check_known(name, value, known)
         if set(plain["learners"]) != set(LEARNERS) or plain["orders"][0] != RANDOM:
             given = f"learners {[*plain['learners']]}, orders {plain['orders']}"
             raise ValueError(f"{given}: expected {LEARNERS}, and {RANDOM} first")
-        for split, of in (*plain["held_out"].items(), ("operators", {"repeats": plain["repeats"]})):
-            check_whole(of, 1, *of, of=f"held_out.{split}")
-            if max(of.values()) > SPLITS[split]:
-                raise ValueError(f"held_out.{split} {of}: expected at most {SPLITS[split]} folds")
+        replays = dict.fromkeys(plain["replayed"], plain["repeats"])
+        for split, folds in (*plain["held_out"].items(), ("operators", replays)):
+            check_whole(folds, 1, *folds, of=f"held_out.{split}")
+            for machine, count in folds.items():
+                check_known("machine of Measured v1", machine, measured.names("cpu"))
+                if count > SPLITS[split]:
+                    raise ValueError(f"{count} folds of {split} on {machine}: expected at most {SPLITS[split]}")
         super().__init__(Plan(plain))
 
     def run(self, console: Console) -> Found:

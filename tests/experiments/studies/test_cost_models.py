@@ -10,7 +10,6 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from agents.hybrids.correction import centred
-from experiments.studies.cost_models.inputs import LEVELS
 from experiments.studies.cost_models.jobs import recorded
 from experiments.studies.cost_models.learners import listwise_trees, network
 from experiments.studies.cost_models.recording import ORDERS, disagreement, replay
@@ -59,7 +58,6 @@ def test_learners_rank_by_what_their_input_shows() -> None:
     for found in (by_trees, by_network):
         ours, goal = (centred(values, groups, np.ones(len(groups))) for values in (found, times[asked]))
         assert np.corrcoef(ours, goal)[0, 1] > 0.7
-    assert (sequences.tokens[:, :SPATIAL_SLOTS, :LEVELS] >= 0).all() and sequences.present[:, 4].any()
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -71,15 +69,13 @@ def test_a_replay_records_within_its_budget_and_never_what_is_held_out(order: st
     assert set(steps[0][0]) < set(steps[1][0]) and np.isfinite(steps[1][1]).all()
 
 
-def test_an_ensemble_that_agrees_has_nothing_to_learn() -> None:
-    agreed = np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0]])
-    assert disagreement(agreed) == 0.0
-    parted = np.array([[0.0, 1.0], [3.0, 0.0]])
-    assert disagreement(parted) == 1.0
+def test_an_ensemble_that_agrees_on_the_order_has_nothing_to_learn() -> None:
+    assert disagreement(np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0]])) == 0.0
+    assert disagreement(np.array([[0.0, 1.0], [3.0, 0.0]])) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("word", "says"), [("replayed=[h200]", "h200"), ("~learners.trees", "learners"), ("repeats=6", "at most 5 folds")]
+    ("word", "says"), [("replayed=[h200]", "h200"), ("~learners.trees", "learners"), ("repeats=6", "at most 5")]
 )
 def test_bad_settings_are_named(tmp_path: Path, word: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
