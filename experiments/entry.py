@@ -135,6 +135,11 @@ COMMANDS = {
         "policies that see the machine, trained on drawn machines, on held-out real ones",
         ("output=outputs/machines", "'machines=[t4]' operators=4 output=outputs/t4"),
     ),
+    "cost_models": Command(
+        "experiments.studies.cost_models.study:main",
+        "learners that rank the recorded programs of Measured v1, and which programs to record next",
+        ("output=outputs/cost_models", "operators=100 'seeds=[0]' 'replayed=[zen4_1c]' output=outputs/few"),
+    ),
     "transfer": Command(
         "experiments.studies.transfer:main",
         "policies trained on the model of one GPU, tested on those of others",

@@ -45,11 +45,15 @@ HOMES: dict[str, tuple[str, ...]] = {
     "torch": (
         "agents/autotvm/", "agents/columns/", "agents/learners/", "agents/recording/extract.py", "agents/scratch/sb3.py",
         "agents/training/", "experiments/benches/", "experiments/conformance/", "experiments/device/", "experiments/networks/",
-        "experiments/studies/stock/trials.py", "experiments/tables/gensor/gensor_lengths.py",
+        "experiments/studies/cost_models/learners.py", "experiments/studies/stock/trials.py",
+        "experiments/tables/gensor/gensor_lengths.py",
         "gensor_gym/codegen/runtime/torch_operator.py", "gensor_gym/frontends/",
         "gensor_gym/measure/baselines/", "gensor_gym/measure/devices/cuda.py",
     ),
-    "xgboost": ("agents/hybrids/correction.py", "agents/ansor/score_model.py", "agents/autotvm/tree_model.py"),
+    "xgboost": (
+        "agents/hybrids/correction.py", "agents/ansor/score_model.py", "agents/autotvm/tree_model.py",
+        "experiments/studies/cost_models/learners.py",
+    ),
 }  # fmt: skip
 """Heavy library -> files, and folders of such files, that import it, where one file in each package is not enough.
 

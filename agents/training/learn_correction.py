@@ -34,6 +34,8 @@ from gensor_gym.measure.records import measured
 FOLDS = 5
 LEAST = 4
 """Least number of kernels of an operator for which rankings are compared."""
+FIRSTS = {"first": 1, "first4": 4}
+"""Name of a score -> number of first choices whose best time counts."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Observed:
     """Logarithms of the model's seconds, float64 [B]."""
     groups: np.ndarray
     """Index of each program's operator, int64 [B]."""
+    programs: np.ndarray
+    """Rows of the schedules, int32 [B, ROW]."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], hardware: Hardware | str, space: str, to_learn: bool = True) -> Observed:
@@ -70,9 +74,9 @@ class Observed:
         for row in ran:
             by_operator[row["operator"]].append(row)
         parts = [_observed(text, by_operator[text], hw, space) for text in texts]
-        groups = np.repeat(np.arange(len(texts)), [len(times) for _, times, _ in parts])
-        features, times, model = (np.concatenate(values) for values in zip(*parts, strict=True))
-        return cls(hw, texts, features, times, model, groups)
+        groups = np.repeat(np.arange(len(texts)), [len(times) for _, times, _, _ in parts])
+        features, times, model, programs = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return cls(hw, texts, features, times, model, groups, programs)
 
     @classmethod
     def of_table(cls, table: Any, hardware: Hardware, space: str, to_learn: bool = True) -> Observed:
@@ -82,10 +86,8 @@ class Observed:
         return cls.of(rows.to_dict("records"), hardware, space, to_learn)
 
 
-def _observed(
-    text: str, rows: Sequence[Mapping[str, Any]], hw: Hardware, space: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(features, logarithms of measured seconds, of the model's seconds) of an operator's programs."""
+def _observed(text: str, rows: Sequence[Mapping[str, Any]], hw: Hardware, space: str) -> tuple[np.ndarray, ...]:
+    """(features, logarithms of measured seconds, of the model's seconds, rows) of an operator's programs."""
     graph = ConstructionGraph(text, hw, space)
     programs = graph.stack([Schedule.parse(row["schedule"]) for row in rows])
     predicted = graph.latencies(programs)
@@ -94,7 +96,7 @@ def _observed(
             f"{int((~np.isfinite(predicted)).sum())} kernels of {text} do not fit {graph.hardware.name} in space {space}: "
             "expected kernels measured on this machine with as many threads (GENSOR_GYM_THREADS), in this space"
         )
-    return features_of(graph, programs), np.log([row["seconds"] for row in rows]), np.log(predicted)
+    return features_of(graph, programs), np.log([row["seconds"] for row in rows]), np.log(predicted), programs
 
 
 def learn(
@@ -146,10 +148,17 @@ def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, flo
 
 
 def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-    """Quality of each operator's ranking by `scores`, lowest first; means over operators with at least LEAST programs.
+    """Quality of each operator's ranking by `scores`: means of `rankings` over operators with at least LEAST programs."""
+    return {name: round(float(np.mean(values)), 4) for name, values in rankings(scores, times, groups).items()}
 
-    `rank` is the rank correlation with `times`, logarithms of measured seconds. `first` and `first4` are the least time of the
-    first choices minus the least of all.
+
+def rankings(
+    scores: np.ndarray, times: np.ndarray, groups: np.ndarray, firsts: Mapping[str, int] = FIRSTS
+) -> dict[str, list[float]]:
+    """Quality of the ranking by `scores`, lowest first, of each operator with at least LEAST programs.
+
+    `rank` is the rank correlation with `times`, logarithms of measured seconds. Each name of `firsts` is the least time of as
+    many first choices minus the least of all.
     """
     found: dict[str, list[float]] = defaultdict(list)
     for group in np.unique(groups):
@@ -159,9 +168,9 @@ def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[s
         own = times[mine]
         ranked = own[np.argsort(scores[mine], kind="stable")]
         found["rank"].append(rank_correlation(scores[mine], own))
-        for key, k in (("first", 1), ("first4", 4)):
-            found[key].append(float(ranked[:k].min() - own.min()))
-    return {name: round(float(np.mean(values)), 4) for name, values in found.items()}
+        for name, k in firsts.items():
+            found[name].append(float(ranked[:k].min() - own.min()))
+    return found
 
 
 def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:

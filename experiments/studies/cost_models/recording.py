@@ -1,0 +1,75 @@
+"""Replay of a recording under a budget of programs: what a model of time knows after each, if the next programs are chosen.
+
+Programs are recorded by unit: all of an operator, or some of them. Units come at random, or those first on which an ensemble
+disagrees most. TCL (arXiv 2604.12891) samples by representativeness, diversity and uncertainty; this is uncertainty alone, our
+reconstruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from agents.hybrids.correction import Correction
+from agents.training.learn_correction import Observed
+
+MEMBERS = 2
+"""Corrections of an ensemble; each has two boosters, whose predictions count one by one."""
+SOME = 4
+"""Programs of a unit that is not a whole operator."""
+
+
+def disagreement(predicted: np.ndarray) -> float:
+    """Mean standard deviation among members of a unit's predicted logarithms [members, programs], less each member's mean."""
+    return float((predicted - predicted.mean(axis=1, keepdims=True)).std(axis=0).mean())
+
+
+ORDERS: dict[str, tuple[bool, Callable[[np.ndarray], float] | None]] = {
+    "operators_random": (True, None), "operators_disagreement": (True, disagreement),
+    "some_random": (False, None), "some_disagreement": (False, disagreement),
+}  # fmt: skip
+"""Name -> (whether a unit is a whole operator, score of the units that come first; None for a random order)."""
+
+
+def replay(
+    observed: Observed, held_out: np.ndarray, order: str, seed: int, budgets: Sequence[int]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Record until each budget of programs is spent; yield (recorded programs, predicted logarithms of all programs [B]).
+
+    `held_out` bool [B] marks programs that are never recorded. The first budget is spent at random. Programs that may still be
+    recorded are not predicted after the last.
+    """
+    whole, score = ORDERS[order]
+    rng = np.random.default_rng(seed)
+    units = _units(observed.groups, ~held_out, whole, rng)
+    recorded: list[int] = []
+    predicted = np.zeros((2 * MEMBERS, len(observed.times)))
+    for budget in budgets:
+        if recorded and score is not None:
+            units.sort(key=lambda unit: score(predicted[:, unit]))
+        while units and len(recorded) < budget:
+            recorded.extend(units.pop())
+        at = np.sort(recorded)
+        asked = np.flatnonzero(held_out | (budget != budgets[-1]))  # nothing is chosen after the last
+        predicted[:, asked] = _ensemble(observed, at, asked, seed)
+        yield at, predicted.mean(axis=0)
+
+
+def _units(groups: np.ndarray, chosen: np.ndarray, whole: bool, rng: np.random.Generator) -> list[np.ndarray]:
+    """The units of the chosen programs, in random order; a rest of fewer than SOME programs is a unit, too."""
+    units: list[np.ndarray] = []
+    for group in np.unique(groups[chosen]):
+        mine = rng.permutation(np.flatnonzero(chosen & (groups == group)))
+        units += [mine] if whole else np.split(mine, range(SOME, len(mine), SOME))
+    return [units[i] for i in rng.permutation(len(units))]
+
+
+def _ensemble(observed: Observed, at: np.ndarray, asked: np.ndarray, seed: int) -> np.ndarray:
+    """Predicted logarithms of the programs `asked` [N], up to a summand of the operator, by each booster [2 * MEMBERS, N]."""
+    dense = np.unique(observed.groups[at], return_inverse=True)[1]
+    found, features = [], observed.features[asked]
+    for member in range(MEMBERS):
+        one = Correction.fit(observed.features[at], observed.times[at], dense, MEMBERS * seed + member)
+        found += [features[:, 0] + one.residual.inplace_predict(features), one.direct.inplace_predict(features)]
+    return np.array(found, dtype=np.float64)
