@@ -46,6 +46,7 @@ OTHERS = {
     "agents/columns/demonstrations.py": "written by this user's own cache",
     "agents/training/train.py": "ships with the package",
     "agents/cli/command.py": "configurations of the checkout",
+    "agents/cli/arguments.py": "configurations of the checkout",
     "experiments/device/wheels.py": "archives of the package index, looked at by name",
     "agents/training/state/archive.py": "members of states, none compressed, each up to a size",
     "agents/columns/policy.py": "weights alone, where it is trusted",

@@ -60,13 +60,13 @@ def test_random_schedules_are_right_and_timed(backend: NativeBackend, hw: Hardwa
 
 
 def test_slow_programs_are_cut_short_where_patience_ends(backend: NativeBackend, hw: Hardware) -> None:
-    """The unscheduled product takes milliseconds, its floor is 0.03 ms: 20 times the floor is one call, 1e9 times many."""
-    op = operators.gemm(m=128, n=128, k=128)
+    """The unscheduled product takes some 5 ms, its floor is 0.05 ms: 20 times the floor is one call, 1e9 times many."""
+    op = operators.gemm(m=160, n=160, k=160)
     asked = [(op, ConstructionGraph(op, hw).initial())]
     (cut,), (whole,) = (list(backend.together(asked, hw, patience)) for patience in (20.0, 1e9))
     assert cut.status is whole.status is Status.OK
     assert len(cut.samples) == 1 and cut.conditions["cut_short"] and cut.conditions["calls_per_sample"] == 1
-    assert len(whole.samples) >= QUICK.least and "cut_short" not in whole.conditions
+    assert len(whole.samples) > 1 and "cut_short" not in whole.conditions
     assert 0.2 < cut.seconds / whole.seconds < 5
     assert backend.measure(op, [asked[0][1]], hw)[0].conditions.get("cut_short") is None
 
