@@ -18,7 +18,7 @@ from experiments.device.context import Context
 from experiments.device.runner import Stage
 from experiments.device.stages import correctness as correctness_stage
 
-TRIAL_SECONDS = 0.06
+TRIAL_SECONDS = 0.4
 """Of the device."""
 STAGES = (Stage("correctness", f"{__spec__.name}:correctness", 1.0, 0.1),)
 CARD = {"gpu": {"name": "NVIDIA H200"}, "cores": 2}
