@@ -15,7 +15,7 @@ from agents.networks import FALLBACKS, CompiledNetwork, Examples, check_settings
 from gensor_gym.cycles import uncollected
 from gensor_gym.networks.forms import taken_apart
 from gensor_gym.networks.network import Network
-from gensor_gym.networks.sizes import Axes, Shape, axes_of, cut, holds, padded, shapes_of, shapes_text
+from gensor_gym.networks.sizes import Axes, Shape, axes_of, check_sizes, cut, holds, padded, shapes_of, shapes_text
 from gensor_gym.registry import check_known
 
 
@@ -44,6 +44,7 @@ class CompiledBuckets:
     def bucket(self, shapes: Sequence[Shape]) -> int:
         """Index of the smallest bucket that holds inputs of these shapes; ValueError if there is none."""
         known = [shapes_of(network.plan.network) for network in self.networks]
+        check_sizes(known, shapes, self.axes)
         for number, largest in enumerate(known):
             if holds(largest, shapes):
                 return number

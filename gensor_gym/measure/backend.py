@@ -67,8 +67,8 @@ class Together(Protocol):
     ) -> Iterator[Measurement]:
         """Yield one measurement for each (operator, schedule), in order, each when it is ready.
 
-        A right program whose first call takes `patience` times its roofline floor, and at least the seconds of a sample, is
-        timed by this call alone; its conditions have `cut_short`.
+        A right program whose first two calls take `patience` times its roofline floor, and at least the seconds of a sample, is
+        timed by the shorter of them alone; its conditions have `cut_short`.
         """
 
 

@@ -50,6 +50,27 @@ def cut(outputs: Sequence[Any], axes: Sequence[Axes], shapes: Sequence[Shape]) -
     )
 
 
+def check_sizes(known: Sequence[Sequence[Shape]], given: Sequence[Shape], axes: Sequence[Axes]) -> None:
+    """Check shapes of a call against those of all buckets; ValueError with the axis.
+
+    An axis that has one size in all buckets has it in every call. Axes with the same sizes in all buckets, one of which gives
+    the size of an output, have the same size in every call: the examples do not tell which of them it is.
+    """
+    places = [(place, axis) for place, shape in enumerate(given) for axis in range(min(len(shape), len(known[0][place])))]
+    sizes = {(place, axis): tuple(shapes[place][axis] for shapes in known) for place, axis in places}
+    read = {of for own in axes for of in own if of is not None}
+    for place, axis in places:
+        found, along = given[place][axis], sizes[place, axis]
+        if len(set(along)) == 1 and found != along[0]:
+            raise ValueError(f"axis {axis} of input {place} has size {found}: expected {along[0]}, its size in every bucket")
+        for other in read:
+            if sizes.get(other) == along and given[other[0]][other[1]] != found:
+                raise ValueError(
+                    f"axis {axis} of input {place} has size {found}, axis {other[1]} of input {other[0]} has size "
+                    f"{given[other[0]][other[1]]}: expected one size, as in all examples; give examples of different sizes"
+                )
+
+
 def axes_of(networks: Sequence[Network]) -> tuple[Axes, ...]:
     """Where the sizes of all outputs come from; ValueError if one changes and is not that of an input."""
     ranks = [range(len(shape)) for shape in shapes_of(networks[0])]

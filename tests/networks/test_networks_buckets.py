@@ -95,8 +95,10 @@ def test_what_cannot_be_padded_is_refused(masked: CompiledBuckets) -> None:
         compiled("masked", fallback="torch")
     with pytest.raises(ValueError, match="inputs of 1x17, 1x17: expected no more than a bucket: 1x8, 1x8; 1x16, 1x16"):
         masked(*example(17))
-    with pytest.raises(ValueError, match="expected no more than a bucket"):
+    with pytest.raises(ValueError, match="axis 0 of input 0 has size 2: expected 1, its size in every bucket"):
         masked(*example(8, batch=2))
+    with pytest.raises(ValueError, match="axis 1 of input 1 has size 6, axis 1 of input 0 has size 5: expected one size"):
+        masked(example(5)[0], example(6)[1])
     with pytest.raises(TypeError, match="expected ids, mask"):
         masked(example(8)[0])
 

@@ -29,7 +29,7 @@ TERMS = ("launch", "products", "nest", "staging", "exposed", "memory")
 """Parts of the latency in seconds: launch, both products, instructions between them, shared memory, waits, and traffic."""
 _SPECIAL, _BANK = 16, 128
 """Exponentials (CUDA C++ Programming Guide, arithmetic throughput from 8.0 on) and bytes of shared memory, per clock and unit."""
-_LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 4.0, 30.0, 16
+_LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 5.0, 30.0, 16
 """Instructions of a load or copy with its address, a score in addition to its cells, a power, and a step: our estimates.
 
 A power is a maximum, a multiply-add, the function itself and a sum.

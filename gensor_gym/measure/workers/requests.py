@@ -36,7 +36,7 @@ class Built:
 class TrialRequest:
     """Verify and time one kernel. `floor` is the least plausible time in seconds.
 
-    A kernel whose first call takes `slow` seconds or longer is timed by that call alone.
+    A kernel whose first two calls take `slow` seconds or longer is timed by the shorter of them alone.
     """
 
     built: Built

@@ -93,8 +93,8 @@ class Between:
     def _running(self, out: Writer, place: int) -> None:
         """Write the last pass's work with a running maximum: the scores become powers, and what is added up is rescaled.
 
-        Powers are exp(x - top) = 2^(x log2(e) - base) with the base top log2(e): one multiply-add and one instruction. The base's
-        rounding and that of log2(e) shift the exponent by no more than roundings of x and top themselves, which bounds allow.
+        Powers are exp(x - top) = 2^((x - top) log2(e)). The difference comes first: where a mask makes all scores of a row -1e10
+        or the least number, a product with log2(e) would be off by more than the difference, or overflow.
         """
         running = self.stream.running
         assert running is not None
@@ -110,15 +110,15 @@ class Between:
         out.line("float base[M_TILES][2];")
         with out.nest([TILE_M, _HALF]):
             self._fold(out, f"largest{_ROW}", "max")
-            out.line(f"const float before = {floored(f'{top}{_ROW} * LOG2_E')};")
+            out.line(f"const float before = {floored(f'{top}{_ROW}')};")
             out.line(f"{top}{_ROW} = larger({top}{_ROW}, largest{_ROW});")
-            out.line(f"base{_ROW} = {floored(f'{top}{_ROW} * LOG2_E')};")
-            out.line(f"const float scale = power_of_two(before - base{_ROW});")
+            out.line(f"base{_ROW} = {floored(f'{top}{_ROW}')};")
+            out.line(f"const float scale = power_of_two((before - base{_ROW}) * LOG2_E);")
             out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ROW} *= scale;" for name in running.sums]
             with out.nest([Loop("tile_out", "OUT_TILES"), Loop("i", "2")]):
                 out.line("sums[tile_m][tile_out][2 * half + i] *= scale;")
         with self._elements(out):
-            out.line(f"score = power_of_two(fmaf(score, LOG2_E, -base{_ELEMENT}));")
+            out.line(f"score = power_of_two((score - base{_ELEMENT}) * LOG2_E);")
             out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ELEMENT} += score;" for name in running.sums]
 
     @contextmanager
