@@ -29,7 +29,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "rows read before they are complete": ("heads", r"__syncthreads\(\);  // the rows of the left operand.*", ""),
     "keys past the last one": ("ahead", r"column < COLUMNS \? (v_\w+) : -INFINITY", r"\1"),
     "sum of the powers not rescaled": ("heads", r"v_sum\[tile_m\]\[half\] \*= scale;", ""),
-    "no maximum subtracted": ("heads", r"fmaf\(score, LOG2_E, -base\[tile_m\]\[i / 2\]\)", "score * LOG2_E"),
+    "no maximum subtracted": ("heads", r"\(score - base\[tile_m\]\[i / 2\]\) \* LOG2_E", "score * LOG2_E"),
     "maximum of one lane": ("alone", r"largest\[tile_m\]\[half\] = larger\(.*, 2\)\);", ""),
     "sum of half of the lanes": ("alone", r"v_sum\[tile_m\]\[half\] = \(v_sum\[tile_m\]\[half\] \+ .*, 1\)\);", ""),
     "rows past the last one written": ("alone", r"if \(row < ROWS\)", "if (true)"),

@@ -70,3 +70,25 @@ def test_attention_of_float32_is_several_kernels() -> None:
     """Tensor cores would round its numbers."""
     network, _ = compiled(8, True, torch.float32, "analytic")
     assert len(network.kernels) > 4 and not any("gg_chain" in kernel.source for kernel in network.kernels)
+
+
+@pytest.mark.parametrize("mask", thorough_but([-1e4, -1e30, -3.3895e38], -1e30, -3.3895e38))
+def test_large_masks_give_what_torch_gives(mask: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first tile of keys and a whole element masked by a large number: a product of it with log2(e) is off, or overflows."""
+
+    class Masked(nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+            scores = (q @ k.transpose(-1, -2)) * 0.25 + (1.0 - kept[:, None, None, :]) * mask
+            return scores.softmax(-1) @ v
+
+    monkeypatch.setattr("gensor_gym.networks.fusion.fine._APART", 1e9)
+    monkeypatch.setattr("gensor_gym.networks.fusion.fine.LEAST_TASKS", 0)
+    torch.manual_seed(0)
+    kept = torch.ones(2, 150)
+    kept[0, :128], kept[1] = 0, 0
+    given = *(torch.randn(2, 2, rows, 16).bfloat16() for rows in (20, 150, 150)), kept.bfloat16()
+    compiled = compile_module(Masked().eval(), given, hardware="h100", backend="emulated", trials=1, reuse=False)
+    assert len(compiled.kernels) == 1
+    exact = Masked()(*(one.double() for one in given))
+    errors = [float((made.double() - exact).abs().max()) for made in (compiled(*given), Masked()(*given))]
+    assert errors[0] <= 2.0 * errors[1]

@@ -161,11 +161,9 @@ def _measure(
         seconds = elapsed(loaded.time, 1)
         if fault := check(loaded, draw):
             return wrong(fault, "before timing")
-        if seconds >= request.slow and (again := _again(device, loaded, seconds, announce)) >= request.slow:
-            if fault := check(loaded, draw):
-                return wrong(fault, "after timing")
-            conditions = _conditions(loaded, request, calls=1) | {"cut_short": True}
-            return Measurement(Status.OK, (again,), conditions, "", kernel.digest)
+        if seconds >= request.slow and (shorter := _again(device, loaded, seconds, announce)) >= request.slow:
+            fault = check(loaded, draw)
+            return wrong(fault, "after timing") if fault else _cut_short(loaded, request, shorter)
     with alone(device, not device.exclusive, announce), device.steady():
         announce("time")
         if device.anchor is not None:
@@ -187,6 +185,12 @@ def _measure(
         text = f"median {seconds:.3g} s is below {request.floor:.3g} s, the roofline floor with its margin"
         return Measurement(Status.IMPLAUSIBLE, tuple(samples), conditions, text, kernel.digest)
     return Measurement(Status.OK, tuple(samples), conditions, "", kernel.digest)
+
+
+def _cut_short(loaded: Loaded, request: TrialRequest, seconds: float) -> Measurement:
+    """Measurement of a right kernel that is timed by one call."""
+    conditions = _conditions(loaded, request, calls=1) | {"cut_short": True}
+    return Measurement(Status.OK, (seconds,), conditions, "", request.built.kernel.digest)
 
 
 def _again(device: Device, loaded: Loaded, seconds: float, announce: Announce) -> float:
