@@ -103,11 +103,10 @@ def _behind(nest: RowNest, ends: Iterable[str], follows: Callable[[Cell], bool],
 
 def _running(nest: RowNest, power: Cell, weights: str) -> Running | None:
     """The weights as multiples of a cell; None if it is no exp(x - max(x)), or if other reductions are complete too late."""
-    match shifted_power(nest, power.name), _factor(nest, Operand(weights), power.name):
-        case (of, top), factor if factor is not None:
-            pass
-        case _:
-            return None
+    shifted, factor = shifted_power(nest, power.name), _factor(nest, Operand(weights), power.name)
+    if shifted is None or factor is None:
+        return None
+    of, top = shifted
     sums = tuple(cell.name for cell in nest.cells if cell.made == "sum" and cell.sources == (power.name,))
     used = _behind(nest, operands(factor), lambda cell: cell.name not in (top, *sums))
     late = nest.cell[of].stage
