@@ -7,8 +7,9 @@ from functools import cached_property
 
 from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.gpu.legal import check
-from gensor_gym.chains.gpu.room import HEIGHT, ITEM, PAD, WARP, Room, is_deep
+from gensor_gym.chains.gpu.room import Room
 from gensor_gym.chains.gpu.stream import Stream
+from gensor_gym.chains.gpu.tiles import HEIGHT, ITEM, PAD, WARP, is_deep
 from gensor_gym.codegen.chains.program import ChainProgram
 
 
@@ -73,6 +74,18 @@ class Plan:
     def value(self, name: str) -> int:
         """Value of a field of the schedule."""
         return self.program.schedule.value(name)
+
+    defers = False
+    """Whether the sums of the output are rescaled later than the running maximum changes."""
+
+    @property
+    def score(self) -> str:
+        """CUDA text of a lane's score `i` of instruction `tile_n` along a tile of keys."""
+        return "scores[tile_m][tile_n][i]"
+
+    def sum(self, place: str) -> str:
+        """CUDA text of a lane's sum `place` of instruction `tile_out` along the columns of the output."""
+        return f"sums[tile_m][tile_out][{place}]"
 
     @property
     def threads(self) -> int:
