@@ -76,7 +76,7 @@ class GpuChainModel:
         least = GpuChainSchedule.known["keys"][0]
         fitting &= (header["keys"] == least) | (below("keys", header["keys"]) < chain.columns)
         tiles = self._tiles(header)
-        return fitting & (header["stages"] <= tiles) & (header["overlap"] < tiles)
+        return fitting & (header["stages"] <= tiles) & (2 * header["overlap"] < tiles)  # of two tiles NVRTC makes one, and spills
 
     def _tiles(self, header: Columns) -> np.ndarray:
         found: np.ndarray = -(-self.chain.columns // header["keys"])

@@ -30,6 +30,15 @@ WIDEST = 256
 """Columns of a wgmma, and rows of a box, at most (PTX ISA; `cuTensorMapEncodeTiled`)."""
 _MOST = 232
 """Registers of a consumer at most, with one producer of 40 and two consumers, as in CUTLASS's kernels."""
+MOST_REGISTERS = 240
+"""Registers of a thread with which NVRTC 13.0 still compiles without spills: of 255 it wastes some."""
+_OTHER, _LOADED = 32, 32
+"""Registers in addition to tiles, and of loads for the scores of up to 128 keys; of more keys all are loaded at once.
+
+With fewer, NVRTC 13.0 spills in some of 144 kernels (sm_90a).
+"""
+_BESIDE = 30
+"""Registers beside those of an instruction's sums: NVRTC 13.0 asks for 158 with 128 sums."""
 _TILE_BARRIERS = 32
 """Bytes of a stage's barriers: for either right operand one for data that has arrived, one for a free buffer."""
 Columns = dict[str, np.ndarray]
@@ -63,6 +72,21 @@ class Ring:
         """Bytes of shared memory of a block [B]: the left operand, all stages, barriers, and padding before the first tile."""
         stage = self.first_bytes(header) + self.second_bytes(header) + _TILE_BARRIERS
         found: np.ndarray = ATOM_BYTES + self.left_bytes(header) + header["stages"] * stage + 8
+        return found
+
+    def registers(self, header: Columns, loads: int) -> np.ndarray:
+        """Registers of a consumer's thread [B], where `loads` tensors are read for every score.
+
+        Weights take the place of the scores, or one of their own where the next scores are computed beside them.
+        """
+        keys = header["keys"]
+        loaded = np.where(keys > 128, keys // 2, _LOADED) * loads
+        found: np.ndarray = keys // 2 + header["overlap"] * (keys // 4) + self.out // 2 + _OTHER + loaded
+        return found
+
+    def least_registers(self, header: Columns) -> np.ndarray:
+        """Registers of a thread with which the larger instruction can be compiled [B]."""
+        found: np.ndarray = np.maximum(header["keys"], self.out) // 2 + _BESIDE
         return found
 
     def fits(self, header: Columns) -> np.ndarray:

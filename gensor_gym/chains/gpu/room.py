@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from gensor_gym.chains.chain import Chain
-from gensor_gym.chains.gpu.ring import GROUP, MOST_CONSUMERS, Ring, registers, threads
+from gensor_gym.chains.gpu.ring import GROUP, MOST_CONSUMERS, MOST_REGISTERS, Ring, registers, threads
 from gensor_gym.chains.gpu.tiles import DEPTH, HEIGHT, ITEM, PAD, WARP, is_deep
 from gensor_gym.chains.room import ceil_to
 from gensor_gym.gir.nest import Access
@@ -73,15 +73,11 @@ class Room:
         return np.where(_is_wgmma(header), self.ring.shared_bytes(header), padded)
 
     def registers(self, header: Columns) -> np.ndarray:
-        """Registers of a thread [B]: scores and what is loaded for them, sums of the output, rows of the left operand, others.
-
-        With wgmma a thread keeps all weights of a tile instead of those rows.
-        """
+        """Registers of a thread [B]: scores and what is loaded for them, sums of the output, rows of the left operand, others."""
         tall, keys = header["heights"], header["keys"]
         held = np.where(header["hold"] == 1, tall * self.inner // 4, tall * 4)
-        held = np.where(_is_wgmma(header), keys // 4, held)
-        found: np.ndarray = tall * (keys // 2 * (1 + self._loads) + self.out // 2) + held + 8 * tall + _OTHER
-        return found
+        padded = tall * (keys // 2 * (1 + self._loads) + self.out // 2) + held + 8 * tall + _OTHER
+        return np.where(_is_wgmma(header), self.ring.registers(header, self._loads), padded)
 
     def threads(self, header: Columns) -> np.ndarray:
         """Threads of a block [B]."""
@@ -89,7 +85,7 @@ class Room:
 
     @cached_property
     def _loads(self) -> int:
-        """Tensors whose elements are loaded for every score; NVRTC loads all of a tile at once."""
+        """Tensors whose elements are loaded for every score; NVRTC loads all of a tile at once where registers are left."""
         cells = self.chain.middle.cells if self.chain.middle is not None else ()
         return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
 
@@ -106,12 +102,16 @@ class Room:
         return np.maximum(np.where(wide, np.minimum(found, self._living(header)), found), 1)
 
     def _living(self, header: Columns) -> np.ndarray:
-        """Blocks with wgmma whose consumers have their registers [B]: 0 where one block's have not."""
-        groups, needed = header["warps"] // GROUP, self.registers(header)
+        """Blocks with wgmma whose consumers have their registers [B]: 0 where one block's have not.
+
+        The assembler wants an instruction's registers to be there at the start.
+        """
+        groups, needed, least = header["warps"] // GROUP, self.registers(header), self.ring.least_registers(header)
         found = np.zeros(len(needed), np.int64)
         for consumers, resident in itertools.product(range(1, MOST_CONSUMERS + 1), range(1, _MOST_RESIDENT + 1)):
             start, _, own = registers(consumers, resident, self.hardware)
-            found[(groups == consumers) & (needed <= max(start, own))] = resident
+            enough = (needed <= min(max(start, own), MOST_REGISTERS)) & (least <= start)
+            found[(groups == consumers) & enough] = resident
         return found
 
     def fits(self, header: Columns) -> np.ndarray:
