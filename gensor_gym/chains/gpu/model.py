@@ -2,9 +2,9 @@
 
 A block's step is a tile of keys: two products on tensor cores, and between them the nest's instructions on the scores, among them
 exponentials at the rate of the special-function units. With mma.sync, warps of a multiprocessor's partition overlap one another's
-products and nests. A step waits for shuffles, a barrier and what the stages do not hide of a load. The time is the longer of all steps of the
-slowest multiprocessor and of the traffic, plus a share of the shorter, plus a launch. The form is our reconstruction after
-FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements; rates and latencies are the machine's.
+products and nests. A step waits for shuffles, a barrier and what the stages do not hide of a load. The time is the longer of all
+steps of the slowest multiprocessor and of the traffic, plus a share of the shorter, plus a launch. The form is our reconstruction
+after FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements; rates and latencies are the machine's.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ class GpuChainModel:
         """Whether each of rows int32 [B, ROW] is legal, bool [B]: a block fits the machine, and no value is needlessly large."""
         header, chain = GpuChainSchedule.columns(rows), self.chain
         below = GpuChainSchedule.next_below
-        fitting = self.room.fits(header) & np.where(header["tensor"] == 2, has_wgmma(chain, self.hardware), header["overlap"] == 0)
+        wide = header["tensor"] == 2
+        fitting = self.room.fits(header) & np.where(wide, has_wgmma(chain, self.hardware), header["overlap"] == 0)
         for name, most in MMA_MOST.items():
-            fitting &= (header["tensor"] == 2) | (header[name] <= most)
+            fitting &= wide | (header[name] <= most)
         for name, beside in (("warps", "heights"), ("heights", "warps")):
             smaller = below(name, header[name]) * header[beside] * HEIGHT
             fitting &= (header[name] == 1) | (smaller < chain.rows)
@@ -116,7 +117,7 @@ class GpuChainModel:
         """Cycles of a block's step next to other blocks [B].
 
         Warps overlap with mma.sync. Consumers do the same at the same time, so with wgmma a step has its products, then its
-        nest, and half of the shorter is hidden where the schedule lets them overlap. That and `_TURN` give 542 and 650 TFLOP/s
+        nest, and half of the shorter is hidden where the schedule lets them overlap. That and `_TURN` give 517 and 610 TFLOP/s
         where arXiv 2407.08608, table 2, has 582 and 661 (recalled; heads of 128, H100).
         """
         together = np.maximum(1.0, resident * header["warps"] / PARTITIONS)

@@ -97,11 +97,6 @@ class Ring:
         return found
 
 
-def threads(warps: np.ndarray) -> np.ndarray:
-    """Threads of a block with consumers of so many warps, and of the producer."""
-    return (warps + GROUP) * WARP
-
-
 def registers(consumers: int, resident: int, hardware: Hardware) -> tuple[int, int, int]:
     """Registers of a thread: at the start, of the producer, and of a consumer; the last two are 0 where they do not change.
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from gensor_gym.chains.chain import Chain
-from gensor_gym.chains.gpu.ring import GROUP, MOST_CONSUMERS, MOST_REGISTERS, Ring, registers, threads
+from gensor_gym.chains.gpu.ring import GROUP, MOST_CONSUMERS, MOST_REGISTERS, Ring, registers
 from gensor_gym.chains.gpu.tiles import DEPTH, HEIGHT, ITEM, PAD, WARP, is_deep
 from gensor_gym.chains.room import ceil_to
 from gensor_gym.gir.nest import Access
@@ -80,8 +80,8 @@ class Room:
         return np.where(_is_wgmma(header), self.ring.registers(header, self._loads), padded)
 
     def threads(self, header: Columns) -> np.ndarray:
-        """Threads of a block [B]."""
-        return np.where(_is_wgmma(header), threads(header["warps"]), header["warps"] * WARP)
+        """Threads of a block [B]: with wgmma a warpgroup copies."""
+        return np.where(_is_wgmma(header), (header["warps"] + GROUP) * WARP, header["warps"] * WARP)
 
     @cached_property
     def _loads(self) -> int:

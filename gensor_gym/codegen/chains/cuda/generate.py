@@ -1,4 +1,6 @@
-"""Generate CUDA for a schedule of a chain: with mma.sync in the manner of FlashAttention-2 (Dao, arXiv 2307.08691), else `ring.py`.
+"""Generate CUDA for a schedule of a chain. With mma.sync it is in the manner of FlashAttention-2 (Dao, arXiv 2307.08691).
+
+`ring.py` writes kernels with wgmma.
 
 A block owns some rows of one element of the batch and goes along tiles of keys. Its warps have rows of their own, so the scores
 and the sums of the output stay in registers and warps meet only where the tile in shared memory changes.

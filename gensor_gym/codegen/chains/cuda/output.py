@@ -1,4 +1,4 @@
-"""CUDA text of a chain's positions in its tensors: of a block's element of the batch and rows, and of the output that it stores."""
+"""CUDA text of a block's element of the batch and rows in a chain's tensors, and of the output that it stores."""
 
 from __future__ import annotations
 

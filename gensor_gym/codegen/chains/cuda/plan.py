@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.gpu.legal import check
 from gensor_gym.chains.gpu.room import Room
@@ -75,8 +77,15 @@ class Plan:
         """Value of a field of the schedule."""
         return self.program.schedule.value(name)
 
-    defers = False
-    """Whether the sums of the output are rescaled later than the running maximum changes."""
+    @property
+    def header(self) -> dict[str, np.ndarray]:
+        """Values of the schedule's fields by name, int64 [1]."""
+        return type(self.program.schedule).columns(self.program.schedule.row[None])
+
+    @property
+    def defers(self) -> bool:
+        """Whether the sums of the output are rescaled later than the running maximum changes."""
+        return False
 
     @property
     def score(self) -> str:
@@ -100,8 +109,7 @@ class Plan:
     @cached_property
     def resident(self) -> int:
         """Blocks that a multiprocessor runs at a time by the model."""
-        header = type(self.program.schedule).columns(self.program.schedule.row[None])
-        return int(self.room.resident(header)[0])
+        return int(self.room.resident(self.header)[0])
 
     @property
     def parts(self) -> int:

@@ -1,11 +1,12 @@
 """CUDA text of a chain's kernel with wgmma, in the manner of FlashAttention-3 (Shah and others, arXiv 2407.08608).
 
-A thread of one warpgroup, the producer, copies the block's rows and then tiles of both right operands into a ring, each as soon as
-its place is free. The other warpgroups, the consumers, have 64 rows of the block each, and meet nobody: scores of a tile of keys
-are made from shared memory, stay in registers, become weights there and are the left operand of the second product.
+A thread of one warpgroup, the producer, copies the block's rows and then tiles of both right operands into a ring, each as soon
+as its place is free. The other warpgroups, the consumers, have 64 rows of the block each and do not wait for one another: scores
+of a tile of keys are made from shared memory, stay in registers, become weights there and are the left operand of the second
+product.
 
-With `overlap` the second product of a tile is issued behind the first product of the next, and runs while that tile's scores become
-weights. A lane's scores and sums lie as with mma.sync (`products.py`), in the 16 rows of its warp.
+With `overlap` the second product of a tile is issued behind the first product of the next, and runs while that tile's scores
+become weights. A lane's scores and sums lie as with mma.sync (`products.py`), in the 16 rows of its warp.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def _write_barriers(out: Writer, plan: RingPlan) -> None:
     """Declare the addresses of tiles and barriers. One thread initializes the barriers."""
     out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
     out.line("const unsigned firsts = tiles + LEFT_BYTES, seconds = firsts + STAGES * FIRST_BYTES;")
-    out.line("const unsigned left_full = seconds + STAGES * SECOND_BYTES, first_full = left_full + 8;  // barriers: data is there,")
+    out.line("const unsigned left_full = seconds + STAGES * SECOND_BYTES;  // barriers: data is there,")
+    out.line("const unsigned first_full = left_full + 8;")
     out.line("const unsigned second_full = first_full + STAGES * 8, first_empty = second_full + STAGES * 8;")
     out.line("const unsigned second_empty = first_empty + STAGES * 8;  // and is not needed any more")
     with out.block("if (threadIdx.x == 0)"):
@@ -151,7 +153,7 @@ def _write_consumer(out: Writer, plan: RingPlan) -> None:
 def _write_descriptors(out: Writer, plan: RingPlan) -> None:
     """Declare the matrix descriptors without addresses (layout: `codegen/cuda/wgmma/codegen.py`), and the consumer's rows."""
     word, swizzled, stride = "constexpr unsigned long long", "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
-    out.line(f"{word} IN_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of the reduction: 128-byte swizzle, atoms of eight rows")
+    out.line(f"{word} IN_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of the reduction, eight to an atom of the swizzle")
     for tile in plan.panels:
         if tile.deep:
             leading = f"{tile.panel_bytes // 16}ull << 16"

@@ -1,4 +1,4 @@
-"""The layout of a chain's kernel with wgmma: a ring of tiles in shared memory that tensor maps fill (sizes: `chains/gpu/ring.py`)."""
+"""The layout of a chain's kernel with wgmma: a ring of tiles in shared memory, copied by tensor maps (`chains/gpu/ring.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 
 from gensor_gym.chains.gpu.boxes import Boxes, boxes_of
 from gensor_gym.chains.gpu.legal import has_wgmma
-from gensor_gym.chains.gpu.ring import GROUP, PANEL, ROW_BYTES, registers, threads
+from gensor_gym.chains.gpu.ring import GROUP, PANEL, ROW_BYTES, registers
 from gensor_gym.chains.gpu.tiles import ITEM, is_deep
 from gensor_gym.codegen.chains.cuda.plan import Plan
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
@@ -51,16 +51,14 @@ class RingPlan(Plan):
     def __post_init__(self) -> None:
         """Check that the chain has a kernel, by wgmma."""
         super().__post_init__()
+        about = f"{self.chain.graph.name} on {self.program.hardware.name}, {self.program.schedule}"
         if not has_wgmma(self.chain, self.program.hardware):
-            raise ValueError(
-                f"{self.chain.graph.name} on {self.program.hardware.name}, tensor=2: expected sm_90, and operands with contiguous "
-                "rows at multiples of 16 bytes"
-            )
-        if not self.room.fits(type(self.program.schedule).columns(self.program.schedule.row[None]))[0]:
-            raise ValueError(f"{self.chain.graph.name}: schedule {self.program.schedule} does not fit {self.program.hardware.name}")
+            raise ValueError(f"{about}: tensor=2 takes sm_90, and operands with contiguous rows at multiples of 16 bytes")
+        if not self.room.fits(self.header)[0]:
+            raise ValueError(f"{about}: tensor=2 takes multiples of 4 warps, 64 keys or more, hold=0, and tiles that fit")
 
     @property
-    def defers(self) -> bool:  # type: ignore[override]
+    def defers(self) -> bool:
         """Whether the second product of the tile before runs while weights are computed."""
         return bool(self.value("overlap"))
 
@@ -76,7 +74,7 @@ class RingPlan(Plan):
     @property
     def threads(self) -> int:
         """Threads of a block: of consumers, and of the producer."""
-        return int(threads(self.value("warps")))
+        return int(self.room.threads(self.header)[0])
 
     @cached_property
     def registers(self) -> tuple[int, int, int]:
@@ -106,8 +104,7 @@ class RingPlan(Plan):
     @cached_property
     def shared_bytes(self) -> int:
         """Bytes of shared memory of a block."""
-        header = type(self.program.schedule).columns(self.program.schedule.row[None])
-        return int(self.room.shared_bytes(header)[0])
+        return int(self.room.shared_bytes(self.header)[0])
 
     @property
     def constants(self) -> dict[str, tuple[int, str]]:
