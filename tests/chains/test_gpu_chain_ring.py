@@ -11,6 +11,7 @@ from gensor_gym import hardware
 from gensor_gym.chains.gpu.graph import GpuChainGraph
 from gensor_gym.chains.gpu.schedule import GpuChainSchedule
 from gensor_gym.codegen.build import generate
+from gensor_gym.codegen.cuda import sass
 from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.codegen.kernel import Kernel
 from tests.support.chain_gpu_cases import attention, long_attention, mapped_chain, ring_kernels
@@ -93,6 +94,20 @@ def test_random_programs_spill_nothing(seeds: range) -> None:
     ]  # fmt: skip
     kernels = ring_kernels(graphs, seeds.start)
     assert len(kernels) > len(seeds) // 2 and {compile_cubin(kernel).loss for kernel in kernels} == {""}
+
+
+@needs_nvrtc
+@pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
+@pytest.mark.parametrize(("size", "mask"), thorough_but([(64, ""), (64, "added"), (128, ""), (128, "truth")], (128, "truth")))
+def test_powers_are_computed_while_products_run(size: int, mask: str) -> None:
+    """In machine code the powers of a tile lie between the wait for its scores and that for the products of the tile before."""
+    graph = attention(2048, 2048, size, 8, 8, 1, mask)
+    kernel = generate(graph, GpuChainSchedule.parse("warps=8 keys=128 stages=2 tensor=2 overlap=1"), "h100")
+    loop = sass.main_loop(compile_cubin(kernel).cubin).operations
+    waits = [place for place, name in enumerate(loop) if name.startswith("WARPGROUP.DEPBAR")]
+    powers = [place for place, name in enumerate(loop) if name.startswith("MUFU.EX2")]
+    assert len(powers) >= 64
+    assert sum(waits[0] < place < waits[1] for place in powers) >= 64
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,18 @@ class Between:
             out.line(f"score = power_of_two((score - base{_ELEMENT}) * LOG2_E);")
             out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ELEMENT} += score;" for name in running.sums]
 
+    @property
+    def known(self) -> str:
+        """CUDA condition that always holds, and that a lane knows only when it has a tile's powers; empty without their sum.
+
+        Sums of powers are not negative; they may be NaN.
+        """
+        running = self.stream.running
+        if running is None or not running.sums:
+            return ""
+        name = self.names[running.sums[0]]
+        return f"!({name}[0][0] + {name}[0][1] < 0.0f)"
+
     def rescale(self, out: Writer) -> None:
         """Write what `step` left to do where the plan defers it: the sums of the output are rescaled."""
         if self.stream.running is not None:

@@ -167,12 +167,12 @@ def _write_pass(out: Writer, plan: RingPlan, between: Between, place: int) -> No
     with out.block("for (int tile = 0; tile < TILES; ++tile)"):
         out.line("const int key = tile * KEYS;")
         _write_first(out, plan)
-        _write_wait(out, plan, 0, "scores", "first")
+        _write_wait(out, 0, "scores", "first")
         between.step(out, place)
         if place == plan.stream.passes - 1:
             _write_weights(out, plan)
             _write_second(out, plan)
-            _write_wait(out, plan, 0, "sums", "second")
+            _write_wait(out, 0, "sums", "second")
 
 
 def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
@@ -181,7 +181,7 @@ def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
     with out.block(""):
         out.line("const int key = 0;")
         _write_first(out, plan)
-        _write_wait(out, plan, 0, "scores", "first")
+        _write_wait(out, 0, "scores", "first")
         between.step(out, place)
         _write_weights(out, plan)
     out.line("#pragma unroll 1")
@@ -189,13 +189,15 @@ def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
         out.line("const int key = tile * KEYS;")
         _write_first(out, plan)
         _write_second(out, plan)
-        _write_wait(out, plan, 1, "scores", "first")
+        _write_wait(out, 1, "scores")
         between.step(out, place)
-        _write_wait(out, plan, 0, "sums", "second")
+        # The assembler moves powers behind the wait below, unless an instruction before it needs them.
+        _write_release(out, "first", between.known)
+        _write_wait(out, 0, "sums", "second")
         between.rescale(out)
         _write_weights(out, plan)
     _write_second(out, plan)
-    _write_wait(out, plan, 0, "sums", "second")
+    _write_wait(out, 0, "sums", "second")
 
 
 def _write_first(out: Writer, plan: RingPlan) -> None:
@@ -231,11 +233,17 @@ def _write_weights(out: Writer, plan: RingPlan) -> None:
         out.line(f"weights[point][i] = pack_{plan.chain.dtype}(two[0], two[1]);")
 
 
-def _write_wait(out: Writer, plan: RingPlan, left: int, sums: str, name: str) -> None:
-    """Write the wait for all products but `left`, after which a tile of the operand `name` is given back."""
+def _write_wait(out: Writer, left: int, sums: str, name: str = "") -> None:
+    """Write the wait for all products but `left`, after which a tile of the operand `name`, if any, is given back."""
     out.line(f"wgmma_wait<{left}>();")
     out.line(f"settle({sums});")
-    out.line(f"if (lane == 0) barrier_arrive({name}_empty + {name}_stage * 8);")
+    if name:
+        _write_release(out, name)
+
+
+def _write_release(out: Writer, name: str, condition: str = "") -> None:
+    """Write that a tile of the operand `name` is not needed any more, where a `condition` holds that always does."""
+    out.line(f"if (lane == 0{' && ' if condition else ''}{condition}) barrier_arrive({name}_empty + {name}_stage * 8);")
     _write_advance(out, name)
 
 
