@@ -38,7 +38,7 @@ _OTHER, _LOADED = 32, 32
 With fewer, NVRTC 13.0 spills in some of 144 kernels (sm_90a).
 """
 _BESIDE = 30
-"""Registers beside those of an instruction's sums: NVRTC 13.0 asks for 158 with 128 sums."""
+"""Registers in addition to an instruction's sums: NVRTC 13.0 asks for 158 with 128 sums."""
 _TILE_BARRIERS = 32
 """Bytes of a stage's barriers: for either right operand one for data that has arrived, one for a free buffer."""
 Columns = dict[str, np.ndarray]
@@ -77,7 +77,7 @@ class Ring:
     def registers(self, header: Columns, loads: int) -> np.ndarray:
         """Registers of a consumer's thread [B], where `loads` tensors are read for every score.
 
-        Weights take the place of the scores, or one of their own where the next scores are computed beside them.
+        Weights take the place of the scores, or need registers of their own where the next scores are computed meanwhile.
         """
         keys = header["keys"]
         loaded = np.where(keys > 128, keys // 2, _LOADED) * loads

@@ -1,7 +1,7 @@
 """What a block of a chain needs on a GPU, for many schedules at once: shared memory and registers.
 
-With mma.sync warps of a block share tiles whose rows are padded. With wgmma (`ring.py`) they are warpgroups, beside one that
-copies.
+With mma.sync warps of a block share tiles whose rows are padded. With wgmma (`ring.py`) they are warpgroups, and one
+more warpgroup copies.
 """
 
 from __future__ import annotations

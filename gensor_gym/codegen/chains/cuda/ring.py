@@ -201,7 +201,7 @@ def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
 
 
 def _write_first(out: Writer, plan: RingPlan) -> None:
-    """Declare the scores of a tile of keys and issue the first product, as soon as the tile is there."""
+    """Declare the scores of a tile of keys and issue the first product, as soon as the tile has arrived."""
     left, first, _ = plan.panels
     out.line("float scores[KEY_TILES * 4];")
     out.line("barrier_wait(first_full + first_stage * 8, first_parity);")
@@ -215,7 +215,7 @@ def _write_first(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_second(out: Writer, plan: RingPlan) -> None:
-    """Issue the second product: the weights times a tile of the second operand, as soon as it is there."""
+    """Issue the second product: the weights times a tile of the second operand, as soon as it has arrived."""
     second = plan.panels[2]
     out.line("barrier_wait(second_full + second_stage * 8, second_parity);")
     out.line("wgmma_fence();")
