@@ -23,7 +23,7 @@ from tests.support.wgmma_kernels import needs_nvrtc
 
 @pytest.mark.parametrize("seeds", thorough_but([range(4), *(range(s, s + 20) for s in range(4, 64, 20))], range(4)), ids=str)
 def test_random_attention_is_right(seeds: range) -> None:
-    """All attention of more than 32 rows and keys has a kernel, every other one with overlapped products if it has tiles."""
+    """All attention of more than 32 rows and keys has a kernel, whose products overlap or not."""
     kernels = ring_kernels(map(long_attention, seeds), seeds.start)
     assert len(kernels) == len(seeds) and all(kernel.arch == "sm_90a" for kernel in kernels)
     assert faults_of(kernels) == {}
@@ -39,8 +39,9 @@ def test_random_chains_are_right(seeds: range) -> None:
 RIGHT = {
     "apart": (attention(77, 150, 64, 4, 2, 1, "truth"), "warps=8 keys=64 stages=2 tensor=2"),
     "overlapped": (attention(77, 210, 64, 4, 2, 2, "added", "float16"), "warps=4 keys=64 stages=1 tensor=2 overlap=1"),
+    "turns": (attention(140, 290, 64, 2, 2, 1, "", "float16"), "warps=12 keys=64 stages=2 tensor=2 overlap=2"),
 }
-"""Attention and schedules whose text the faults are planted in: three and four tiles of keys, the last one not whole."""
+"""Attention and schedules whose text the faults are planted in: three to five tiles of keys, the last one not whole."""
 FAULTS: dict[str, tuple[str, str, str]] = {
     "running maximum not rescaled": ("apart", r"sums\[4 \* tile_out \+ 2 \* half \+ i\] \*= scale;", ""),
     "mask off by one": ("apart", r"(t_mask_at\d\[tile_m\]\[i / 2\] \+ column)", r"\1 + (column > 0 ? -1 : 0)"),
@@ -59,6 +60,8 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "given back before the products are done": (
         "apart", r"(wgmma_wait<0>\(\);\n *settle\(scores\);)\n( *if \(lane == 0\).*)", r"\2\n\1",
     ),
+    "nobody has a turn": ("turns", r"unsigned turn = consumer == 0;", "unsigned turn = 0;"),
+    "a turn is not passed on": ("turns", r"if \(lane == 0\) barrier_arrive\(turns.*", ""),
     "rows of another consumer": ("apart", r"tiles \+ warp / 4 \* 8192", "tiles"),
     "point of another panel": ("apart", r"seconds \+ second_stage \* SECOND_BYTES \+ point \* 2048", "seconds + point * 2048"),
 }  # fmt: skip

@@ -63,7 +63,7 @@ def random_kernels(graphs: Iterable[Dataflow], seed: int = 0) -> list[Kernel]:
 
 
 def ring_kernels(graphs: Iterable[Dataflow], seed: int = 0) -> list[Kernel]:
-    """Of each chain that has one the kernel of a random legal schedule with wgmma, every other with overlap if one has that."""
+    """Of each chain that has one the kernel of a random legal schedule with wgmma, with overlap in turn if one has that."""
     found = []
     for number, graph in enumerate(graphs):
         rng = np.random.default_rng([seed, number])
@@ -76,7 +76,7 @@ def ring_kernels(graphs: Iterable[Dataflow], seed: int = 0) -> list[Kernel]:
         wide = header["tensor"] == 2
         if not wide.any():
             continue
-        wanted = wide & (header["overlap"] == number % 2)
+        wanted = wide & (header["overlap"] == number % 3)
         rows = rows[wanted if wanted.any() else wide]
         found.append(generate(graph, space.schedule(rows[rng.integers(len(rows))]), space.hardware))
     return found

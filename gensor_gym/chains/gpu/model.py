@@ -77,7 +77,9 @@ class GpuChainModel:
         least = GpuChainSchedule.known["keys"][0]
         fitting &= (header["keys"] == least) | (below("keys", header["keys"]) < chain.columns)
         tiles = self._tiles(header)
-        return fitting & (header["stages"] <= tiles) & (2 * header["overlap"] < tiles)  # of two tiles NVRTC makes one, and spills
+        overlapped = header["overlap"] > 0
+        fitting &= (header["overlap"] < 2) | (header["warps"] > GROUP)
+        return fitting & (header["stages"] <= tiles) & (2 * overlapped < tiles)  # NVRTC makes two tiles one, and spills
 
     def _tiles(self, header: Columns) -> np.ndarray:
         found: np.ndarray = -(-self.chain.columns // header["keys"])
@@ -116,9 +118,9 @@ class GpuChainModel:
     def _busy(header: Columns, parts: Columns, longest: np.ndarray, resident: np.ndarray) -> np.ndarray:
         """Cycles of a block's step next to other blocks [B].
 
-        Warps overlap with mma.sync. Consumers do the same at the same time, so with wgmma a step has its products, then its
-        nest, and half of the shorter is hidden where the schedule lets them overlap. That and `_TURN` give 517 and 610 TFLOP/s
-        where arXiv 2407.08608, table 2, has 582 and 661 (recalled; heads of 128, H100).
+        Warps overlap with mma.sync. With wgmma a step has its products, then its nest; a half of the shorter is hidden where the
+        schedule lets a consumer's overlap, and two thirds where consumers take turns, too. For heads of 128 on an H100 that makes
+        517 TFLOP/s, 610 and 649, where arXiv 2407.08608, section 3, has 570 without either and 640 to 660 with both (recalled).
         """
         together = np.maximum(1.0, resident * header["warps"] / PARTITIONS)
         warps = longest + (sum(parts.values()) - longest) / together

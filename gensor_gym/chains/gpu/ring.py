@@ -69,9 +69,12 @@ class Ring:
         return _bytes(keys, self.out) if is_deep(self.chain.second) else _bytes(np.full_like(keys, self.out), keys)
 
     def shared_bytes(self, header: Columns) -> np.ndarray:
-        """Bytes of shared memory of a block [B]: the left operand, all stages, barriers, and padding before the first tile."""
+        """Bytes of shared memory of a block [B]: the left operand, all stages, barriers, and padding before the first tile.
+
+        The left operand has a barrier, and so has every consumer's turn.
+        """
         stage = self.first_bytes(header) + self.second_bytes(header) + _TILE_BARRIERS
-        found: np.ndarray = ATOM_BYTES + self.left_bytes(header) + header["stages"] * stage + 8
+        found: np.ndarray = ATOM_BYTES + self.left_bytes(header) + header["stages"] * stage + 8 * (1 + MOST_CONSUMERS)
         return found
 
     def registers(self, header: Columns, loads: int) -> np.ndarray:
@@ -81,7 +84,7 @@ class Ring:
         """
         keys = header["keys"]
         loaded = np.where(keys > 128, keys // 2, _LOADED) * loads
-        found: np.ndarray = keys // 2 + header["overlap"] * (keys // 4) + self.out // 2 + _OTHER + loaded
+        found: np.ndarray = keys // 2 + (header["overlap"] > 0) * (keys // 4) + self.out // 2 + _OTHER + loaded
         return found
 
     def least_registers(self, header: Columns) -> np.ndarray:

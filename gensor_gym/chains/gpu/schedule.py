@@ -15,7 +15,8 @@ FIELDS = (
     Field("stages", (1, 2, 3, 4), "buffers in shared memory for tiles of both right operands"),
     Field("hold", (0, 1), "1: a warp keeps its rows of the left operand in registers; 0: it loads them for every tile of keys"),
     Field("tensor", (1, 2), "tensor cores by 1 mma.sync; 2 wgmma, with copies by a warpgroup of their own (sm_90)"),
-    Field("overlap", (0, 1), "1: the second product of a tile of keys runs while the next one's scores become weights (wgmma)"),
+    Field("overlap", (0, 1, 2), "1: the second product of a tile of keys runs while the next scores become weights (wgmma); "
+          "2: and warpgroups take turns to issue products"),
 )  # fmt: skip
 MMA_MOST = {"warps": 8, "keys": 128}
 """Largest values of fields with mma.sync; larger ones are of wgmma."""

@@ -1,12 +1,12 @@
 """CUDA text of a chain's kernel with wgmma, in the manner of FlashAttention-3 (Shah and others, arXiv 2407.08608).
 
 A thread of one warpgroup, the producer, copies the block's rows and then tiles of both right operands into a ring, each as soon
-as its place is free. The other warpgroups, the consumers, have 64 rows of the block each and do not wait for one another: scores
-of a tile of keys are made from shared memory, stay in registers, become weights there and are the left operand of the second
-product.
+as its place is free. The other warpgroups, the consumers, have 64 rows of the block each: scores of a tile of keys are made
+from shared memory, stay in registers, become weights there and are the left operand of the second product.
 
 With `overlap` the second product of a tile is issued behind the first product of the next, and runs while that tile's scores
-become weights. A lane's scores and sums lie as with mma.sync (`products.py`), in the 16 rows of its warp.
+become weights. Consumers may also take turns to issue both (ping-pong), so that one has products while another has powers. A
+lane's scores and sums lie as with mma.sync (`products.py`), in the 16 rows of its warp.
 """
 
 from __future__ import annotations
@@ -60,8 +60,13 @@ def _write_barriers(out: Writer, plan: RingPlan) -> None:
     out.line("const unsigned first_full = left_full + 8;")
     out.line("const unsigned second_full = first_full + STAGES * 8, first_empty = second_full + STAGES * 8;")
     out.line("const unsigned second_empty = first_empty + STAGES * 8;  // and is not needed any more")
+    if plan.takes_turns:
+        out.line("const unsigned turns = second_empty + STAGES * 8;  // of consumers")
     with out.block("if (threadIdx.x == 0)"):
         out.line("barrier_init(left_full, 1);")
+        if plan.takes_turns:
+            with out.nest([Loop("consumer", "CONSUMERS")]):
+                out.line(f"barrier_init(turns + consumer * 8, {GROUP});")
         with out.nest([Loop("stage", "STAGES")]):
             for name in ("first", "second"):
                 out.line(f"barrier_init({name}_full + stage * 8, 1);")
@@ -184,11 +189,19 @@ def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
         _write_wait(out, 0, "scores", "first")
         between.step(out, place)
         _write_weights(out, plan)
+    if plan.takes_turns:
+        out.line(f"const int consumer = warp / {GROUP};")
+        out.line("unsigned turn = consumer == 0;  // its parity; the first consumer begins")
     out.line("#pragma unroll 1")
     with out.block("for (int tile = 1; tile < TILES; ++tile)"):
         out.line("const int key = tile * KEYS;")
+        if plan.takes_turns:
+            out.line("barrier_wait(turns + consumer * 8, turn);")
+            out.line("turn ^= 1;")
         _write_first(out, plan)
         _write_second(out, plan)
+        if plan.takes_turns:
+            out.line("if (lane == 0) barrier_arrive(turns + (consumer + 1) % CONSUMERS * 8);")
         _write_wait(out, 1, "scores")
         between.step(out, place)
         # The assembler moves powers behind the wait below, unless an instruction before it needs them.

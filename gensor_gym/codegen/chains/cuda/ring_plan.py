@@ -63,6 +63,11 @@ class RingPlan(Plan):
         return bool(self.value("overlap"))
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether consumers issue products in turn."""
+        return self.value("overlap") == 2
+
+    @property
     def score(self) -> str:
         """CUDA text of a lane's score `i` of eight columns `tile_n`."""
         return "scores[4 * tile_n + i]"
@@ -118,6 +123,7 @@ class RingPlan(Plan):
             "FIRST_PANEL": (first.panel_bytes, "bytes of a tile's 64 elements"),
             "SECOND_PANEL": (second.panel_bytes, "bytes of a tile's 64 elements"),
             "CONSUMER_WARPS": (self.value("warps"), "warps that give a tile back"),
+            "CONSUMERS": (self.value("warps") // GROUP, "warpgroups of 64 rows"),
         }  # fmt: skip
 
     @property
