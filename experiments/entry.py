@@ -117,12 +117,12 @@ COMMANDS = {
     ),
     "generalise": Command(
         "experiments.studies.generalise.study:main",
-        "trained policies on operators that nothing was trained on, beside search by the model",
+        "trained policies, and search by the model, on operators that nothing was trained on",
         ("evaluations=4096 output=outputs/generalise", "evaluations=512 env.hardware=a100 output=outputs/generalise_a100"),
     ),
     "fused_study": Command(
         "experiments.studies.fused:main",
-        "searches of fused operators by the model, beside a learned policy",
+        "searches of fused operators by the model, and a learned policy",
         ("output=outputs/fused", "'parts=[fused/unseen]' 'seeds=[0]' output=outputs/unseen"),
     ),
     "stock": Command(
@@ -219,7 +219,7 @@ COMMANDS = {
     ),
     "reproduce": Command(
         "experiments.tables.reproduce:main",
-        "tables of the papers, made anew beside the published numbers",
+        "tables of the papers, with the published numbers",
         ("table=gensor_operators", "table=sim_to_real"),
     ),
     "report": Command(
