@@ -140,11 +140,6 @@ COMMANDS = {
         "learners that rank the recorded programs of Measured v1, and which programs to record next",
         ("output=outputs/cost_models", "operators=100 'seeds=[0]' 'replayed=[zen4_1c]' output=outputs/few"),
     ),
-    "transfer": Command(
-        "experiments.studies.transfer:main",
-        "policies trained on the model of one GPU, tested on those of others",
-        ("'env.hardware=[h200,a100,t4]'", "'env.hardware=[h200,a100]' output=outputs/two"),
-    ),
     "transfer_recorded": Command(
         "experiments.studies.transfer_recorded.study:main",
         "policies trained on recordings of one real GPU, tested on others",
