@@ -41,7 +41,7 @@ Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
 
 
 class Search(Protocol[Searched]):
-    """Any strategy, for the kind of session that it supports."""
+    """A strategy for sessions of type `Searched`: construction graphs, fused operators or recorded spaces."""
 
     def search(self, session: Searched, rng: np.random.Generator) -> None:
         """Spend the session's budget; randomness comes from `rng` only."""

@@ -75,7 +75,7 @@ def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case], plan: str =
 
 
 def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -> list[str]:
-    """Sentences on the timing of our side, and on missing cases with their reasons."""
+    """Sentences about how our networks were timed, and about missing cases with the reasons."""
     how = settings_of(config, plan)
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
