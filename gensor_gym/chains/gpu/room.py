@@ -1,4 +1,4 @@
-"""What a block of a chain needs on a GPU, for many schedules at once: shared memory and registers.
+"""Resources of a chain's block on a GPU, for many schedules at once: shared memory and registers.
 
 With mma.sync warps of a block share tiles whose rows are padded. With wgmma (`ring.py`) they are warpgroups, and one
 more warpgroup copies.
@@ -50,7 +50,7 @@ class Room:
         return Ring(self.chain, self.inner, self.out)
 
     def rows(self, header: Columns) -> np.ndarray:
-        """Rows of a block [B]."""
+        """Number [B] of rows of a block."""
         return header["warps"] * header["heights"] * HEIGHT
 
     def buffer_bytes(self, header: Columns) -> np.ndarray:
@@ -73,7 +73,7 @@ class Room:
         return np.where(_is_wgmma(header), self.ring.shared_bytes(header), padded)
 
     def registers(self, header: Columns) -> np.ndarray:
-        """Registers of a thread [B]: scores and what is loaded for them, sums of the output, rows of the left operand, others."""
+        """Registers [B] of a thread: scores, elements loaded for them, sums of the output, rows of the left operand, others."""
         tall, keys = header["heights"], header["keys"]
         held = np.where(header["hold"] == 1, tall * self.inner // 4, tall * 4)
         padded = tall * (keys // 2 * (1 + self._loads) + self.out // 2) + held + 8 * tall + _OTHER
@@ -90,7 +90,7 @@ class Room:
         return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
 
     def resident(self, header: Columns) -> np.ndarray:
-        """Resident blocks of a multiprocessor, at least 1; [B]. A kernel asks for this number, which limits its registers."""
+        """Number [B] of resident blocks of a multiprocessor, at least 1. A kernel requests it, which limits its registers."""
         hw = self.hardware
         limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
         wide = _is_wgmma(header)

@@ -1,8 +1,8 @@
-"""Generate CUDA for a schedule of a chain. With mma.sync it is in the manner of FlashAttention-2 (Dao, arXiv 2307.08691).
+"""Generate CUDA for a schedule of a chain. With mma.sync it is in the style of FlashAttention-2 (Dao, arXiv 2307.08691).
 
 `ring.py` writes kernels with wgmma.
 
-A block owns some rows of one element of the batch and goes along tiles of keys. Its warps have rows of their own, so the scores
+A block owns some rows of one element of the batch and loops over tiles of keys. Its warps have rows of their own, so the scores
 and the sums of the output stay in registers and warps meet only where the tile in shared memory changes.
 """
 
@@ -120,7 +120,7 @@ def _write_held(out: Writer, plan: Plan) -> None:
 
 
 def _write_arrival(out: Writer, plan: Plan, last: bool) -> None:
-    """Write the wait for a tile of keys, and the copies of the tile that is `stages - 1` ahead; `buffer` is where it lies."""
+    """Write the wait for the tile of keys in `buffer`, and the copies of the tile that is `stages - 1` ahead."""
     ahead = plan.ahead
     if not ahead:
         write_rights(out, plan, "tile", "0", last)

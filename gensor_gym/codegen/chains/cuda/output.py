@@ -32,7 +32,7 @@ def write_start(out: Writer, plan: Plan, name: str, matrix: Matrix) -> None:
 
 
 def write_output(out: Writer, plan: Plan, between: Between) -> None:
-    """Write the stores of a lane's sums: two neighbours of a row at a time, where they lie so."""
+    """Write the stores of a lane's sums, two at a time if they are adjacent in memory."""
     chain, factor = plan.chain, between.factor()
     columns = chain.products[1].columns
     pairs = columns % 2 == 0 and all(step % 2 == 0 for step in (chain.out.row, chain.out.offset, *chain.out.batch))

@@ -1,4 +1,4 @@
-"""CUDA text of a chain's kernel with wgmma, in the manner of FlashAttention-3 (Shah and others, arXiv 2407.08608).
+"""CUDA text of a chain's kernel with wgmma, in the style of FlashAttention-3 (Shah and others, arXiv 2407.08608).
 
 A thread of one warpgroup, the producer, copies the block's rows and then tiles of both right operands into a ring, each as soon
 as its place is free. The other warpgroups, the consumers, have 64 rows of the block each: scores of a tile of keys are made
