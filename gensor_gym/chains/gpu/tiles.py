@@ -14,7 +14,7 @@ WARP = 32
 
 
 def is_deep(matrix: Matrix) -> bool:
-    """Whether a right operand's tile has a row for each element of the reduction: its columns are side by side in memory.
+    """Whether a right operand's tile has a row for each element of the reduction, because columns are adjacent in memory.
 
     Otherwise the tile has a row for each column of the product. A single row or column (stride 0) may be either.
     """
