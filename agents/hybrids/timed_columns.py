@@ -1,4 +1,4 @@
-"""Training of a column policy on kernel times: recorded in Measured v1 if there is a row, otherwise predicted by corrections."""
+"""Training of a column policy on kernel times: those that Measured v1 has recorded, otherwise those that corrections predict."""
 
 from __future__ import annotations
 

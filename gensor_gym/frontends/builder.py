@@ -218,7 +218,7 @@ class Builder:
         return made
 
     def wrapped(self, name: str) -> str:
-        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around; moved integers are unchanged."""
+        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around; copied integers are unchanged."""
         if not isinstance(self._made.get(self._root(name)), Map | Reduce):
             return name
         above = of("divide", of("add", name, 2.0**31), 2.0**32)
