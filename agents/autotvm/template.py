@@ -19,7 +19,7 @@ _ROUNDS = 200
 
 
 class Template(Programs):
-    """The space of one graph; arrays of configurations int64 [B, K] are drawn and moved together."""
+    """The space of one graph, whose methods take and return arrays of configurations int64 [B, K]."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
         """Check the legality of every configuration once if the space is small."""

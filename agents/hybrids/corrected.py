@@ -27,7 +27,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Corrected(Constructing):
-    """Construct programs with `proposer` and rank them by the corrected model, or without a correction by the model alone."""
+    """Construct programs with `proposer` and rank them by the corrected model; without a correction, by the model itself."""
 
     space: str = "extended"
     proposer: str = "markov_ext"

@@ -37,7 +37,7 @@ _NOTHING = Recorded(np.empty((0, ROW), dtype=np.int32), np.empty(0))
 
 
 def tasks(machine: str, space: str, unrecorded: Sequence[Operator] = ()) -> list[ConstructionGraph]:
-    """Graphs of the operators of a machine's part `train`, and of `unrecorded` operators, on this machine."""
+    """Graphs for `machine` of the operators in its part `train` of Measured v1, and of the `unrecorded` operators."""
     hw = measured.here(machine)
     of: list[str | Operator] = [*recorded(machine, space), *unrecorded]
     return [ConstructionGraph(op, hw, space) for op in of]

@@ -84,7 +84,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
-    """Search, then time the winner with torch; return the line of the shape."""
+    """Search, then time the winner with torch; return the shape's row."""
     retimer = next(iter(retimers.values()))
     winner, row = _search(op, settings, seed, store, retimer)
     if winner is None:

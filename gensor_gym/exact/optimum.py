@@ -96,7 +96,7 @@ def branch_and_bound(
     most_nodes: int = MOST_NODES,
     knobs: Sequence[str] | None = None,
 ) -> Result:
-    """Find the optimum by depth-first search with `exact.floor`, for one setting of the knobs after another.
+    """Find the optimum by depth-first search with `exact.floor`, separately for each setting of the knobs.
 
     It runs in one thread and gives the same result every time. Arguments and ValueError are those of `certify`.
     """

@@ -1,4 +1,4 @@
-"""Networks of one module for several sizes of its inputs: which holds which, padding between them, and cutting results."""
+"""Networks of one module for several sizes of inputs: which is large enough, padding to it, and cutting of results."""
 
 from __future__ import annotations
 

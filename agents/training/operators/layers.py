@@ -27,7 +27,7 @@ _DEFAULT = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a network. `extent` is the side of its image, or its number of rows (tokens or pixels)."""
+    """A layer of a network. `extent` is the side of the layer's image, or its number of rows (tokens or pixels)."""
 
     network: str
     kind: str

@@ -102,7 +102,7 @@ class GpuChainModel:
 
     @staticmethod
     def _round(steps: np.ndarray, busy: np.ndarray, wait: np.ndarray, resident: np.ndarray) -> np.ndarray:
-        """Cycles in which a multiprocessor runs `resident` blocks at a time."""
+        """Cycles in which a multiprocessor finishes `resident` blocks that it runs at the same time."""
         found: np.ndarray = steps * np.maximum(resident * busy, busy + wait)
         return found
 

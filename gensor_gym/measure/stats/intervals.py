@@ -28,7 +28,7 @@ def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confi
 
 @functools.cache
 def _outer_rank(count: int, confidence: float) -> int:
-    """Largest k such that [x_(k), x_(n-1-k)] covers the median with probability >= confidence (0 if none does)."""
+    """Largest k for which [x_(k), x_(n-1-k)] covers the median with probability >= confidence (0 if there is no such k)."""
     tail, rank = 0.0, 0
     for k in range((count + 1) // 2):
         tail += _binomial(count, k)

@@ -78,7 +78,7 @@ class Part:
 
 
 def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str, Launch]:
-    """(text, launch) of the kernel that lays out the operands of `op`, from which the plan's operator was folded."""
+    """(text, launch) of the kernel that lays out the operands of `op`, which is the operator before folding."""
     image, weights = parts(plan, op)
     out = Writer(depth=1)
     out.line("unsigned *laid_out = reinterpret_cast<unsigned *>(workspace);")
