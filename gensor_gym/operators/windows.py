@@ -16,13 +16,19 @@ def options(op: Loops, **defaults: int) -> dict[str, Any]:
     return {name: given.get(name, default) for name, default in defaults.items()}
 
 
+def outputs(op: Loops) -> tuple[int, int]:
+    """(rows, columns) of the output, which are the extents of axes p and q."""
+    extents = {axis.name: axis.extent for axis in op.axes}
+    return extents["p"], extents["q"]
+
+
 def places(op: Loops, x: np.ndarray, pad_value: float) -> Iterator[tuple[int, int, np.ndarray]]:
     """For every position of the window: (r, s, elements [n, c, p, q] of x [n, c, h, w] at this position of all windows)."""
     found = options(op, padding=0, stride=1, dilation=1)
     (top, left), (down, right), (tall, wide) = (v if isinstance(v, tuple) else (v, v) for v in found.values())
     if top or left:
         x = np.pad(x, ((0, 0), (0, 0), (top, top), (left, left)), constant_values=pad_value)
-    p, q = op.output.shape[2:]
+    p, q = outputs(op)
     height, width = (op.extents[a] for a in op.reduce[-2:])
     for r in range(height):
         rows = slice(r * tall, r * tall + (p - 1) * down + 1, down)

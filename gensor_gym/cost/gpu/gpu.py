@@ -47,10 +47,10 @@ from gensor_gym.graph.tables.tables import (
     L2_BW,
     L2_BYTES,
     L2_LATENCY,
-    LAID_OUT,
     LAUNCH,
     MATRIX_B,
     MATRIX_K,
+    MOVED,
     NUM_DIMS,
     NUM_READS,
     PADDED,
@@ -63,7 +63,6 @@ from gensor_gym.graph.tables.tables import (
     SHARED_UNIT,
     STRIDE,
     THREADS_UNIT,
-    TRANSPOSED,
     UNITS,
     VIEW,
 )
@@ -203,12 +202,12 @@ def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of the kernel that runs before a wgmma kernel: it lays out both operands of a convolution, or transposes B."""
-    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] + ints[TRANSPOSED] == 0:
+    """Seconds of the kernel that runs before a wgmma kernel: it lays out operands of a convolution, or transposes B."""
+    if row[TENSOR_CORE] < 2 or ints[MOVED] == 0:
         return 0.0
     moved = 0.0
     for t in range(ints[NUM_READS]):
-        if ints[LAID_OUT] == 1 or t == ints[MATRIX_B]:
+        if ints[MOVED] >> t & 1:
             moved += laid_out_bytes(t, ints)
     return floats[LAUNCH] + moved / (floats[DRAM_BW] if moved > ints[L2_BYTES] else floats[L2_BW])
 

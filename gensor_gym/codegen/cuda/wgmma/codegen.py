@@ -32,7 +32,7 @@ from gensor_gym.codegen.cuda.wgmma.plan import (
 )
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan, make_rows_plan
 from gensor_gym.codegen.cuda.wgmma.shares import over_share, share_constants, write_shared_store
-from gensor_gym.codegen.cuda.wgmma.store import first_column, write_pixel_origin, write_store
+from gensor_gym.codegen.cuda.wgmma.store import first_column, first_row, write_pixel_origin, write_store
 from gensor_gym.codegen.cuda.wgmma.text import multiply_name, wgmma_functions
 from gensor_gym.codegen.cuda.wgmma.transpose import transpose_kernel
 from gensor_gym.codegen.kernel import Kernel, Launch
@@ -190,7 +190,7 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"const int consumer_{m} = {row};")
     if columns > 1:
         out.line(f"const int consumer_{n} = {column};")
-    first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, "lane / 4")]
+    first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, first_row(plan))]
     out.line(f"const int first_{m} = {total(first)};")
     several = len(plan.column_axes) > 1
     if several:
