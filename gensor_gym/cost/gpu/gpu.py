@@ -125,7 +125,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     moved = share_of_dram(unique, ints) * unique
     dram = moved / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
-    launch += adding + _layout_kernel(row, ints, floats)
+    launch += adding + layout_kernel(row, ints, floats)
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
     terms[ISSUE] = blocks * issue * steps / units / clock
     terms[STAGING] = blocks * shared * steps / units / clock
@@ -201,7 +201,7 @@ def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 
 @lean
-def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
+def layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
     """Seconds of the kernel that runs before a wgmma kernel: it lays out operands of a convolution, or transposes B."""
     if row[TENSOR_CORE] < 2 or ints[MOVED] == 0:
         return 0.0
