@@ -10,6 +10,9 @@ from gensor_gym.operators.types import INPUT, OUTPUT, Access, Axis, Operator, Te
 Index = Mapping[str, int]
 """Affine index of one dimension: axis name -> coefficient; the key "" is the constant (default 0)."""
 
+Dimensions = Mapping[str, tuple[int, Index | str]]
+"""Letter of a dimension -> (extent, index)."""
+
 
 def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) -> tuple[Axis, ...]:
     """Spatial axes, then reduce axes, from mappings of name to extent in canonical order."""
@@ -24,6 +27,12 @@ def access(
     rows = [{item: 1} if isinstance(item, str) else item for item in index]
     coefficients = tuple(tuple(row.get(axis.name, 0) for axis in loops) for row in rows)
     return Access(tensor, view or tensor.shape, coefficients, tuple(row.get("", 0) for row in rows))
+
+
+def in_memory(name: str, dimensions: Dimensions, order: str, dtype: str, loops: tuple[Axis, ...]) -> Access:
+    """Access to a tensor whose dimensions are in this order in memory."""
+    shape, index = zip(*(dimensions[letter] for letter in order), strict=True)
+    return access(tensor(name, shape, dtype), loops, *index)
 
 
 def plain(

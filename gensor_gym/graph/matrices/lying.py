@@ -58,8 +58,9 @@ def _reads_rows(op: Operator) -> bool:
 def is_folded(op: Operator) -> bool:
     """Whether a wgmma program of a laid-out convolution takes whole rows of its window as channels.
 
-    True if neither operand has channels last, all channels at all positions of such a row fit in one step of the reduction, and the channels alone fill less than a
-    step, as in the first layers of networks with 3 or 16 channels. False for windows of one row with several positions.
+    True if neither operand has channels last, all channels at all positions of such a row fit in one step of the reduction, and
+    the channels alone fill less than a step, as in the first layers of networks with 3 or 16 channels. False for windows of one
+    row with several positions.
     """
     roles = matrix_axes(op)
     if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(moved_reads(op)) < len(op.reads):

@@ -19,14 +19,16 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import layout_kernel
 from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reduce
 from gensor_gym.graph.matrices.choices import tensor_core_choices
-from gensor_gym.graph.matrices.lying import is_folded
 from gensor_gym.graph.tables.layout import ROW, TENSOR_CORE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
+from gensor_gym.operators.orders import IMAGES, WEIGHTS
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Operator
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
+LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
+"""Arguments of an operator whose image has channels last, and of a convolution whose weights have rows of channels."""
 IMAGE_AXES = (2, 3)
 """Axes of rows and columns with channels first."""
 
@@ -62,7 +64,7 @@ def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
     graph = network.graph
     return frozenset(
         name
-        for uses in _classes(network, machine)
+        for uses in classes_of(network, machine)
         if not uses.is_fixed
         and uses.laid_out > sum(turning_seconds(graph.values[one].nbytes, machine) for one in (*uses.made, *uses.read))
         for name in uses.members
@@ -77,15 +79,16 @@ def turning_seconds(nbytes: int, machine: Hardware) -> float:
 
 @lru_cache(maxsize=1024)
 def layout_seconds(op: Operator, machine: Hardware) -> float:
-    """Seconds in which a convolution lays its image out before a program with wgmma, by the model; 0 if it reads it in place."""
+    """Seconds in which a convolution lays operands out before a program with wgmma, by the model; 0 if it reads them in place."""
     tables, row = ConstructionGraph(op, machine, "extended").tables, np.zeros(ROW, np.int32)
     row[TENSOR_CORE] = 2
     return float(layout_kernel(row, tables.ints, tables.floats))
 
 
-def _classes(network: Network, machine: Hardware) -> list[Uses]:
+def classes_of(network: Network, machine: Hardware) -> list[Uses]:
+    """The classes of a network's images, and how its nodes use them."""
     graph, of = network.graph, _Classes()
-    images = [name for name, value in graph.values.items() if is_image(network, name)]
+    images = [name for name in graph.values if is_image(network, name)]
     for name in images:
         of.add(name)
         if name in network.nodes:
@@ -103,13 +106,10 @@ def _classes(network: Network, machine: Hardware) -> list[Uses]:
                 continue
             uses = found[of.root(one)]
             if isinstance(node, Contract) and reads_either(node, one, machine):
-                uses.laid_out += layout_seconds(with_orders(node.operator, **({} if is_folded(node.operator) else RSKC)), machine)
+                uses.laid_out += layout_seconds(with_orders(node.operator, **IN_ROWS), machine)
             elif one not in tied(network, reader) and not is_over_pixels(node):
                 uses.read.add(one)
     return list(found.values())
-
-
-RSKC = {"weights": "rskc"}
 
 
 class _Classes:
@@ -173,13 +173,14 @@ def makes_either(network: Network, name: str, machine: Hardware) -> bool:
         return all(_turns(network, one) for one in node.inputs)
     if not isinstance(node, Contract):
         return False
-    return node.operator.name in POOLINGS or (is_convolution(node) and uses_wgmma(with_orders(node.operator, result="nhwc"), machine))
+    if not is_convolution(node):
+        return node.operator.name in POOLINGS
+    return uses_wgmma(with_orders(node.operator, result=IMAGES[1]), machine)
 
 
 def reads_either(node: Contract, name: str, machine: Hardware) -> bool:
     """Whether a convolution can read an image in either order with wgmma."""
-    wanted = {"image": "nhwc"} | RSKC
-    return is_convolution(node) and node.sources[0] == name and uses_wgmma(with_orders(node.operator, **wanted), machine)
+    return is_convolution(node) and node.sources[0] == name and uses_wgmma(with_orders(node.operator, **LAST, **IN_ROWS), machine)
 
 
 def is_convolution(node: Node) -> bool:

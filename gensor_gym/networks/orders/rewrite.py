@@ -16,22 +16,21 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.folding import with_constants_made
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.networks.orders.choice import (
+    IN_ROWS,
+    LAST,
     POOLINGS,
-    RSKC,
     channels_last,
     is_convolution,
-    is_image,
     is_over_pixels,
     makes_either,
     padded,
     reads_either,
-    tied,
     uses_wgmma,
     with_orders,
 )
 from gensor_gym.operators.orders import IMAGES, WEIGHTS, permutation
 
-LAST, FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
+TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
 """Orders of axes of the transpositions to channels last, and back."""
 
 
@@ -69,7 +68,7 @@ class _Rewriting:
     def given(self, name: str) -> None:
         """An input of the network, with channels first."""
         if name in self.chosen:
-            self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, LAST))
+            self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, TO_LAST))
 
     def add(self, name: str, node: Node) -> None:
         """A node, in the order of its value."""
@@ -78,8 +77,8 @@ class _Rewriting:
             self.nodes.append((name, self._last(name, node)))
         elif is_over_pixels(node) and node.inputs[0] in self.chosen:
             assert isinstance(node, Reduce)
-            reduced = dataclasses.replace(node, source=self.last[node.source], axes=tuple(LAST.index(axis) for axis in node.axes))
-            self.moved[name] = self._fresh(f"{name}_nhwc", reduced)
+            axes = tuple(map(TO_LAST.index, node.axes))
+            self.moved[name] = self._fresh(f"{name}_nhwc", Reduce(self.last[node.source], node.body, axes))
             self.nodes.append((name, Reshape(self.moved[name], self.old.graph.values[name].shape)))
         else:
             self.nodes.append((name, self._convolution(node) if is_convolution(node) else self._first(node)))
@@ -91,7 +90,7 @@ class _Rewriting:
             return Map(renamed(node.expression, {one: self._operand(one) for one in node.inputs}))
         assert isinstance(node, Contract)
         if node.operator.name in POOLINGS:
-            return Contract(with_orders(node.operator, image=IMAGES[1]), (self.last[node.sources[0]],))
+            return Contract(with_orders(node.operator, **LAST), (self.last[node.sources[0]],))
         return self._convolution(node, result=IMAGES[1])
 
     def _operand(self, name: str) -> str:
@@ -103,7 +102,7 @@ class _Rewriting:
                 source = self._fresh(f"{node.source}_last", Reshape(node.source, turned))
                 self.last[name] = self._fresh(f"{name}_nhwc", Broadcast(source, _turned(shape)))
             else:
-                self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, LAST))
+                self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, TO_LAST))
         return self.last[name]
 
     def _convolution(self, node: Node, **orders: str) -> Node:
@@ -111,16 +110,16 @@ class _Rewriting:
         assert isinstance(node, Contract)
         image, weights = node.sources
         if image in self.chosen and reads_either(node, image, self.machine):
-            image, orders = self.last[image], {**orders, "image": IMAGES[1]}
+            image, orders = self.last[image], {**orders, **LAST}
         else:
             image = self._plain(image)
         moved = 1 in moved_reads(node.operator) and not is_folded(node.operator)
-        in_place = with_orders(node.operator, **RSKC, **orders)
+        in_place = with_orders(node.operator, **IN_ROWS, **orders)
         if (moved or "image" in orders) and weights in self.old.constants and uses_wgmma(in_place, self.machine):
             if weights not in self.weights:
                 order = permutation(WEIGHTS[1], WEIGHTS[0])
                 self.weights[weights] = self._fresh(f"{weights}_rskc", Transpose(weights, order))
-            weights, orders = self.weights[weights], {**orders, **RSKC}
+            weights, orders = self.weights[weights], {**orders, **IN_ROWS}
         return Contract(with_orders(node.operator, **orders), (image, weights))
 
     def _first(self, node: Node) -> Node:
@@ -132,7 +131,7 @@ class _Rewriting:
         if self.last.get(name) != name:
             return name
         if name not in self.first:
-            self.first[name] = self._fresh(f"{name}_nchw", Transpose(name, FIRST))
+            self.first[name] = self._fresh(f"{name}_nchw", Transpose(name, TO_FIRST))
         return self.first[name]
 
     def _fresh(self, name: str, node: Node) -> str:
@@ -148,10 +147,10 @@ class _Rewriting:
         graph = self.old.graph
         rounded = frozenset((self.moved.get(name, name), kind) for name, kind in graph.rounded)
         made = needed(graph.name, graph.inputs, self.nodes, graph.returns, graph.whole, rounded)
-        origins = {**self.old.origins, **{new: self.old.origins[name] for name, new in self.moved.items() if name in self.old.origins}}
-        return with_constants_made(dataclasses.replace(self.old, graph=made, origins=origins))
+        of_moved = {new: self.old.origins[name] for name, new in self.moved.items() if name in self.old.origins}
+        return with_constants_made(dataclasses.replace(self.old, graph=made, origins={**self.old.origins, **of_moved}))
 
 
 def _turned(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape [n, c, h, w] as [n, h, w, c]."""
-    return tuple(shape[axis] for axis in LAST)
+    return tuple(shape[axis] for axis in TO_LAST)

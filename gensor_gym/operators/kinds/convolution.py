@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gensor_gym.operators.build import Index, access, arguments, axes, windows
+from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
 from gensor_gym.operators.checks import data_type, integer, one_of, pair, tensor
 from gensor_gym.operators.orders import IMAGES, WEIGHTS, in_order, order_of
 from gensor_gym.operators.registry import register_operator
-from gensor_gym.operators.types import INPUT, OUTPUT, Access, Axis, Operator
+from gensor_gym.operators.types import INPUT, OUTPUT, Operator
 from gensor_gym.operators.windows import options, outputs, places
 
 Pair = int | tuple[int, int]
@@ -38,7 +37,7 @@ def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _torch_conv2d(torch: Any, op: Operator) -> Any:
-    """torch's convolution for the operator's orders; permuted tensors are views, such as torch calls channels last."""
+    """Torch's convolution for the operator's orders; permuted tensors are views, such as torch calls channels last."""
     given = options(op, stride=1, padding=0, dilation=1, groups=1)
 
     def convolve(x: Any, w: Any) -> Any:
@@ -76,26 +75,20 @@ def conv2d(
         del outer["g"]
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
     channel = {"g": k // groups, "k": 1}
-    pixels = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
-    filters = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
-    made = {"n": (n, "n"), "c": (k, channel), "h": (p, "p"), "w": (q, "q")}
+    pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
+    filters: Dimensions = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
+    made: Dimensions = {"n": (n, "n"), "c": (k, channel), "h": (p, "p"), "w": (q, "q")}
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
     return Operator(
         name="conv2d",
         arguments=arguments(sizes, **options, dtype=(dtype, "float32"), **orders),
         axes=loops,
         body="multiply_add",
-        reads=(_lying("x", pixels, image, INPUT[dtype], loops), _lying("w", filters, weights, INPUT[dtype], loops)),
-        write=_lying("y", made, result, OUTPUT[dtype], loops),
+        reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
+        write=in_memory("y", made, result, OUTPUT[dtype], loops),
         dtype=dtype,
         channel_axis=list(outer).index("k"),
     )
-
-
-def _lying(name: str, dimensions: Mapping[str, tuple[int, Index | str]], order: str, dtype: str, loops: tuple[Axis, ...]) -> Access:
-    """Access to a tensor whose dimensions, (extent, index) by letter, are in this order in memory."""
-    shape, index = zip(*(dimensions[letter] for letter in order), strict=True)
-    return access(tensor(name, shape, dtype), loops, *index)
 
 
 def _groups(groups: object, c: int, k: int) -> int:

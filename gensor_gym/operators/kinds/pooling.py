@@ -1,4 +1,4 @@
-"""Pooling over images, with channels first or last: avg_pool2d and max_pool2d. A mean is a sum with a divisor (`Operator.divisor`)."""
+"""Pooling over images, channels first or last: avg_pool2d and max_pool2d. A mean is a sum with a divisor (`Operator.divisor`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.operators.bodies import BODIES, limited
-from gensor_gym.operators.build import access, arguments, axes, windows
+from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
 from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, one_of, pair, tensor
 from gensor_gym.operators.orders import IMAGES, in_order, order_of
 from gensor_gym.operators.registry import register_operator
@@ -31,11 +31,11 @@ def _over_places(op: Operator, x: np.ndarray, start: float, combine: Callable[..
     """`start` combined with the elements at every position of the windows, in the operator's order."""
     order = order_of(op, "image")
     parts = (part for _, _, part in places(op, in_order(x, IMAGES[0], order), start))
-    return in_order(reduce(combine, parts, np.float64(start)), order, IMAGES[0])
+    return in_order(reduce(combine, parts, np.full((), start)), order, IMAGES[0])
 
 
 def _in_torch(function: Callable[..., Any], op: Operator) -> Callable[[Any], Any]:
-    """torch's pooling function for the operator's window and order."""
+    """Torch's pooling function for the operator's window and order."""
     order, window = order_of(op, "image"), {"kernel_size": op.extents[-2:], **options(op, stride=1, padding=0)}
     return lambda x: in_order(function(in_order(x, IMAGES[0], order), **window), order, IMAGES[0])
 
@@ -79,16 +79,16 @@ def _pool(
     if padding[0] > r // 2 or padding[1] > s // 2:
         raise ValueError(f"padding={padding}: expected at most half the window, {(r // 2, s // 2)}")
     (p, q), row, column = windows(named, stride, padding)
-    given = {"n": (n, "n"), "c": (c, "c"), "h": (h, row), "w": (w, column)}
-    shape, index = zip(*(given[letter] for letter in one_of("image", image, IMAGES)), strict=True)
-    made = {letter: {"n": n, "c": c, "p": p, "q": q}[letter] for letter in image.replace("h", "p").replace("w", "q")}
+    given: Dimensions = {"n": (n, "n"), "c": (c, "c"), "h": (h, row), "w": (w, column)}
+    outer = dict(zip("nchw", (n, c, p, q), strict=True))
+    made = {{"h": "p", "w": "q"}.get(letter, letter): outer[letter] for letter in one_of("image", image, IMAGES)}
     loops = axes(made, {"r": r, "s": s})
     return Operator(
         name=name,
         arguments=arguments(named, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32"), image=(image, IMAGES[0])),
         axes=loops,
         body=body,
-        reads=(access(tensor("x", shape, dtype), loops, *index),),
+        reads=(in_memory("x", given, image, dtype, loops),),
         write=access(tensor("y", tuple(made.values()), OUTPUT[dtype]), loops, *made),
         dtype=dtype,
         divisor=r * s if body == "sum" else 1,

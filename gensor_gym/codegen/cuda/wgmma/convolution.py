@@ -1,10 +1,11 @@
 """Plan of a wgmma kernel of a convolution: an implicit product of weights and pixels, both with contiguous channels.
 
-The tensor memory accelerator copies contiguous rows of channels, from an image [n, h, w, c] and weights [r, s, k, c] in place. An
-image [n, c, h, w] and weights [k, c, r, s] have none, so a first kernel of the same program (`cuda/wgmma/layout.py`) lays them out
-in the workspace in that order. A step of the reduction is 128 bytes of channels at one element (r, s) of the window. Its operand B is the pixels at this element: a
-box that is shifted by (r, s), takes every `stride`-th pixel, and has zeros outside the image as padding. The rows of a box are
-contiguous in shared memory, so that a wgmma takes the columns of several rows and images at once.
+The tensor memory accelerator copies contiguous rows of channels: of an image [n, h, w, c] and weights [r, s, k, c] in place. An
+image [n, c, h, w] and weights [k, c, r, s] have none. So a first kernel of the same program (`cuda/wgmma/layout.py`) lays them
+out in the workspace in that order. A step of the reduction is 128 bytes of channels at one element (r, s) of the window. Its
+operand B is the pixels at this element: a box that is shifted by (r, s), takes every `stride`-th pixel, and has zeros outside
+the image as padding. The rows of a box are contiguous in shared memory, so that a wgmma takes the columns of several rows and
+images at once.
 
 For a window of one element with a stride, skipped pixels are not laid out: the workspace then has [n, p, q, c]. TMA cannot skip
 columns of the image itself, because its element strides do not apply to the innermost dimension.
@@ -54,12 +55,11 @@ class ConvolutionPlan(ColumnRowsPlan):
         return self._in_order(self.roles.a)
 
     def _in_order(self, read: int) -> Access:
-        places, access = convolution_places(self.op), self.op.reads[read]
-        assert places is not None, "checked by `is_laid_out`"
-        view, rows, offset = (
-            tuple(part[place] for place in places[read]) for part in (access.view, access.coefficients, access.offset)
-        )
-        return replace(access, view=view, coefficients=rows, offset=offset)
+        found, access = convolution_places(self.op), self.op.reads[read]
+        assert found is not None, "checked by `is_laid_out`"
+        places = found[read]
+        rows, offset = (tuple(access.coefficients[place] for place in places), tuple(access.offset[place] for place in places))
+        return replace(access, view=tuple(access.view[place] for place in places), coefficients=rows, offset=offset)
 
     @cached_property
     def pixels(self) -> Access:
@@ -95,7 +95,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def channels(self) -> int:
-        """Number of channels of a row in the workspace, padded so that it is a multiple of 16 bytes; rows in place have no padding."""
+        """Number of channels of a row, in the workspace with padding, so that it is a multiple of 16 bytes."""
         whole = UNIT // self.item
         return -(-self.op.extents[self.roles.k] // whole) * whole
 

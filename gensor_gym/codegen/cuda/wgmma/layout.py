@@ -1,7 +1,8 @@
 """C text of the kernel that lays out a convolution's image and weights in the workspace before a wgmma, channels innermost.
 
-Operands that have their channels innermost already are left where they are. For both, matrices [channels, columns] are transposed. Columns are the pixels of an image, or the window elements of an output
-channel. A block reads a tile along columns and writes it along channels. Pixels that no window meets are omitted.
+Operands that have their channels innermost are left where they are. Of the others, matrices [channels, columns] are transposed.
+Columns are the pixels of an image, or the window elements of an output channel. A block reads a tile along columns and writes it
+along channels. Pixels that no window meets are omitted.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 from gensor_gym.operators.types import Access
 
-
 _OF_FOUR = "lane % 2 * 8 + lane % 4 / 2 * 4"
 """C text of the first of four neighbours among 16 that a lane has after swapping pairs with the lane beside it."""
 
