@@ -147,6 +147,8 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
         "reduce_sum(m=3, k=9)",
         "conv2d(n=1, c=4, h=9, w=9, k=6, r=3, s=3, stride=2, padding=1, groups=2)+bias+relu",
         "conv2d(n=1, c=4, h=9, w=9, k=6, r=3, s=3, dilation=2)",
+        'conv2d(n=1, c=4, h=9, w=8, k=6, r=3, s=2, stride=2, image="nhwc", weights="rskc", result="nhwc")+bias+residual',
+        'max_pool2d(n=2, c=4, h=9, w=8, r=3, s=2, padding=1, image="nhwc")+scale',
         "depthwise_conv2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=1, padding=1)+scale",
         "avg_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
         "max_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",

@@ -137,7 +137,7 @@ def wgmma_columns(op: Operator) -> tuple[int, ...]:
 
 
 def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
-    """The innermost spatial axes along which B is contiguous, the output goes on in equal steps, and A does not move."""
+    """The innermost spatial axes along which B is contiguous, the output has equal steps, and A does not move."""
     found: list[int] = []
     step = op.write.axis_strides()[op.spatial[-1]]
     for axis in reversed(op.spatial):

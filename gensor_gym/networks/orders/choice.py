@@ -22,7 +22,7 @@ from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.tables.layout import ROW, TENSOR_CORE
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
-from gensor_gym.operators.orders import IMAGES, WEIGHTS
+from gensor_gym.operators.images import IMAGES, WEIGHTS, names_orders
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Operator
 
@@ -34,7 +34,7 @@ IMAGE_AXES = (2, 3)
 
 
 def with_orders(op: Operator, **orders: str) -> Operator:
-    """An operator without epilogue whose arguments name other orders (`operators.orders`)."""
+    """An operator without epilogue whose arguments name other orders (`operators.images`)."""
     return parse(str(op.renamed(arguments=tuple((dict(op.arguments) | orders).items()))))
 
 
@@ -187,7 +187,7 @@ def is_convolution(node: Node) -> bool:
     """Whether a node is a convolution of 16 bits without groups, in the usual orders."""
     if not isinstance(node, Contract) or node.operator.name != "conv2d" or node.operator.dtype not in HALVES:
         return False
-    return not {"groups", "image", "weights", "result"} & dict(node.operator.arguments).keys()
+    return "groups" not in dict(node.operator.arguments) and not names_orders(node.operator)
 
 
 def is_over_pixels(node: Node) -> bool:

@@ -28,7 +28,7 @@ from gensor_gym.networks.orders.choice import (
     uses_wgmma,
     with_orders,
 )
-from gensor_gym.operators.orders import IMAGES, WEIGHTS, permutation
+from gensor_gym.operators.images import IMAGES, WEIGHTS, permutation
 
 TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
 """Orders of axes of the transpositions to channels last, and back."""
@@ -50,7 +50,7 @@ def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None)
 
 
 class _Rewriting:
-    """Nodes of the network so far, under names of which those of the old network stay."""
+    """The new network's nodes so far; values of the old network keep their names."""
 
     def __init__(self, network: Network, machine: Hardware, chosen: Set[str]) -> None:
         self.old, self.machine, self.chosen = network, machine, chosen

@@ -9,10 +9,9 @@ import numpy as np
 
 from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
 from gensor_gym.operators.checks import data_type, integer, one_of, pair, tensor
-from gensor_gym.operators.orders import IMAGES, WEIGHTS, in_order, order_of
+from gensor_gym.operators.images import IMAGES, WEIGHTS, in_order, options, order_of, outputs, places
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import INPUT, OUTPUT, Operator
-from gensor_gym.operators.windows import options, outputs, places
 
 Pair = int | tuple[int, int]
 
@@ -63,10 +62,7 @@ def conv2d(
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
-    orders = {"image": (image, IMAGES[0]), "weights": (weights, WEIGHTS[0]), "result": (result, IMAGES[0])}
-    for name, (order, _) in orders.items():
-        known = WEIGHTS if name == "weights" else IMAGES
-        one_of(name, order, known if groups == 1 else known[:1])
+    orders = _orders(groups == 1, image=image, weights=weights, result=result)
     stride, padding, dilation = pair("stride", stride), pair("padding", padding, 0), pair("dilation", dilation)
     groups, dtype = _groups(groups, c, k), data_type(dtype)
     (p, q), row, column = windows(sizes, stride, padding, dilation)
@@ -89,6 +85,12 @@ def conv2d(
         dtype=dtype,
         channel_axis=list(outer).index("k"),
     )
+
+
+def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
+    """Name of an order -> (order, default); ValueError for an unknown order, and unless `any_order` for any but the default."""
+    known = {name: WEIGHTS if name == "weights" else IMAGES for name in orders}
+    return {name: (one_of(name, orders[name], some if any_order else some[:1]), some[0]) for name, some in known.items()}
 
 
 def _groups(groups: object, c: int, k: int) -> int:

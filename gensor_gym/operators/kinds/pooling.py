@@ -11,10 +11,9 @@ import numpy as np
 from gensor_gym.operators.bodies import BODIES, limited
 from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
 from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, one_of, pair, tensor
-from gensor_gym.operators.orders import IMAGES, in_order, order_of
+from gensor_gym.operators.images import IMAGES, in_order, options, order_of, places
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import OUTPUT, Operator
-from gensor_gym.operators.windows import options, places
 
 Pair = int | tuple[int, int]
 

@@ -24,7 +24,7 @@ from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 from gensor_gym.operators.types import Access
 
 _OF_FOUR = "lane % 2 * 8 + lane % 4 / 2 * 4"
-"""C text of the first of four neighbours among 16 that a lane has after swapping pairs with the lane beside it."""
+"""C text of the first of four neighbours among 16 that a lane has after swapping pairs with its neighbour."""
 
 
 def run_axis(plan: WgmmaPlan) -> int:
@@ -94,8 +94,8 @@ def _write_runs(out: Writer, plan: WgmmaPlan, held: str, indices: list[str], ins
     with out.nest([Loop("group", f"{plan.columns_text} / {columns}")]):
         inside = inside + _write_column(out, plan, columns, indices)
         if is_turned(plan):
-            out.line(f"const {kind} *tile = &{held}[group * 4];")
-            out.line(f"{kind} sums[6] = {{tile[0], tile[1], 0, 0, tile[2], tile[3]}};  // pairs of both halves, 4 apart")
+            out.line(f"const {kind} *pairs = &{held}[group * 4];")
+            out.line(f"{kind} sums[6] = {{pairs[0], pairs[1], 0, 0, pairs[2], pairs[3]}};  // of both halves, 4 apart")
             out.line("turn_tile(sums[0], sums[1]);")
             out.line("turn_tile(sums[4], sums[5]);")
         else:

@@ -1,13 +1,38 @@
-"""Windows that slide over images, for the reference definitions of convolutions and pools."""
+"""Images of convolutions and poolings: orders of dimensions in memory, outermost first, such as "nhwc", and windows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gensor_gym.operators.loops import Loops
+
+IMAGES, WEIGHTS = ("nchw", "nhwc"), ("kcrs", "rskc")
+"""Orders of images, and of a convolution's weights; the first are those of operators whose text names none."""
+Arrays = TypeVar("Arrays", bound=Any)
+"""An array of NumPy or a tensor of torch."""
+
+
+def order_of(op: Loops, name: str) -> str:
+    """The order that an operator's argument `name` (image, weights or result) names."""
+    return str(dict(op.arguments).get(name, (WEIGHTS if name == "weights" else IMAGES)[0]))
+
+
+def names_orders(op: Loops) -> bool:
+    """Whether an operator's arguments name an order other than the usual one of images or weights."""
+    return not {"image", "weights", "result"}.isdisjoint(dict(op.arguments))
+
+
+def permutation(order: str, of: str) -> tuple[int, ...]:
+    """For each dimension in `order`, its number in the order `of`: what `transpose` takes to change `of` into `order`."""
+    return tuple(of.index(letter) for letter in order)
+
+
+def in_order(array: Arrays, order: str, of: str) -> Arrays:
+    """An array in the order `of` as a view in another order."""
+    return array if order == of else (getattr(array, "permute", None) or array.transpose)(permutation(order, of))
 
 
 def options(op: Loops, **defaults: int) -> dict[str, Any]:
