@@ -5,9 +5,10 @@ for operators of dtype tf32 and off for all others, in matrix products and in co
 its algorithms and take the fastest.
 
 Generated kernels work on NCHW, if the operator names no other order, and row-major matrices. The libraries have fast kernels for
-other layouts too, so the layouts in `LAYOUTS` are timed as well: `torch.nhwc` gets images, weights and residuals as NHWC in memory and returns its result in that
-layout; `torch.b_transposed` gets the second matrix of an 8-bit product transposed, as cuBLAS prefers. The layout change is not
-timed. For 8-bit floats cuBLAS accepts no other layout, so `torch` transposes at every call, as a generated kernel does.
+other layouts too, so the layouts in `LAYOUTS` are timed as well: `torch.nhwc` gets images, weights and residuals as NHWC in
+memory and returns its result in that layout; `torch.b_transposed` gets the second matrix of an 8-bit product transposed, as
+cuBLAS prefers. The layout change is not timed. For 8-bit floats cuBLAS accepts no other layout, so `torch` transposes at every
+call, as a generated kernel does.
 """
 
 from __future__ import annotations

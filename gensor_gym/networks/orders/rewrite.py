@@ -37,7 +37,7 @@ TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IM
 def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None) -> Network:
     """The network for a machine, with the values `chosen` (by default `channels_last`) with channels last in memory.
 
-    A machine without wgmma gets the network as it is.
+    A machine without wgmma, or a network without a convolution for it, gets the network as it is.
     """
     if machine.arch != "sm_90":
         return network
@@ -46,7 +46,7 @@ def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None)
         rewriting.given(value.name)
     for name, node in network.graph.nodes:
         rewriting.add(name, node)
-    return rewriting.network()
+    return rewriting.network() if rewriting.names > network.graph.values.keys() else network
 
 
 class _Rewriting:
