@@ -1,4 +1,4 @@
-"""Images of convolutions and poolings: orders of dimensions in memory, outermost first, such as "nhwc", and windows."""
+"""Images of convolutions and poolings, and weights: orders of dimensions in memory, such as "nhwc", and windows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from gensor_gym.operators.loops import Loops
 
-IMAGES, WEIGHTS = ("nchw", "nhwc"), ("kcrs", "rskc")
-"""Orders of images, and of a convolution's weights; the first are those of operators whose text names none."""
+IMAGES, WEIGHTS, MATRICES = ("nchw", "nhwc"), ("kcrs", "rskc"), ("kn", "nk")
+"""Orders of images, of a convolution's weights and of a product's, outermost first.
+
+The first are those of operators whose text names none."""
 Arrays = TypeVar("Arrays", bound=Any)
 """An array of NumPy or a tensor of torch."""
 
@@ -18,6 +20,11 @@ Arrays = TypeVar("Arrays", bound=Any)
 def order_of(op: Loops, name: str) -> str:
     """The order that an operator's argument `name` (image, weights or result) names."""
     return str(dict(op.arguments).get(name, (WEIGHTS if name == "weights" else IMAGES)[0]))
+
+
+def matrix_order(op: Loops) -> str:
+    """The order of a product's weights."""
+    return str(dict(op.arguments).get("weights", MATRICES[0]))
 
 
 def names_orders(op: Loops) -> bool:

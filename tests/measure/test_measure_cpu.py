@@ -142,6 +142,7 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
         "gemm(m=4, n=5, k=6)+bias+relu",
         "gemm(m=4, n=5, k=6)+scale+residual+gelu",
         'gemm(m=4, n=5, k=6, dtype="bfloat16")',
+        'gemm(m=4, n=5, k=6, weights="nk")+bias',
         "batched_gemm(b=2, m=3, n=4, k=5)+bias",
         "gemv(m=5, k=7)",
         "reduce_sum(m=3, k=9)",
@@ -169,7 +170,7 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    'gemm(m=40, n=50, k=33, dtype="int8")', 'gemm(m=40, n=50, k=33, dtype="int8")+bias+relu+residual',
+    'gemm(m=40, n=50, k=33, dtype="int8")', 'gemm(m=40, n=50, k=33, dtype="int8", weights="nk")+bias+relu+residual',
     'batched_gemm(b=3, m=9, n=20, k=37, dtype="int8")', 'gemv(m=45, k=67, dtype="int8")+bias',
     'reduce_sum(m=45, k=67, dtype="int8")',
 ])  # fmt: skip

@@ -61,6 +61,7 @@ def brute_force(op: Operator, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
 
 CASES = [
     "gemm(3, 4, 5)", "gemm(3, 1, 5)+bias+gelu+scale+residual+relu", "gemm(3, 4, 1, dtype='bfloat16')+bias",
+    "gemm(3, 4, 5, weights='nk')+bias",
     "gemm(3, 4, 5, dtype='int8')+bias+residual+relu", "batched_gemm(2, 3, 4, 5)+bias+residual", "gemv(4, 6)+bias+scale",
     "reduce_sum(4, 6)+bias+residual", "conv2d(2, 3, 5, 6, 4, 3, 2)", "conv2d(1, 2, 7, 6, 3, 3, 3, 2, 1)+bias+relu",
     "conv2d(1, 2, 8, 9, 2, 3, 2, stride=(1, 2), padding=(0, 2), dilation=(2, 3))+residual",

@@ -22,7 +22,7 @@ MAP_STEP = 8
 
 
 def is_transposed(op: Operator) -> bool:
-    """Whether a wgmma program begins with a kernel that transposes B[k, n], because it needs rows of k."""
+    """Whether a wgmma program of a product reads B in rows of k; a kernel before it transposes B[k, n], but not B[n, k]."""
     return _reads_rows(op) and convolution_places(op) is None
 
 
@@ -41,7 +41,7 @@ def moved_reads(op: Operator) -> tuple[int, ...]:
     if roles is None or not (is_laid_out(op) or is_transposed(op)):
         return ()
     if is_transposed(op):
-        return (roles.b,)
+        return () if _has_rows(op) else (roles.b,)
     return tuple(t for t, read in enumerate(op.reads) if not _has_channels_last(op, read))
 
 
@@ -51,8 +51,15 @@ def _has_channels_last(op: Operator, read: Access) -> bool:
 
 
 def _reads_rows(op: Operator) -> bool:
-    """Whether wgmma can multiply the operator's data type and needs rows of k for it."""
-    return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
+    """Whether wgmma can multiply the operator's data type and reads rows of k: it needs them for the type, or B has them."""
+    return op.dtype in WGMMA_TYPES and (op.dtype not in AS_IT_LIES or _has_rows(op))
+
+
+def _has_rows(op: Operator) -> bool:
+    """Whether B of a product has rows of k in memory, [n, k]."""
+    roles = matrix_axes(op)
+    strides = op.reads[roles.b].axis_strides() if roles is not None else ()
+    return roles is not None and strides[roles.k] == 1 < strides[roles.n]
 
 
 def is_folded(op: Operator) -> bool:
@@ -133,6 +140,8 @@ def wgmma_columns(op: Operator) -> tuple[int, ...]:
     roles = matrix_axes(op)
     if roles is None:
         raise ValueError(f"{op} is no product of matrices")
+    if is_transposed(op):
+        return (roles.n,)
     return tuple(a for a in op.spatial if a != roles.m) if is_laid_out(op) else _run(op, roles)
 
 
@@ -170,7 +179,8 @@ def has_maps(op: Operator, roles: MatrixAxes) -> bool:
         return lies_as_product(op)
     a, b = op.reads[roles.a], op.reads[roles.b]
     whole = a.tensor.shape[-1] * ITEM_BYTES[a.tensor.dtype] % 16 == 0
-    return whole and _lies(op, a, (roles.m, roles.k)) and _lies(op, b, (roles.k, roles.n))
+    inner = (roles.n, roles.k) if _has_rows(op) else (roles.k, roles.n)
+    return whole and _lies(op, a, (roles.m, roles.k)) and _lies(op, b, inner)
 
 
 def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:

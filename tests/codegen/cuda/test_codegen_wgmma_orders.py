@@ -7,19 +7,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gensor_gym import hardware
+from gensor_gym import hardware, operators
 from gensor_gym.codegen import generate
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.matrices.lying import moved_reads
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
+from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
-from tests.support.wgmma_kernels import TINY, compile_well, faults, legal_convolutions, planted_show, right
+from tests.support.wgmma_kernels import TINY, compile_well, faults, legal_convolutions, planted_show, right, wgmma_kernel
 
 IMAGE, WEIGHTS, RESULT = {"image": "nhwc"}, {"weights": "rskc"}, {"result": "nhwc"}
 ALL = IMAGE | WEIGHTS | RESULT
 WIDE, BRAIN = {"padding": 1}, {"dtype": "bfloat16"}
+
+
+
+def rows(m: int, n: int, k: int, dtype: str, *stages: str) -> Operator:
+    """A product whose B is [n, k] in memory."""
+    return operators.gemm(m, n, k, dtype, weights="nk").with_epilogue(*stages)
+
 
 CASES = {
     "in place": [
@@ -51,9 +59,16 @@ CASES = {
         conv_kernel(conv(1, 36, 8, 8, 72, 1, 1, dtype="tf32", **ALL), [1, 64, 2, 8], [1, 64, 2, 8], stages=2),
         conv_kernel(conv(1, 128, 8, 8, 68, 3, 1, "relu", dtype="float8_e4m3fn", **ALL), [1, 64, 2, 8], [1, 64, 2, 8], split_k=2),
     ],
+    "rows of weights": [
+        wgmma_kernel(rows(72, 40, 208, "bfloat16", "bias"), [64, 40], [128, 80], stages=2),
+        wgmma_kernel(rows(72, 88, 136, "float16", "residual"), [64, 88], [64, 88], stages=2, split_k=2),
+        wgmma_kernel(rows(130, 72, 100, "tf32", "relu"), [64, 72], [64, 144], stages=3, cluster=2),
+        wgmma_kernel(rows(100, 48, 272, "int8"), [64, 48], [64, 48], TINY, stages=2, persistent=2),
+        wgmma_kernel(rows(72, 40, 208, "float8_e4m3fn"), [64, 40], [64, 40], stages=2),
+    ],
 }  # fmt: skip
 
-test_convolutions_are_right = right(CASES, "in place", "from channels first")
+test_kernels_are_right = right(CASES, "in place", "from channels first", "rows of weights")
 
 
 def test_what_lies_in_rows_of_channels_is_read_in_place() -> None:
@@ -66,6 +81,8 @@ def test_what_lies_in_rows_of_channels_is_read_in_place() -> None:
     assert all(one.entry == "gg_conv2d_layout" for one in (weights, image, both))
     assert [one.argument for one in CASES["one moved"][0].maps] == [4, 0]
     assert [one.argument for one in CASES["one moved"][1].maps] == [1, 3]
+    products = CASES["rows of weights"]
+    assert all(kernel.launches[0].entry == "gg_gemm" and kernel.maps[1].argument == 1 for kernel in products)
 
 
 @pytest.mark.parametrize(

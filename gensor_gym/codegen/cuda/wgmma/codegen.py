@@ -65,11 +65,11 @@ def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, 
     if isinstance(plan, ConvolutionPlan):
         folded = plan.op != program.operator
         return folding_kernel(plan, program.operator, entry) if folded else layout_kernel(plan, entry)
-    return transpose_kernel(plan, entry) if isinstance(plan, RowsPlan) else None
+    return transpose_kernel(plan, entry) if isinstance(plan, RowsPlan) and plan.is_moved else None
 
 
 def _plan(program: Program) -> WgmmaPlan:
-    """Plan of a program: for a convolution that is laid out, a product whose B is transposed, or any other product."""
+    """Plan of a program: for a convolution that is laid out, a product that reads B in rows of k, or any other product."""
     if is_laid_out(program.operator):
         return make_convolution_plan(with_folded_rows(program))
     if is_transposed(program.operator):
