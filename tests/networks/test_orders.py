@@ -17,6 +17,7 @@ from gensor_gym.dataflow.nodes import Contract, Transpose  # noqa: E402
 from gensor_gym.frontends.torch_export import from_torch  # noqa: E402
 from gensor_gym.networks.folding import folded  # noqa: E402
 from gensor_gym.networks.gpu.emulated import EmulatedNetwork  # noqa: E402
+from gensor_gym.networks.gpu.memory import Tasks  # noqa: E402
 from gensor_gym.networks.network import Network  # noqa: E402
 from gensor_gym.networks.orders import rewrite  # noqa: E402
 from gensor_gym.networks.orders.choice import classes_of, layout_seconds, turning_seconds  # noqa: E402
@@ -149,5 +150,8 @@ def test_networks_are_right_in_the_emulator(name: str) -> None:
     found = EmulatedNetwork(compiled.plan, compiled.kernels)(x).double().numpy()
     (expected,) = old.reference(x.double().numpy())
     assert (np.abs(found - expected.value) <= expected.error).all()
+    tasks = Tasks(compiled.plan, compiled.kernels, "whole")  # whose memory exports write, too
+    turned = {one: array for one, array in tasks.constants.items() if one.endswith("_rskc")}
+    assert turned and all(array.tobytes() in tasks.fixed().tobytes() for array in turned.values())
     *_, last = (kernel for kernel in compiled.kernels if kernel.maps)
     assert [launch.entry for launch in last.launches] == ["gg_conv2d"] and not last.workspace_bytes
