@@ -62,7 +62,7 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of A in place, and of B in the workspace or in place."""
+        """Tensor maps of A, in place, and of B, in the workspace or in place."""
         left = replace(self._map(self.op.reads[self.roles.a], (self.box_rows, self.step)), dtype=self.op.dtype)
         *batch, n, k = self.b_shape
         strides = (n * k * self.item,) * len(batch) + (k * self.item,)
