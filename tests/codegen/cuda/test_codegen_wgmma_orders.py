@@ -16,7 +16,16 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
-from tests.support.wgmma_kernels import TINY, compile_well, faults, legal_convolutions, planted_show, right, wgmma_kernel
+from tests.support.wgmma_kernels import (
+    TINY,
+    compile_well,
+    faults,
+    legal_convolutions,
+    legal_kernels,
+    planted_show,
+    right,
+    wgmma_kernel,
+)
 
 IMAGE, WEIGHTS, RESULT = {"image": "nhwc"}, {"weights": "rskc"}, {"result": "nhwc"}
 ALL = IMAGE | WEIGHTS | RESULT
@@ -141,7 +150,8 @@ def test_maps_that_believe_another_order_are_caught() -> None:
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, and is right."""
     small = conv(2, 72, 7, 14, 192, 3, 3, "bias", "relu", padding=1, stride=(1, 2), **ALL)
-    assert faults(legal_convolutions(small, 3, np.random.default_rng(3), persistent=(0, 1, 2))) == []
+    rng, product = np.random.default_rng(3), rows(136, 72, 208, "bfloat16", "bias")
+    assert faults([*legal_convolutions(small, 3, rng, persistent=(0, 1, 2)), *legal_kernels(product, 3, rng)]) == []
 
 
 MENU = {
