@@ -2,8 +2,8 @@
 
 A block's step is a tile of keys: two products on tensor cores, and between them the nest's instructions on the scores, among them
 exponentials at the rate of the special-function units. Warps of a multiprocessor's partition overlap one another's products and
-nests. A step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the longer of two,
-the steps of the slowest multiprocessor and the traffic, plus a share of the shorter, plus a launch. The form is our
+nests. A step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the longer of two
+times (of the slowest multiprocessor's steps, and of the traffic), plus a share of the shorter, plus a launch. The form is our
 reconstruction after FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements; rates and latencies are
 the machine's.
 """
@@ -102,7 +102,7 @@ class GpuChainModel:
 
     @staticmethod
     def _round(steps: np.ndarray, busy: np.ndarray, wait: np.ndarray, resident: np.ndarray) -> np.ndarray:
-        """Cycles in which a multiprocessor runs `resident` blocks at a time."""
+        """Cycles in which a multiprocessor finishes `resident` blocks that it runs at the same time."""
         found: np.ndarray = steps * np.maximum(resident * busy, busy + wait)
         return found
 
