@@ -45,6 +45,7 @@ from gensor_gym.networks.gpu.function import GpuNetwork
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.network import Network
+from gensor_gym.networks.orders.rewrite import ordered
 from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
@@ -271,7 +272,7 @@ def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **optio
 def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:
     """The network's plan by the rule `plan`; ValueError if it is not legal, Unsupported if a piece is too large."""
     with nullcontext() if callable(plan) else refusing():  # errors of the caller's rule are not `Unsupported`
-        chosen = plan_of(folded(network), plan, machine)
+        chosen = plan_of(ordered(folded(network), machine), plan, machine)
         if fault := chosen.fault:
             raise ValueError(f"a plan of {network.graph.name}: {fault}")
         for computation in {step.computation for step in chosen.steps}:

@@ -25,7 +25,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 def folded(network: Network) -> Network:
     """Equivalent network with less work at each call; its constants are computed in float64 and rounded once."""
-    return _with_joins_in_place(_with_constants_made(_with_factors_in_weights(_with_constants_made(network))))
+    return _with_joins_in_place(with_constants_made(_with_factors_in_weights(with_constants_made(network))))
 
 
 def _with_joins_in_place(network: Network) -> Network:
@@ -38,7 +38,7 @@ def _with_joins_in_place(network: Network) -> Network:
     return dataclasses.replace(made, origins={**made.origins, **origins})
 
 
-def _with_constants_made(network: Network) -> Network:
+def with_constants_made(network: Network) -> Network:
     """The network after values that depend only on constants become constants, except broadcasts, which would be larger."""
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []

@@ -70,11 +70,15 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     for name, array in network.constants.items():
         values[name] = Place(Base.FIXED, end if name in read else 0)
         end += rounded(array.nbytes) if name in read else 0
+    zeros, cleared = max((kernel.cleared_bytes for kernel in kernels), default=0), end
+    end += max((rounded(zeros + one.workspace_bytes - one.cleared_bytes) for one in kernels if one.cleared_bytes), default=0)
     workspaces, scratch, whole = list[Place](), rounded(made.bytes), rounded(made.bytes)
     for numbers in loops(plan.pieces):
         place = scratch  # kernels of one loop compute at the same time
         for kernel in (kernels[number] for number in numbers):
-            if kernel.prepacked or kernel.cleared_bytes:  # other kernels may not write there between two calls
+            if kernel.cleared_bytes:  # all have one block, in which what each leaves zero ends at one place
+                workspaces.append(Place(Base.FIXED, cleared + zeros - kernel.cleared_bytes))
+            elif kernel.prepacked:  # other kernels may not write there between two calls
                 workspaces.append(Place(Base.FIXED, end))
                 end += rounded(kernel.workspace_bytes)
             else:

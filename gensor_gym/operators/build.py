@@ -10,6 +10,9 @@ from gensor_gym.operators.types import INPUT, OUTPUT, Access, Axis, Operator, Te
 Index = Mapping[str, int]
 """Affine index of one dimension: axis name -> coefficient; the key "" is the constant (default 0)."""
 
+Dimensions = Mapping[str, tuple[int, Index | str]]
+"""Letter of a dimension -> (extent, index)."""
+
 
 def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) -> tuple[Axis, ...]:
     """Spatial axes, then reduce axes, from mappings of name to extent in canonical order."""
@@ -26,15 +29,21 @@ def access(
     return Access(tensor, view or tensor.shape, coefficients, tuple(row.get("", 0) for row in rows))
 
 
+def in_memory(name: str, dimensions: Dimensions, order: str, dtype: str, loops: tuple[Axis, ...]) -> Access:
+    """Access to a tensor whose dimensions are in this order in memory."""
+    shape, index = zip(*(dimensions[letter] for letter in order), strict=True)
+    return access(tensor(name, shape, dtype), loops, *index)
+
+
 def plain(
     name: str, sizes: Mapping[str, object], dtype: object, reads: Mapping[str, str], write: tuple[str, str],
-    body: str = "multiply_add",
+    body: str = "multiply_add", **optional: tuple[object, object],
 ) -> Operator:  # fmt: skip
     """An operator whose indices are single axes with one-letter names.
 
     `sizes` are its arguments and the extents of its axes. `reads` maps each tensor to its axes, such as "km" for A[k, m]; `write`
     is the output and its axes. Axes that are not written are reduced. A bias has one element per index of the last axis written.
-    ValueError for an invalid size or data type.
+    `optional` are further arguments like those of `arguments`. ValueError for an invalid size or data type.
     """
     extents = {axis: integer(axis, size) for axis, size in sizes.items()}
     checked = data_type(dtype, tuple(INPUT) if body == "multiply_add" else PLAIN_TYPES)
@@ -45,7 +54,7 @@ def plain(
 
     return Operator(
         name=name,
-        arguments=arguments(extents, dtype=(checked, "float32")),
+        arguments=arguments(extents, dtype=(checked, "float32"), **optional),
         axes=loops,
         body=body,
         reads=tuple(plainly(key, index, INPUT[checked]) for key, index in reads.items()),

@@ -38,9 +38,14 @@ def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
 
 def data_type(dtype: object, accepted: Sequence[str] = tuple(INPUT)) -> str:
     """`dtype` if it is one of `accepted`, else ValueError."""
-    if not isinstance(dtype, str) or dtype not in accepted:
-        raise ValueError(f"dtype={dtype!r}: expected one of {', '.join(accepted)}{near(dtype, accepted)}")
-    return dtype
+    return one_of("dtype", dtype, accepted)
+
+
+def one_of(name: str, value: object, accepted: Sequence[str]) -> str:
+    """`value` if it is one of `accepted`, else ValueError."""
+    if not isinstance(value, str) or value not in accepted:
+        raise ValueError(f"{name}={value!r}: expected one of {', '.join(accepted)}{near(value, accepted)}")
+    return value
 
 
 def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:

@@ -15,21 +15,40 @@ def has_window(op: Loops) -> bool:
     return any(_moved_by(row, op.spatial) and _moved_by(row, op.reduce) for read in op.reads for row in read.coefficients)
 
 
-def is_convolution(op: Loops) -> bool:
-    """Whether the operator is a two-dimensional convolution for the generators, with or without groups.
+Places = tuple[int, ...]
+"""For each of four dimensions in the usual order, its number in memory."""
 
-    It has an image [n, channels, h, w], filters [channels, c, r, s] and an output [n, channels, p, q]. One axis of the output and
-    one axis of the window index the image's rows, and two such axes its columns; every other index is a single axis. False for a
-    depthwise convolution, because its channels are not summed.
+
+def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
+    """Places of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q); None if it is no convolution.
+
+    One axis of the output and one axis of the window index the image's rows, and two such axes its columns; every other index is
+    a single axis, or one with an axis of groups. A depthwise convolution is none, because its channels are not summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
-        return False
+        return None
     (n, *groups, k, p, q), (c, r, s) = op.spatial, op.reduce
-    return (
-        _movers(op.reads[0]) == [{n}, {*groups, c}, {p, r}, {q, s}]
-        and _movers(op.reads[1]) == [{*groups, k}, {c}, {r}, {s}]
-        and _movers(op.write) == [{n}, {*groups, k}, {p}, {q}]
+    wanted = (
+        (op.reads[0], [{n}, {*groups, c}, {p, r}, {q, s}]),
+        (op.reads[1], [{*groups, k}, {c}, {r}, {s}]),
+        (op.write, [{n}, {*groups, k}, {p}, {q}]),
     )
+    found = []
+    for access, sets in wanted:
+        movers = _movers(access)
+        if len(movers) != 4 or any(axes not in movers for axes in sets):
+            return None
+        found.append(tuple(movers.index(axes) for axes in sets))
+    image, filters, output = found
+    return image, filters, output
+
+
+def is_convolution(op: Loops) -> bool:
+    """Whether the operator is a convolution, with or without groups, whose dimensions are in the usual order in memory.
+
+    Generators for CPUs read no other, and neither do those for CUDA cores with an implicit matrix product.
+    """
+    return convolution_places(op) == ((0, 1, 2, 3),) * 3
 
 
 def weights(op: Loops) -> Access | None:
@@ -40,7 +59,7 @@ def weights(op: Loops) -> Access | None:
     if not is_product(op) or not _own(op, 0) or not _own(op, 1):
         return None
     shared = [a for a in op.spatial if all(_moves(read, a) for read in op.reads)]
-    return op.reads[1] if is_convolution(op) or not shared else None
+    return op.reads[1] if convolution_places(op) or not shared else None
 
 
 def _own(op: Loops, number: int) -> list[int]:

@@ -60,6 +60,8 @@ def test_roles_of_axes(operator: str, roles: MatrixAxes | None) -> None:
         ('gemm(m=64, n=61, k=128, dtype="float8_e4m3fn")', {"h200": (0, 1, 2), "rtx4090": (0, 1), "a100": (0,), "host": (0,)}),
         ('gemm(m=64, n=60, k=64, dtype="float16")', {"h200": (0, 1)}),  # rows of B of 120 bytes have no tensor map
         ('gemm(m=64, n=60, k=68, dtype="float16")', {"h200": (0, 1)}),  # rows of A of 136 bytes have no tensor map
+        ('gemm(m=64, n=60, k=64, dtype="float16", weights="nk")', {"h200": (0, 1, 2), "a100": (0, 1)}),
+        ('gemm(m=64, n=60, k=68, dtype="float16", weights="nk")', {"h200": (0, 1)}),
         ('gemm(m=8, n=64, k=64, dtype="float16")', {"h200": (0, 2), "a100": (0,)}),
         ('gemm(m=3, n=64, k=64, dtype="float16")', {"h200": (0, 2), "a100": (0,)}),
         ('gemm(m=8, n=64, k=48, dtype="float16")', {"h200": (0,)}),

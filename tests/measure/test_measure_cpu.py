@@ -147,6 +147,8 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
         "reduce_sum(m=3, k=9)",
         "conv2d(n=1, c=4, h=9, w=9, k=6, r=3, s=3, stride=2, padding=1, groups=2)+bias+relu",
         "conv2d(n=1, c=4, h=9, w=9, k=6, r=3, s=3, dilation=2)",
+        'conv2d(n=1, c=4, h=9, w=8, k=6, r=3, s=2, stride=2, image="nhwc", weights="rskc", result="nhwc")+bias+residual',
+        'max_pool2d(n=2, c=4, h=9, w=8, r=3, s=2, padding=1, image="nhwc")+scale',
         "depthwise_conv2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=1, padding=1)+scale",
         "avg_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
         "max_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
@@ -156,6 +158,7 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
         'elementwise("gelu", 3, 4)+bias',
         'gemm(m=64, n=50, k=60, dtype="bfloat16")+bias+gelu',
         'conv2d(n=1, c=4, h=9, w=9, k=6, r=3, s=3, padding=1, dtype="float16")+bias+relu',
+        'gemm(m=4, n=5, k=6, weights="nk")+bias',
     ]
     assert {operators.parse(text).name for text in texts} == {op.name for op in operators.resolve("smoke")}
     plain = [operators.parse(text) for text in texts if "2d" not in text]
@@ -167,7 +170,7 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    'gemm(m=40, n=50, k=33, dtype="int8")', 'gemm(m=40, n=50, k=33, dtype="int8")+bias+relu+residual',
+    'gemm(m=40, n=50, k=33, dtype="int8")', 'gemm(m=40, n=50, k=33, dtype="int8", weights="nk")+bias+relu+residual',
     'batched_gemm(b=3, m=9, n=20, k=37, dtype="int8")', 'gemv(m=45, k=67, dtype="int8")+bias',
     'reduce_sum(m=45, k=67, dtype="int8")',
 ])  # fmt: skip

@@ -136,17 +136,18 @@ def test_a_network_is_one_graph_on_a_device(name: str, device: dict[str, Emulate
         compiled(x[:1])
 
 
-def test_memory_that_stays_between_calls_is_nobody_elses() -> None:
-    """Kernels that need zeros in their workspace get one of their own; others share one."""
+def test_memory_that_stays_between_calls_is_zero_for_all_kernels() -> None:
+    """What kernels leave zero in their workspaces ends at one place of a block that they share; others share another one."""
     compiled, _, _ = network("mlp")
-    kernels = [dataclasses.replace(kernel, workspace_bytes=64) for kernel in compiled.kernels]
+    kernels = [dataclasses.replace(kernel, workspace_bytes=6144) for kernel in compiled.kernels]
     shared = Tasks(compiled.plan, kernels, "hot").listed
-    assert {task.workspace.base for task in shared} == {Base.WORKSPACE}
-    kernels[0] = dataclasses.replace(kernels[0], cleared_bytes=16)
+    assert {task.workspace.base for task in shared} == {Base.WORKSPACE} and len(shared) == 2
+    kernels = [dataclasses.replace(one, cleared_bytes=size) for one, size in zip(kernels, (1024, 3072), strict=True)]
     tasks = Tasks(compiled.plan, kernels, "hot")
-    assert [task.workspace.base for task in tasks.listed] == [Base.FIXED, Base.WORKSPACE]
-    place = tasks.listed[0].workspace.at
-    assert not tasks.fixed()[place : place + 64].any() and place >= sum(one.nbytes for one in tasks.constants.values())
+    assert {task.workspace.base for task in tasks.listed} == {Base.FIXED}
+    one, other = (task.workspace.at for task in tasks.listed)
+    assert one + 1024 == other + 3072 and other >= sum(array.nbytes for array in tasks.constants.values())
+    assert tasks.layout.fixed_bytes == one + 6144 and not tasks.fixed()[other:].any()
 
 
 def test_settings_of_other_machines_are_refused() -> None:

@@ -61,11 +61,15 @@ def brute_force(op: Operator, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
 
 CASES = [
     "gemm(3, 4, 5)", "gemm(3, 1, 5)+bias+gelu+scale+residual+relu", "gemm(3, 4, 1, dtype='bfloat16')+bias",
+    "gemm(3, 4, 5, weights='nk')+bias",
     "gemm(3, 4, 5, dtype='int8')+bias+residual+relu", "batched_gemm(2, 3, 4, 5)+bias+residual", "gemv(4, 6)+bias+scale",
     "reduce_sum(4, 6)+bias+residual", "conv2d(2, 3, 5, 6, 4, 3, 2)", "conv2d(1, 2, 7, 6, 3, 3, 3, 2, 1)+bias+relu",
     "conv2d(1, 2, 8, 9, 2, 3, 2, stride=(1, 2), padding=(0, 2), dilation=(2, 3))+residual",
     "conv2d(2, 4, 5, 5, 6, 3, 3, padding=1, groups=2)+bias+scale+residual",
     "conv2d(1, 3, 4, 4, 3, 3, 3, padding=3, groups=3)",
+    "conv2d(2, 3, 5, 6, 4, 3, 2, padding=1, image='nhwc', weights='rskc', result='nhwc')+bias+residual",
+    "conv2d(2, 3, 5, 6, 4, 3, 2, stride=2, image='nhwc')", "conv2d(1, 3, 5, 6, 4, 3, 2, weights='rskc', result='nhwc')+scale",
+    "avg_pool2d(2, 2, 7, 6, 3, 2, 2, 1, image='nhwc')+bias", "max_pool2d(2, 3, 5, 7, 3, 3, 2, 1, image='nhwc')",
     "depthwise_conv2d(2, 3, 6, 5, 3, 2, stride=(2, 1), padding=(1, 0))+bias+relu",
     "avg_pool2d(2, 2, 7, 7, 3, 3, 2, 1)+bias",
     "avg_pool2d(1, 2, 5, 7, 2, 3, stride=(2, 3), padding=(1, 1))+residual", "max_pool2d(2, 2, 7, 6, 3, 2, 2, 1)+scale",

@@ -47,10 +47,10 @@ from gensor_gym.graph.tables.tables import (
     L2_BW,
     L2_BYTES,
     L2_LATENCY,
-    LAID_OUT,
     LAUNCH,
     MATRIX_B,
     MATRIX_K,
+    MOVED,
     NUM_DIMS,
     NUM_READS,
     PADDED,
@@ -63,7 +63,6 @@ from gensor_gym.graph.tables.tables import (
     SHARED_UNIT,
     STRIDE,
     THREADS_UNIT,
-    TRANSPOSED,
     UNITS,
     VIEW,
 )
@@ -126,7 +125,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     moved = share_of_dram(unique, ints) * unique
     dram = moved / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
-    launch += adding + _layout_kernel(row, ints, floats)
+    launch += adding + layout_kernel(row, ints, floats)
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
     terms[ISSUE] = blocks * issue * steps / units / clock
     terms[STAGING] = blocks * shared * steps / units / clock
@@ -202,13 +201,13 @@ def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 
 @lean
-def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of the kernel that runs before a wgmma kernel: it lays out both operands of a convolution, or transposes B."""
-    if row[TENSOR_CORE] < 2 or ints[LAID_OUT] + ints[TRANSPOSED] == 0:
+def layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
+    """Seconds of the kernel that runs before a wgmma kernel: it lays out operands of a convolution, or transposes B."""
+    if row[TENSOR_CORE] < 2 or ints[MOVED] == 0:
         return 0.0
     moved = 0.0
     for t in range(ints[NUM_READS]):
-        if ints[LAID_OUT] == 1 or t == ints[MATRIX_B]:
+        if ints[MOVED] >> t & 1:
             moved += laid_out_bytes(t, ints)
     return floats[LAUNCH] + moved / (floats[DRAM_BW] if moved > ints[L2_BYTES] else floats[L2_BW])
 

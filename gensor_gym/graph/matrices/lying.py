@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from gensor_gym.graph.structure import MatrixAxes, matrix_axes
-from gensor_gym.operators.traits import is_convolution
+from gensor_gym.operators.traits import convolution_places, is_convolution
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
@@ -22,32 +22,55 @@ MAP_STEP = 8
 
 
 def is_transposed(op: Operator) -> bool:
-    """Whether a wgmma program begins with a kernel that transposes B[k, n], because it needs rows of k."""
-    return _reads_rows(op) and not is_convolution(op)
+    """Whether a wgmma program of a product reads B in rows of k; a kernel before it transposes B[k, n], but not B[n, k]."""
+    return _reads_rows(op) and convolution_places(op) is None
 
 
 def is_laid_out(op: Operator) -> bool:
-    """Whether a wgmma program begins with a kernel that lays its operands out with axis k innermost.
+    """Whether a wgmma program reads its operands with axis k innermost, and its columns are pixels of several rows and images.
 
-    True for a convolution without the layout of a product, or whose type needs rows of k: neither the weights [k, c, r, s] nor
-    the image [n, c, h, w] have rows of channels. Columns are then pixels of several rows and images.
+    True for a convolution without the layout of a product, or whose type needs rows of k. A first kernel lays out what has no
+    rows of channels (`moved_reads`): an image [n, c, h, w], and weights [k, c, r, s].
     """
-    return is_convolution(op) and (_reads_rows(op) or not lies_as_product(op))
+    return convolution_places(op) is not None and (_reads_rows(op) or not lies_as_product(op))
+
+
+def moved_reads(op: Operator) -> tuple[int, ...]:
+    """Reads that a kernel before a wgmma program moves, by number: those that are laid out or transposed first."""
+    roles = matrix_axes(op)
+    if roles is None or not (is_laid_out(op) or is_transposed(op)):
+        return ()
+    if is_transposed(op):
+        return () if _has_rows(op) else (roles.b,)
+    return tuple(t for t, read in enumerate(op.reads) if not _has_channels_last(op, read))
+
+
+def _has_channels_last(op: Operator, read: Access) -> bool:
+    """Whether a convolution's read has its channels innermost."""
+    return read.coefficients[-1][op.reduce[0]] > 0
 
 
 def _reads_rows(op: Operator) -> bool:
-    """Whether wgmma can multiply the operator's data type and needs rows of k for it."""
-    return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
+    """Whether wgmma can multiply the operator's data type and reads rows of k: it needs them for the type, or B has them."""
+    return op.dtype in WGMMA_TYPES and (op.dtype not in AS_IT_LIES or _has_rows(op))
+
+
+def _has_rows(op: Operator) -> bool:
+    """Whether B of a product has rows of k in memory, [n, k]."""
+    roles = matrix_axes(op)
+    strides = op.reads[roles.b].axis_strides() if roles is not None else ()
+    return roles is not None and strides[roles.k] == 1 < strides[roles.n]
 
 
 def is_folded(op: Operator) -> bool:
     """Whether a wgmma program of a laid-out convolution takes whole rows of its window as channels.
 
-    True if all channels at all positions of such a row fit in one step of the reduction, and the channels alone fill less than a
-    step, as in the first layers of networks with 3 or 16 channels. False for windows of one row with several positions.
+    True if neither operand has channels last, all channels at all positions of such a row fit in one step of the reduction, and
+    the channels alone fill less than a step, as in the first layers of networks with 3 or 16 channels. False for windows of one
+    row with several positions.
     """
     roles = matrix_axes(op)
-    if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(op.reduce) != 3:
+    if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(moved_reads(op)) < len(op.reads):
         return False
     _, row, place = (op.extents[a] for a in op.reduce)
     step, channels = step_length(op, roles), op.extents[roles.k]
@@ -71,8 +94,8 @@ def lies_as_product(op: Operator) -> bool:
     """Whether tensor maps describe both operands in place: A as rows of k, B and the output as rows of columns.
 
     True for a gemm, for each product of a batch, and for a convolution with a window of one element whose output pixels are in
-    the order of the image's: weights [k, c], image [n, c, pixels]. At most one axis indexes each dimension, and rows are
-    multiples of 16 bytes apart.
+    the order of the image's: weights [k, c], image [n, c, pixels], output [n, k, pixels] or [n, pixels, k]. At most one axis
+    indexes each dimension, and rows are multiples of 16 bytes apart.
     """
     roles = matrix_axes(op)
     if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
@@ -117,16 +140,19 @@ def wgmma_columns(op: Operator) -> tuple[int, ...]:
     roles = matrix_axes(op)
     if roles is None:
         raise ValueError(f"{op} is no product of matrices")
+    if is_transposed(op):
+        return (roles.n,)
     return tuple(a for a in op.spatial if a != roles.m) if is_laid_out(op) else _run(op, roles)
 
 
 def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
-    """The innermost spatial axes that index B and the output contiguously, and do not index A."""
+    """The innermost spatial axes that index B contiguously and the output in equal steps, and do not index A."""
     found: list[int] = []
+    step = op.write.axis_strides()[op.spatial[-1]]
     for axis in reversed(op.spatial):
         run = math.prod(op.axes[a].extent for a in found)
         moves = [access.axis_strides()[axis] for access in (op.reads[roles.b], op.write)]
-        if moves != [run, run] or op.reads[roles.a].axis_strides()[axis]:
+        if moves != [run, run * step] or op.reads[roles.a].axis_strides()[axis]:
             break
         found.insert(0, axis)
     return tuple(found)
@@ -140,16 +166,21 @@ def _move_alone(op: Operator, read: Access) -> bool:
 def has_maps(op: Operator, roles: MatrixAxes) -> bool:
     """Whether tensor maps can describe both operands: in place, with B transposed, or laid out.
 
-    An operand can be laid out only without groups and with strides of at most MAP_STEP.
+    An operand can be laid out only without groups and with strides of at most MAP_STEP; rows of channels that are read in place
+    are multiples of 16 bytes apart.
     """
     if is_laid_out(op):
-        steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
-        return len(op.spatial) == 4 and max(steps) <= MAP_STEP
+        image = op.reads[roles.b]
+        steps = [max(row[a] for a in op.spatial) for row in image.coefficients]
+        places = [t for t in range(len(op.reads)) if t not in moved_reads(op)]
+        whole = all(op.reads[t].view[-1] * ITEM_BYTES[op.reads[t].tensor.dtype] % 16 == 0 for t in places)
+        return len(op.spatial) == 4 and max(steps) <= MAP_STEP and whole
     if not is_transposed(op):
         return lies_as_product(op)
     a, b = op.reads[roles.a], op.reads[roles.b]
     whole = a.tensor.shape[-1] * ITEM_BYTES[a.tensor.dtype] % 16 == 0
-    return whole and _lies(op, a, (roles.m, roles.k)) and _lies(op, b, (roles.k, roles.n))
+    inner = (roles.n, roles.k) if _has_rows(op) else (roles.k, roles.n)
+    return whole and _lies(op, a, (roles.m, roles.k)) and _lies(op, b, inner)
 
 
 def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:

@@ -10,7 +10,7 @@ from gensor_gym.graph.actions import NUM_ACTIONS, space_actions
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import ladders
 from gensor_gym.graph.matrices.choices import column_step, instruction_k, row_step, tensor_core_choices
-from gensor_gym.graph.matrices.lying import images_axis, is_folded, is_laid_out, is_transposed, wgmma_columns
+from gensor_gym.graph.matrices.lying import images_axis, is_folded, is_laid_out, is_transposed, moved_reads, wgmma_columns
 from gensor_gym.graph.structure import (
     LEVELS,
     convolution_choices,
@@ -73,6 +73,7 @@ from gensor_gym.graph.tables.tables import (
     MATRIX_M,
     MAX_PAIRS,
     MMA_PEAK,
+    MOVED,
     NUM_DIMS,
     NUM_FLOATS,
     NUM_LEVELS,
@@ -191,6 +192,7 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[MATRIX_M : MATRIX_B + 1] = *slots, roles.a, roles.b
     ints[INSTRUCTION_K] = instruction_k(op, hardware, choices[-1])
     ints[LAID_OUT] = is_laid_out(op)
+    ints[MOVED] = sum(1 << read for read in moved_reads(op))
     ints[COLUMNS_FROM] = slots[1]
     if 2 in choices:
         ints[COLUMNS_FROM] = slot_of(wgmma_columns(op)[0], len(op.spatial))

@@ -16,6 +16,7 @@ import numpy as np
 from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.baselines.torch_prepacked import prepacked_function
 from gensor_gym.operators.bodies import BODIES
+from gensor_gym.operators.images import MATRICES, in_order, matrix_order
 from gensor_gym.operators.inputs import decode, to_bfloat16
 from gensor_gym.operators.registry import TORCH
 from gensor_gym.operators.traits import is_product
@@ -95,7 +96,7 @@ def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
         column = x[1].reshape(-1, 1)
         return lambda: torch._int_mm(x[0], column).reshape(-1)
     table: dict[str, Callable[[], Any]] = {
-        "gemm": lambda: torch._int_mm(x[0], x[1]),
+        "gemm": lambda: torch._int_mm(x[0], in_order(x[1], MATRICES[0], matrix_order(op))),
         "batched_gemm": lambda: _batched(x[0], x[1]),
         "reduce_sum": lambda: torch.sum(x[0], dim=1, dtype=torch.int32),
     }
@@ -115,9 +116,10 @@ def _float8_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
     if op.name != "gemm":
         raise ValueError(f"no torch baseline for {op.name!r} of float8_e4m3fn; there is one for ['gemm']")
     one = torch.ones((), dtype=torch.float32, device=x[0].device)
-    in_columns = x[1].stride(0) == 1
+    b = in_order(x[1], MATRICES[0], matrix_order(op))
+    in_columns = b.stride(0) == 1
     return lambda: torch._scaled_mm(
-        x[0], x[1] if in_columns else x[1].t().contiguous().t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+        x[0], b if in_columns else b.t().contiguous().t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
     )
 
 

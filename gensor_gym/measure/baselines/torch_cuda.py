@@ -4,10 +4,11 @@ The protocol is the same on both sides: graphs with the same number of calls, on
 for operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try all
 its algorithms and take the fastest.
 
-Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so the layouts in
-`LAYOUTS` are timed as well: `torch.nhwc` gets images, weights and residuals as NHWC in memory and returns its result in that
-layout; `torch.b_transposed` gets the second matrix of an 8-bit product transposed, as cuBLAS prefers. The layout change is not
-timed. For 8-bit floats cuBLAS accepts no other layout, so `torch` transposes at every call, as a generated kernel does.
+Generated kernels work on NCHW, if the operator names no other order, and row-major matrices. The libraries have fast kernels for
+other layouts too, so the layouts in `LAYOUTS` are timed as well: `torch.nhwc` gets images, weights and residuals as NHWC in
+memory and returns its result in that layout; `torch.b_transposed` gets the second matrix of an 8-bit product transposed, as
+cuBLAS prefers. The layout change is not timed. For 8-bit floats cuBLAS accepts no other layout, so `torch` transposes at every
+call, as a generated kernel does.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.baselines.torch import TOLERANCE, distance_fault, tensors_of, torch_function
 from gensor_gym.measure.workers.trial import BaselineKind
+from gensor_gym.operators.images import names_orders
 from gensor_gym.operators.types import Operator
 
 GRAPH_CALLS = 128
@@ -152,8 +154,8 @@ def _on_host(tensor: Any) -> np.ndarray:
 
 
 def layouts(op: Operator) -> tuple[BaselineKind, ...]:
-    """Baselines in `LAYOUTS` for an operator."""
-    return LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
+    """Baselines in `LAYOUTS` for an operator; none if it names the order of its own tensors."""
+    return () if names_orders(op) else LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
 
 
 def check_bytes(op: Operator) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gensor_gym.operators.images import names_orders
 from gensor_gym.operators.types import Operator
 
 DTYPES = ("float32", "bfloat16")
@@ -22,7 +23,8 @@ def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
     stages = [stage.name for stage in op.epilogue]
     bias = x[2] if stages[:1] == ["bias"] else None
     rest = stages[1:] if bias is not None else stages
-    if op.name not in ("gemm", "conv2d") or op.dtype not in DTYPES or rest not in ([], ["relu"], ["gelu"]):
+    known_order = op.name in ("gemm", "conv2d") and not names_orders(op)
+    if not known_order or op.dtype not in DTYPES or rest not in ([], ["relu"], ["gelu"]):
         known = " or ".join(DTYPES)
         raise ValueError(f"no prepacked torch baseline for {op}; there is one for gemm and conv2d of {known}, +bias, +relu|gelu")
     after: tuple[str, list[Any], str] = (rest[0] if rest else "none", [], "none" if rest == ["gelu"] else "")

@@ -241,6 +241,28 @@ static void wgmma_wait(int line, int left) {
   ballot(line, 0xffffffffu, 0);
 }
 
+// 8 x 8 sums of a warp; lanes of a warp that are not all there cannot turn them.
+template <typename Sum>
+struct Pair {
+  Sum *first, *second;
+};
+
+template <typename Sum>
+static void turn(int line, Sum &first, Sum &second) {
+  Pair<Sum> mine{&first, &second};
+  together(line, mine, [](Pair<Sum> **lanes) {
+    Sum tile[8][8];
+    for (int l = 0; l < 32; ++l) {
+      tile[l / 4][l % 4 * 2] = *lanes[l]->first;
+      tile[l / 4][l % 4 * 2 + 1] = *lanes[l]->second;
+    }
+    for (int l = 0; l < 32; ++l) {
+      *lanes[l]->first = tile[l % 4 * 2][l / 4];
+      *lanes[l]->second = tile[l % 4 * 2 + 1][l / 4];
+    }
+  });
+}
+
 }  // namespace emulator
 
 template <int COUNT>
@@ -300,4 +322,9 @@ static inline void wgmma_commit() { emulator::wgmma_commit(); }
 template <int LEFT>
 static inline void wgmma_wait(int line = __builtin_LINE()) {
   emulator::wgmma_wait(line, LEFT);
+}
+
+template <typename Sum>
+static inline void turn_tile(Sum &first, Sum &second, int line = __builtin_LINE()) {
+  emulator::turn(line, first, second);
 }

@@ -1,16 +1,17 @@
-"""Convolutions over images in NCHW layout: conv2d (grouped and dilated too) and depthwise_conv2d."""
+"""Convolutions over images: conv2d (grouped, dilated and with channels last too) and depthwise_conv2d, in NCHW layout."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from gensor_gym.operators.build import access, arguments, axes, windows
-from gensor_gym.operators.checks import data_type, integer, pair, tensor
+from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
+from gensor_gym.operators.checks import data_type, integer, one_of, pair, tensor
+from gensor_gym.operators.images import IMAGES, WEIGHTS, in_order, options, order_of, outputs, places
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import INPUT, OUTPUT, Operator
-from gensor_gym.operators.windows import options, places
 
 Pair = int | tuple[int, int]
 
@@ -18,12 +19,13 @@ Pair = int | tuple[int, int]
 def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Reference of conv2d: for each window position and group a matrix product over channels, summed over the positions."""
     groups = options(op, groups=1)["groups"]
-    n, k, p, q = op.output.shape
+    x, w = in_order(x, IMAGES[0], order_of(op, "image")), in_order(w, WEIGHTS[0], order_of(op, "weights"))
+    n, k, (p, q) = len(x), len(w), outputs(op)
     w = w.reshape(groups, k // groups, -1, *w.shape[2:])
     out = np.zeros((n, groups, k // groups, p * q))
     for r, s, part in places(op, x, 0.0):
         out += w[..., r, s] @ part.reshape(n, groups, -1, p * q)
-    return out.reshape(n, k, p, q)
+    return in_order(out.reshape(n, k, p, q), order_of(op, "result"), IMAGES[0])
 
 
 def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -33,22 +35,34 @@ def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return out
 
 
-@register_operator(
-    _conv2d,
-    lambda torch, op: partial(torch.nn.functional.conv2d, **options(op, stride=1, padding=0, dilation=1, groups=1)),
-)
+def _torch_conv2d(torch: Any, op: Operator) -> Any:
+    """Torch's convolution for the operator's orders; permuted tensors are views, such as torch calls channels last."""
+    given = options(op, stride=1, padding=0, dilation=1, groups=1)
+
+    def convolve(x: Any, w: Any) -> Any:
+        x, w = in_order(x, IMAGES[0], order_of(op, "image")), in_order(w, WEIGHTS[0], order_of(op, "weights"))
+        return in_order(torch.nn.functional.conv2d(x, w, **given), order_of(op, "result"), IMAGES[0])
+
+    return convolve
+
+
+@register_operator(_conv2d, _torch_conv2d)
 def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32",
+    image: str = "nchw", weights: str = "kcrs", result: str = "nchw",
 ) -> Operator:  # fmt: skip
     """Two-dimensional convolution as in deep learning (the kernel is not flipped).
 
     Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is
     an axis g before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`,
     `padding` (zeros) and `dilation` are one integer or a pair (height, width). int8 operands give an int32 result.
+
+    Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
+    orders = _orders(groups == 1, image=image, weights=weights, result=result)
     stride, padding, dilation = pair("stride", stride), pair("padding", padding, 0), pair("dilation", dilation)
     groups, dtype = _groups(groups, c, k), data_type(dtype)
     (p, q), row, column = windows(sizes, stride, padding, dilation)
@@ -56,20 +70,27 @@ def conv2d(
     if groups == 1:
         del outer["g"]
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
-    image = access(tensor("x", (n, c, h, w), INPUT[dtype]), loops, "n", {"g": c // groups, "c": 1}, row, column)
     channel = {"g": k // groups, "k": 1}
-    weight = access(tensor("w", (k, c // groups, r, s), INPUT[dtype]), loops, channel, "c", "r", "s")
+    pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
+    filters: Dimensions = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
+    made: Dimensions = {"n": (n, "n"), "c": (k, channel), "h": (p, "p"), "w": (q, "q")}
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
     return Operator(
         name="conv2d",
-        arguments=arguments(sizes, **options, dtype=(dtype, "float32")),
+        arguments=arguments(sizes, **options, dtype=(dtype, "float32"), **orders),
         axes=loops,
         body="multiply_add",
-        reads=(image, weight),
-        write=access(tensor("y", (n, k, p, q), OUTPUT[dtype]), loops, "n", channel, "p", "q"),
+        reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
+        write=in_memory("y", made, result, OUTPUT[dtype], loops),
         dtype=dtype,
         channel_axis=list(outer).index("k"),
     )
+
+
+def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
+    """Name of an order -> (order, default); ValueError for an unknown order, and unless `any_order` for any but the default."""
+    known = {name: WEIGHTS if name == "weights" else IMAGES for name in orders}
+    return {name: (one_of(name, orders[name], some if any_order else some[:1]), some[0]) for name, some in known.items()}
 
 
 def _groups(groups: object, c: int, k: int) -> int:

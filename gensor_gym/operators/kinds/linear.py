@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from gensor_gym.operators.build import plain
+from gensor_gym.operators.checks import one_of
+from gensor_gym.operators.images import MATRICES, in_order, matrix_order
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import Operator
 
 
-@register_operator(lambda op, a, b: a @ b, torch=lambda torch, op: torch.mm)
-def gemm(m: int, n: int, k: int, dtype: str = "float32") -> Operator:
+@register_operator(
+    lambda op, a, b: a @ in_order(b, MATRICES[0], matrix_order(op)),
+    torch=lambda torch, op: lambda a, b: torch.mm(a, in_order(b, MATRICES[0], matrix_order(op))),
+)
+def gemm(m: int, n: int, k: int, dtype: str = "float32", weights: str = "kn") -> Operator:
     """Matrix product C[m, n] = sum over k of A[m, k] * B[k, n].
 
-    int8 operands give an int32 result, float8_e4m3fn operands a bfloat16 result. A bias is per column n.
+    int8 operands give an int32 result, float8_e4m3fn operands a bfloat16 result. A bias is per column n. With `weights="nk"` B is
+    [n, k] in memory, as torch's layers have it.
     """
-    return plain("gemm", {"m": m, "n": n, "k": k}, dtype, {"A": "mk", "B": "kn"}, ("C", "mn"))
+    order = one_of("weights", weights, MATRICES)
+    return plain(
+        "gemm", {"m": m, "n": n, "k": k}, dtype, {"A": "mk", "B": order}, ("C", "mn"), weights=(order, MATRICES[0])
+    )  # fmt: skip
 
 
 @register_operator(lambda op, a, b: a @ b, torch=lambda torch, op: torch.bmm)

@@ -1,68 +1,75 @@
-"""Pooling over images in NCHW layout: avg_pool2d and max_pool2d. A mean is a sum with a divisor (`Operator.divisor`)."""
+"""Pooling over images, channels first or last: avg_pool2d and max_pool2d. A mean is a sum with a divisor (`Operator.divisor`)."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from gensor_gym.operators.bodies import BODIES, limited
-from gensor_gym.operators.build import access, arguments, axes, windows
-from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, pair, tensor
+from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
+from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, one_of, pair, tensor
+from gensor_gym.operators.images import IMAGES, in_order, options, order_of, places
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import OUTPUT, Operator
-from gensor_gym.operators.windows import options, places
 
 Pair = int | tuple[int, int]
 
 
 def _mean(op: Operator, x: np.ndarray) -> np.ndarray:
-    out = np.zeros(op.output.shape)
-    for _, _, part in places(op, x, 0.0):
-        out += part
-    return out / op.divisor
+    return _over_places(op, x, 0.0, np.add) / op.divisor
 
 
 def _maximum(op: Operator, x: np.ndarray) -> np.ndarray:
-    out = np.full(op.output.shape, -np.inf)
-    for _, _, part in places(op, x, -np.inf):
-        np.maximum(out, part, out=out)
-    return out
+    return _over_places(op, x, -np.inf, np.maximum)
 
 
-def _window(op: Operator) -> dict[str, Any]:
-    """Keyword arguments of torch's pooling function for the operator's window."""
-    return {"kernel_size": op.extents[-2:], **options(op, stride=1, padding=0)}
+def _over_places(op: Operator, x: np.ndarray, start: float, combine: Callable[..., np.ndarray]) -> np.ndarray:
+    """`start` combined with the elements at every position of the windows, in the operator's order."""
+    order = order_of(op, "image")
+    parts = (part for _, _, part in places(op, in_order(x, IMAGES[0], order), start))
+    return in_order(reduce(combine, parts, np.full((), start)), order, IMAGES[0])
 
 
-@register_operator(_mean, lambda torch, op: partial(torch.nn.functional.avg_pool2d, **_window(op)))
+def _in_torch(function: Callable[..., Any], op: Operator) -> Callable[[Any], Any]:
+    """Torch's pooling function for the operator's window and order."""
+    order, window = order_of(op, "image"), {"kernel_size": op.extents[-2:], **options(op, stride=1, padding=0)}
+    return lambda x: in_order(function(in_order(x, IMAGES[0], order), **window), order, IMAGES[0])
+
+
+@register_operator(_mean, lambda torch, op: _in_torch(torch.nn.functional.avg_pool2d, op))
 def avg_pool2d(
-    n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32"
-) -> Operator:
+    n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
+    image: str = "nchw",
+) -> Operator:  # fmt: skip
     """Mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
     The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8
-    is rejected, since a mean of integers is not an integer and there is no agreed rounding.
+    is rejected, since a mean of integers is not an integer and there is no agreed rounding. With `image="nhwc"` input and output
+    have their channels last.
     """
     accepted = tuple(name for name in PLAIN_TYPES if name != "int8")
-    return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum")
+    return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum", image)
 
 
-@register_operator(_maximum, lambda torch, op: partial(torch.nn.functional.max_pool2d, **_window(op)))
+@register_operator(_maximum, lambda torch, op: _in_torch(torch.nn.functional.max_pool2d, op))
 def max_pool2d(
-    n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32"
-) -> Operator:
+    n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
+    image: str = "nchw",
+) -> Operator:  # fmt: skip
     """Maximum over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
     Padding is never the maximum: it reads -inf, or -128 for int8 (whose result is int32, like for every operator here).
-    It is at most half the window, so that every window contains an element.
+    It is at most half the window, so that every window contains an element. With `image="nhwc"` input and output have their
+    channels last.
     """
-    return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max")
+    return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max", image)
 
 
 def _pool(
-    name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str
+    name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str, image: str
 ) -> Operator:
     """The average or maximum pooling `name`; `sizes` are n, c, h, w, r, s."""
     named = {key: integer(key, value) for key, value in zip("nchwrs", sizes, strict=True)}
@@ -71,16 +78,19 @@ def _pool(
     if padding[0] > r // 2 or padding[1] > s // 2:
         raise ValueError(f"padding={padding}: expected at most half the window, {(r // 2, s // 2)}")
     (p, q), row, column = windows(named, stride, padding)
-    loops = axes({"n": n, "c": c, "p": p, "q": q}, {"r": r, "s": s})
+    given: Dimensions = {"n": (n, "n"), "c": (c, "c"), "h": (h, row), "w": (w, column)}
+    outer = dict(zip("nchw", (n, c, p, q), strict=True))
+    made = {{"h": "p", "w": "q"}.get(letter, letter): outer[letter] for letter in one_of("image", image, IMAGES)}
+    loops = axes(made, {"r": r, "s": s})
     return Operator(
         name=name,
-        arguments=arguments(named, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32")),
+        arguments=arguments(named, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32"), image=(image, IMAGES[0])),
         axes=loops,
         body=body,
-        reads=(access(tensor("x", (n, c, h, w), dtype), loops, "n", "c", row, column),),
-        write=access(tensor("y", (n, c, p, q), OUTPUT[dtype]), loops, "n", "c", "p", "q"),
+        reads=(in_memory("x", given, image, dtype, loops),),
+        write=access(tensor("y", tuple(made.values()), OUTPUT[dtype]), loops, *made),
         dtype=dtype,
         divisor=r * s if body == "sum" else 1,
         pad_value=limited(BODIES[body].reduction.identity, dtype),
-        channel_axis=1,
+        channel_axis=list(made).index("c"),
     )

@@ -185,7 +185,10 @@ def _finished(out: Writer, plan: BlockPlan, value: str, operands: list[str | Non
 
 
 def write_finish(out: Writer, plan: BlockPlan) -> None:
-    """Write the body of the second kernel: combine the slices of one output element in order, finish it, store it."""
+    """Write the body of the second kernel: combine the slices of one output element in order, finish it, store it.
+
+    Neighbouring threads have neighbours in memory.
+    """
     op = plan.op
     kind, size = SCALARS[op.accumulator].name, op.output.size
     out.line(f"const int element = blockIdx.x * {FINISH_THREADS} + threadIdx.x;")
@@ -193,7 +196,8 @@ def write_finish(out: Writer, plan: BlockPlan) -> None:
         out.line(f"if (element >= {size}) return;")
     divisor = math.prod(op.extents[a] for a in op.spatial)
     indices, first = ["0"] * len(plan.names), True
-    for a in op.spatial:
+    strides = op.write.axis_strides()
+    for a in sorted(op.spatial, key=lambda a: -strides[a]):
         divisor //= op.extents[a]
         if op.extents[a] > 1:
             indices[a] = f"out_{plan.names[a]}"

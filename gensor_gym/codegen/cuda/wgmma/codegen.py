@@ -32,7 +32,7 @@ from gensor_gym.codegen.cuda.wgmma.plan import (
 )
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan, make_rows_plan
 from gensor_gym.codegen.cuda.wgmma.shares import over_share, share_constants, write_shared_store
-from gensor_gym.codegen.cuda.wgmma.store import first_column, write_pixel_origin, write_store
+from gensor_gym.codegen.cuda.wgmma.store import first_column, first_row, write_pixel_origin, write_store
 from gensor_gym.codegen.cuda.wgmma.text import multiply_name, wgmma_functions
 from gensor_gym.codegen.cuda.wgmma.transpose import transpose_kernel
 from gensor_gym.codegen.kernel import Kernel, Launch
@@ -65,11 +65,11 @@ def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, 
     if isinstance(plan, ConvolutionPlan):
         folded = plan.op != program.operator
         return folding_kernel(plan, program.operator, entry) if folded else layout_kernel(plan, entry)
-    return transpose_kernel(plan, entry) if isinstance(plan, RowsPlan) else None
+    return transpose_kernel(plan, entry) if isinstance(plan, RowsPlan) and plan.is_moved else None
 
 
 def _plan(program: Program) -> WgmmaPlan:
-    """Plan of a program: for a convolution that is laid out, a product whose B is transposed, or any other product."""
+    """Plan of a program: for a convolution that is laid out, a product that reads B in rows of k, or any other product."""
     if is_laid_out(program.operator):
         return make_convolution_plan(with_folded_rows(program))
     if is_transposed(program.operator):
@@ -190,7 +190,7 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"const int consumer_{m} = {row};")
     if columns > 1:
         out.line(f"const int consumer_{n} = {column};")
-    first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, "lane / 4")]
+    first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, first_row(plan))]
     out.line(f"const int first_{m} = {total(first)};")
     several = len(plan.column_axes) > 1
     if several:

@@ -1,10 +1,11 @@
 """Plan of a wgmma kernel of a convolution: an implicit product of weights and pixels, both with contiguous channels.
 
-An image [n, c, h, w] and weights [k, c, r, s] have no contiguous rows of channels that the tensor memory accelerator could copy.
-So a first kernel of the same program (`cuda/wgmma/layout.py`) lays them out in the workspace as [n, h, w, c] and [r, s, k, c]. A
-step of the reduction is 128 bytes of channels at one element (r, s) of the window. Its operand B is the pixels at this element: a
-box that is shifted by (r, s), takes every `stride`-th pixel, and has zeros outside the image as padding. The rows of a box are
-contiguous in shared memory, so that a wgmma takes the columns of several rows and images at once.
+The tensor memory accelerator copies contiguous rows of channels: of an image [n, h, w, c] and weights [r, s, k, c] in place. An
+image [n, c, h, w] and weights [k, c, r, s] have none. So a first kernel of the same program (`cuda/wgmma/layout.py`) lays them
+out in the workspace in that order. A step of the reduction is 128 bytes of channels at one element (r, s) of the window. Its
+operand B is the pixels at this element: a box that is shifted by (r, s), takes every `stride`-th pixel, and has zeros outside
+the image as padding. The rows of a box are contiguous in shared memory, so that a wgmma takes the columns of several rows and
+images at once.
 
 For a window of one element with a stride, skipped pixels are not laid out: the workspace then has [n, p, q, c]. TMA cannot skip
 columns of the image itself, because its element strides do not apply to the innermost dimension.
@@ -19,7 +20,8 @@ from functools import cached_property
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, UNIT, TensorMap
 from gensor_gym.codegen.cuda.wgmma.plan import ColumnRowsPlan, aligned, check_wgmma, require
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, moved_reads
+from gensor_gym.operators.traits import convolution_places
 from gensor_gym.operators.types import Access
 
 
@@ -37,21 +39,33 @@ class ConvolutionPlan(ColumnRowsPlan):
         """Reduce axes of the window: row and column of a window element."""
         return tuple(a for a in self.op.reduce if a != self.roles.k)
 
+    @cached_property
+    def moved(self) -> tuple[int, ...]:
+        """Reads that the first kernel lays out, by number."""
+        return moved_reads(self.op)
+
     @property
     def image(self) -> Access:
-        """Access to the image [n, c, h, w]."""
-        return self.op.reads[self.roles.b]
+        """Access to the image, with dimensions in the order n, c, h, w, which is not always the order in memory."""
+        return self._in_order(self.roles.b)
 
     @property
     def weights(self) -> Access:
-        """Access to the weights [k, c, r, s]."""
-        return self.op.reads[self.roles.a]
+        """Access to the weights, with dimensions in the order k, c, r, s, which is not always the order in memory."""
+        return self._in_order(self.roles.a)
+
+    def _in_order(self, read: int) -> Access:
+        found, access = convolution_places(self.op), self.op.reads[read]
+        assert found is not None, "checked by `is_laid_out`"
+        places = found[read]
+        rows, offset = (tuple(access.coefficients[place] for place in places), tuple(access.offset[place] for place in places))
+        return replace(access, view=tuple(access.view[place] for place in places), coefficients=rows, offset=offset)
 
     @cached_property
     def pixels(self) -> Access:
-        """Access to the pixels in the workspace: all of the image or, for a window of one element, only the pixels it reads."""
+        """Access to the pixels: all of the image or, in the workspace for a window of one element, only the pixels it reads."""
         op, image = self.op, self.image
-        if any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
+        if self.roles.b not in self.moved or any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
             return image
         axes = (self.column_axes[0], self.roles.k, *self.column_axes[1:])
         unit = tuple(tuple(int(a == axis) for a in range(len(op.axes))) for axis in axes)
@@ -59,7 +73,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def strides(self) -> tuple[int, int]:
-        """(rows, columns) of pixels in the workspace from one output pixel to the next."""
+        """(rows, columns) of pixels from one output pixel to the next."""
         _, p, q = self.column_axes
         return self.pixels.coefficients[2][p], self.pixels.coefficients[3][q]
 
@@ -81,7 +95,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def channels(self) -> int:
-        """Number of channels of a pixel in the workspace, padded so that a row of channels is a multiple of 16 bytes."""
+        """Number of channels of a row, in the workspace with padding, so that it is a multiple of 16 bytes."""
         whole = UNIT // self.item
         return -(-self.op.extents[self.roles.k] // whole) * whole
 
@@ -94,12 +108,15 @@ class ConvolutionPlan(ColumnRowsPlan):
     def weights_offset(self) -> int:
         """Byte offset of the weights in the workspace."""
         n, _, h, w = self.pixels.view
-        return aligned(self.image_offset + n * h * w * self.channels * self.item)
+        return aligned(self.image_offset + (n * h * w * self.pitch if self.roles.b in self.moved else 0))
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the workspace: parts of a split reduction, image, weights."""
-        return self.weights_offset + math.prod(self.op.extents[a] for a in (self.roles.m, *self.taps)) * self.pitch
+        """Bytes of the workspace: parts of a split reduction, and what is laid out of image and weights."""
+        if not self.moved:
+            return super().workspace_bytes
+        rows = math.prod(self.op.extents[a] for a in (self.roles.m, *self.taps)) if self.roles.a in self.moved else 0
+        return self.weights_offset + rows * self.pitch
 
     @property
     def pitch(self) -> int:
@@ -108,18 +125,24 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of the weights [r, s, k, c] and the image [n, h, w, c] in the workspace."""
+        """Tensor maps of the weights [r, s, k, c] and the image [n, h, w, c], in the workspace or in place."""
         k, c, r, s = self.weights.view
+        argument, offset = self._place(self.roles.a, self.weights_offset)
         left = TensorMap(
-            len(self.op.inputs) + 1, self.op.dtype, (r, s, k, c), (s * k * self.pitch, k * self.pitch, self.pitch),
-            (1, 1, self.box_rows, self.step), SWIZZLE_BYTES, self.weights_offset,
+            argument, self.op.dtype, (r, s, k, c), (s * k * self.pitch, k * self.pitch, self.pitch),
+            (1, 1, self.box_rows, self.step), SWIZZLE_BYTES, offset,
         )  # fmt: skip
         n, c, h, w = self.pixels.view
+        argument, offset = self._place(self.roles.b, self.image_offset)
         right = replace(
-            left, shape=(n, h, w, c), strides=(h * w * self.pitch, w * self.pitch, self.pitch), offset=self.image_offset,
+            left, argument=argument, shape=(n, h, w, c), strides=(h * w * self.pitch, w * self.pitch, self.pitch), offset=offset,
             box=(*self.box, self.step), steps=(1, *self.strides, 1),
         )  # fmt: skip
         return left, right
+
+    def _place(self, read: int, offset: int) -> tuple[int, int]:
+        """(argument, byte offset there) of an operand: in the workspace at `offset` if it was laid out, else in place."""
+        return (len(self.op.inputs) + 1, offset) if read in self.moved else (read, 0)
 
 
 def make_convolution_plan(program: Program) -> ConvolutionPlan:

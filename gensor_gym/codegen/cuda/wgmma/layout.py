@@ -1,7 +1,8 @@
 """C text of the kernel that lays out a convolution's image and weights in the workspace before a wgmma, channels innermost.
 
-For both, matrices [channels, columns] are transposed. Columns are the pixels of an image, or the window elements of an output
-channel. A block reads a tile along columns and writes it along channels. Pixels that no window meets are omitted.
+Operands that have their channels innermost are left where they are. Of the others, matrices [channels, columns] are transposed.
+Columns are the pixels of an image, or the window elements of an output channel. A block reads a tile along columns and writes it
+along channels. Pixels that no window meets are omitted.
 """
 
 from __future__ import annotations
@@ -88,40 +89,47 @@ class Transposition:
         return self.batches, -(-self.channels // self.down), -(-self.columns // self.across)
 
 
-def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch]:
-    """(text, launch) of the kernel that lays out the operands."""
-    image, weights = transpositions(plan)
-    blocks, out = math.prod(image.grid), Writer(depth=1)
+def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch] | None:
+    """(text, launch) of the kernel that lays out the operands; None if all of them have channels innermost."""
+    parts, out = transpositions(plan), Writer(depth=1)
+    if not parts:
+        return None
     kind = KINDS[plan.item]
     out.line(f"{kind} *laid_out = reinterpret_cast<{kind} *>(workspace);")
     out.line(f"{kind} *tile = reinterpret_cast<{kind} *>(shared_memory);")
     out.line("const int thread = threadIdx.x;")
-    with out.block(f"if (blockIdx.x < {blocks})"):
-        out.note("the image: channels of a pixel side by side")
-        _write(out, image, "blockIdx.x")
-    with out.block("else"):
-        out.note("the weights: channels of a window element side by side")
-        _write(out, weights, f"(blockIdx.x - {blocks})")
-    shared = max(part.down * part.shared_pitch * plan.item for part in (image, weights))
-    launch = Launch(f"{entry}{LAYOUT}", (blocks + math.prod(weights.grid), 1, 1), (THREADS, 1, 1), shared)
+    begin = 0
+    for part, words in parts.items():
+        blocks, last = math.prod(part.grid), part == list(parts)[-1]
+        head = "else" if begin and last else f"if (blockIdx.x < {begin + blocks})"
+        with out.block("" if last and not begin else head):
+            out.note(words)
+            _write(out, part, f"(blockIdx.x - {begin})" if begin else "blockIdx.x")
+        begin += blocks
+    shared = max(part.down * part.shared_pitch * plan.item for part in parts)
+    launch = Launch(f"{entry}{LAYOUT}", (begin, 1, 1), (THREADS, 1, 1), shared)
     return kernel_text(plan, launch.entry, out, str(THREADS), {}), launch
 
 
-def transpositions(plan: ConvolutionPlan) -> tuple[Transposition, Transposition]:
-    """Transpositions of the image and of the weights."""
+def transpositions(plan: ConvolutionPlan) -> dict[Transposition, str]:
+    """Transposition -> what it does, of the image and of the weights unless they have channels innermost."""
     n, c, *shape = plan.image.view
     *_, p, q = plan.pixels.view
     k, _, r, s = plan.weights.view
-    pitch, item, whole = plan.channels, plan.item, math.prod(shape)
-    row, steps = p * q, (whole, whole, 1)
-    if [p, q] != shape:
-        _, i, j = plan.column_axes
-        row, steps = q, (whole, plan.image.axis_strides()[i], plan.image.axis_strides()[j])
-    name = plan.image.tensor.name
-    image = Transposition(name, item, n, c, p * q, plan.image_offset // item, p * q * pitch, pitch, row, steps)
-    name, taps = plan.weights.tensor.name, (r * s, (r * s, r * s, 1))
-    weights = Transposition(name, item, k, c, r * s, plan.weights_offset // item, pitch, k * pitch, *taps)
-    return image, weights
+    pitch, item, whole, found = plan.channels, plan.item, math.prod(shape), {}
+    if plan.roles.b in plan.moved:
+        row, steps = p * q, (whole, whole, 1)
+        if [p, q] != shape:
+            _, i, j = plan.column_axes
+            row, steps = q, (whole, plan.image.axis_strides()[i], plan.image.axis_strides()[j])
+        name = plan.image.tensor.name
+        image = Transposition(name, item, n, c, p * q, plan.image_offset // item, p * q * pitch, pitch, row, steps)
+        found[image] = "the image: channels of a pixel side by side"
+    if plan.roles.a in plan.moved:
+        name, taps = plan.weights.tensor.name, (r * s, (r * s, r * s, 1))
+        weights = Transposition(name, item, k, c, r * s, plan.weights_offset // item, pitch, k * pitch, *taps)
+        found[weights] = "the weights: channels of a window element side by side"
+    return found
 
 
 def _write(out: Writer, part: Transposition, block: str) -> None:

@@ -1,8 +1,8 @@
-"""Plan of a wgmma kernel whose B[k, n] must be transposed first: tf32, and types of 8 bits.
+"""Plan of a wgmma kernel that reads B in rows of k: tf32, types of 8 bits, and any type whose B is [n, k] in memory.
 
-wgmma transposes operands of 16 bits only. So a first kernel of the same program (`cuda/wgmma/transpose.py`) writes B into the
-workspace as [n, k], and both operands are in shared memory as rows of k. A step of the reduction is 128 bytes of a row: 32
-elements of tf32, or 128 of 8 bits.
+wgmma transposes operands of 16 bits only. So of other types a first kernel of the same program (`cuda/wgmma/transpose.py`) writes
+B[k, n] into the workspace as [n, k]. Both operands are in shared memory as rows of k. A step of the reduction is 128 bytes of a
+row: 32 elements of tf32, 64 of 16 bits, or 128 of 8 bits.
 
 Elements of tf32 are float32 in memory. wgmma ignores their lower 13 bits, which would round towards zero. Instead, the copies to
 shared memory round them to nearest, because their tensor maps have type tf32.
@@ -12,16 +12,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.codegen.cuda.wgmma.plan import ColumnRowsPlan, aligned, check_batch, check_wgmma
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, moved_reads
 
 
 @dataclass(frozen=True)
 class RowsPlan(ColumnRowsPlan):
-    """A product, or a batch of products, with B transposed beforehand: [.., n, k] in the workspace."""
+    """A product, or a batch of products, with B as [.., n, k]: transposed beforehand into the workspace, or in place."""
+
+    @cached_property
+    def is_moved(self) -> bool:
+        """Whether B is transposed beforehand."""
+        return self.roles.b in moved_reads(self.op)
 
     @property
     def columns(self) -> int:
@@ -40,9 +46,9 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def b_shape(self) -> tuple[int, ...]:
-        """Shape of B in the workspace: batch dimensions if there are any, columns n, elements k of a row."""
-        *batch, k, n = self.op.reads[self.roles.b].tensor.shape
-        return (*batch, n, k)
+        """Shape of B in rows: batch dimensions if there are any, columns n, elements k of a row."""
+        *batch, first, last = self.op.reads[self.roles.b].tensor.shape
+        return (*batch, last, first) if self.is_moved else (*batch, first, last)
 
     @property
     def b_offset(self) -> int:
@@ -52,21 +58,21 @@ class RowsPlan(ColumnRowsPlan):
     @property
     def workspace_bytes(self) -> int:
         """Bytes of the workspace: parts of a split reduction, then B."""
-        return self.b_offset + math.prod(self.b_shape) * self.item
+        return self.b_offset + math.prod(self.b_shape) * self.item if self.is_moved else super().workspace_bytes
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of A and B; A is read in place, B from the workspace."""
+        """Tensor maps of A, in place, and of B, in the workspace or in place."""
         left = replace(self._map(self.op.reads[self.roles.a], (self.box_rows, self.step)), dtype=self.op.dtype)
         *batch, n, k = self.b_shape
         strides = (n * k * self.item,) * len(batch) + (k * self.item,)
         box = (1,) * len(batch) + (self.box_columns, self.step)
-        workspace = len(self.op.inputs) + 1
-        return left, TensorMap(workspace, self.op.dtype, self.b_shape, strides, box, SWIZZLE_BYTES, self.b_offset)
+        argument, offset = (len(self.op.inputs) + 1, self.b_offset) if self.is_moved else (self.roles.b, 0)
+        return left, TensorMap(argument, self.op.dtype, self.b_shape, strides, box, SWIZZLE_BYTES, offset)
 
 
 def make_rows_plan(program: Program) -> RowsPlan:
-    """Plan of a product of tf32 or of 8 bits with tensor_core=2. ValueError names the unsupported part."""
+    """Plan of a product with tensor_core=2 that reads B in rows of k. ValueError names the unsupported part."""
     plan = RowsPlan(program)
     check_wgmma(plan)
     check_batch(plan)

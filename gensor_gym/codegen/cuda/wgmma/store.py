@@ -5,6 +5,9 @@ of 32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's col
 first swap pairs, so that each lane has four contiguous columns. Columns of a convolution are pixels of several rows and images. A
 tile has a multiple of 8 columns of a row, so neighbours stay together. One store takes as many of them as divide the row's
 length.
+
+An output with channels last has rows m contiguous, not columns. There a warp turns every 8 x 8 sums over its lanes, so that a
+lane has four neighbours along m of one column, and four lanes all 16 rows of the warp.
 """
 
 from __future__ import annotations
@@ -20,20 +23,41 @@ from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 from gensor_gym.operators.types import Access
 
+_OF_FOUR = "lane % 2 * 8 + lane % 4 / 2 * 4"
+"""C text of the first of four neighbours among 16 that a lane has after swapping pairs with its neighbour."""
+
+
+def run_axis(plan: WgmmaPlan) -> int:
+    """Axis of the neighbours in a thread's run, which are contiguous in the output: n, or m if the output has channels last."""
+    return plan.roles.n if plan.op.write.axis_strides()[plan.roles.n] == 1 else plan.roles.m
+
+
+def is_turned(plan: WgmmaPlan) -> bool:
+    """Whether runs lie along m."""
+    return run_axis(plan) == plan.roles.m
+
 
 def run_length(plan: WgmmaPlan) -> int:
-    """Number of neighbours along n in a thread's run: 4 if lanes swap pairs for a 16-bit output, else 2."""
-    return 4 if plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES else 2
+    """Number of neighbours in a thread's run: 4 along m, or if lanes swap pairs for a 16-bit output, else 2."""
+    swapped = plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES
+    return 4 if is_turned(plan) or swapped else 2
+
+
+def first_row(plan: WgmmaPlan) -> str:
+    """C text of this lane's row of every 8, or its first of every 16 if runs lie along rows."""
+    return _OF_FOUR if is_turned(plan) else "lane / 4"
 
 
 def first_column(plan: WgmmaPlan) -> str:
-    """C text of this lane's first column of every 16, or of every 8 if it stores pairs."""
-    return "lane % 2 * 8 + lane % 4 / 2 * 4" if run_length(plan) == 4 else "lane % 4 * 2"
+    """C text of this lane's first column of every 16, or of every 8 if it stores pairs or a run along rows."""
+    if is_turned(plan):
+        return "lane / 4"
+    return _OF_FOUR if run_length(plan) == 4 else "lane % 4 * 2"
 
 
 def store_length(plan: WgmmaPlan) -> int:
     """Number of neighbours of a run in one store: all of them, or as many as divide a row of the output."""
-    return math.gcd(run_length(plan), plan.op.extents[plan.roles.n])
+    return math.gcd(run_length(plan), plan.op.extents[run_axis(plan)])
 
 
 def write_store(
@@ -50,28 +74,44 @@ def write_store(
     row = total([(1, indices[plan.roles.m]), (1, f"first_{m.name}")])
     indices[plan.roles.m] = f"out_{m.name}"
     inside = [f"out_{m.name} < {m.extent}"] if plan.overhang[plan.roles.m] else []
+    half = "" if is_turned(plan) else " + half * 8"
     if plan.tile[0] > m_rows:
-        inside.append(f"first_{m.name} + half * 8 < {m_rows}")
-    length = run_length(plan)
-    if length == 4:
+        inside.append(f"first_{m.name}{half} < {m_rows}")
+    if run_length(plan) == 4:
         out.line("const bool odd = lane % 2;")
     with out.nest([Loop("rows", "ROW_BLOCKS")]):
         if write_held is not None:
             write_held(out, plan)
-        with out.nest([Loop("half", "2")]):
-            out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS} + half * 8;")
-            with out.nest([Loop("group", f"{plan.columns_text} / {4 * length}")]):
-                inside = inside + _write_column(out, plan, length, indices)
-                out.line(f"const {SCALARS[plan.op.accumulator].name} *sums = &{held}[group * {2 * length} + half * 2];")
-                _write_run(out, length, SCALARS[plan.op.accumulator].name)
-                for first in range(0, length, store_length(plan)):
-                    _write_stored(out, plan, first, indices, inside)
+        with out.nest([] if is_turned(plan) else [Loop("half", "2")]):
+            out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS}{half};")
+            _write_runs(out, plan, held, indices, inside)
 
 
-def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str]) -> list[str]:
-    """Declare the output indices of the run's first column and put them into `indices`; return conditions on them."""
+def _write_runs(out: Writer, plan: WgmmaPlan, held: str, indices: list[str], inside: list[str]) -> None:
+    """Write the loop over a thread's runs of a row, or of the rows of a warp if they are turned."""
+    length, kind = run_length(plan), SCALARS[plan.op.accumulator].name
+    columns = 8 if is_turned(plan) else 4 * length
+    with out.nest([Loop("group", f"{plan.columns_text} / {columns}")]):
+        inside = inside + _write_column(out, plan, columns, indices)
+        if is_turned(plan):
+            out.line(f"const {kind} *pairs = &{held}[group * 4];")
+            out.line(f"{kind} sums[6] = {{pairs[0], pairs[1], 0, 0, pairs[2], pairs[3]}};  // of both halves, 4 apart")
+            out.line("turn_tile(sums[0], sums[1]);")
+            out.line("turn_tile(sums[4], sums[5]);")
+        else:
+            out.line(f"const {kind} *sums = &{held}[group * {2 * length} + half * 2];")
+        _write_run(out, length, kind)
+        for first in range(0, length, store_length(plan)):
+            _write_stored(out, plan, first, indices, inside)
+
+
+def _write_column(out: Writer, plan: WgmmaPlan, columns: int, indices: list[str]) -> list[str]:
+    """Declare the output indices of the run's first column and put them into `indices`; return conditions on them.
+
+    A group has `columns` columns.
+    """
     n = plan.op.axes[plan.roles.n]
-    at = total([(1, f"first_{plan.column_name}"), (4 * length, "group")])
+    at = total([(1, f"first_{plan.column_name}"), (columns, "group")])
     if len(plan.column_axes) == 1:
         out.line(f"const int out_{n.name} = {total([(1, indices[plan.roles.n]), (1, at)])};")
         indices[plan.roles.n] = f"out_{n.name}"
@@ -107,9 +147,13 @@ def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
 
 def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], inside: list[str]) -> None:
     """Write one store of neighbours of the run from number `first` on, guarded by the run's conditions `inside`."""
-    n, length = plan.roles.n, store_length(plan)
-    place = [total([(1, index)], first if a == n else 0) for a, index in enumerate(indices)]
-    conditions = [condition.replace(f"{indices[n]} <", f"{place[n]} <") for condition in inside]
+    along, length = run_axis(plan), store_length(plan)
+    place = [total([(1, index)], first if a == along else 0) for a, index in enumerate(indices)]
+    limited = indices[along], f"first_{plan.names[along]}"
+    conditions = [
+        f"{total([(1, index)], first)} < {limit}" if index in limited else f"{index} < {limit}"
+        for index, limit in (condition.split(" < ") for condition in inside)
+    ]
     with out.guarded(conditions):
         _write_finished(out, plan, first, length, place)
 
@@ -149,10 +193,10 @@ def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indic
 
 
 def _operands(out: Writer, plan: WgmmaPlan, access: Access, indices: list[str], length: int) -> list[str | None]:
-    """C text of a stage's operand for each element of the run, loaded as one vector if it has one value for each column."""
+    """C text of a stage's operand for each element of the run, loaded as one vector if it has one value for each."""
     name, dtype = access.tensor.name, access.tensor.dtype
     element = f"{name}[{flat(access, indices)}]"
-    if access.axis_strides()[plan.roles.n] == 0 or length == 1:
+    if access.axis_strides()[run_axis(plan)] == 0 or length == 1:
         return [widened(dtype, element)] * length
     kind = f"{SCALARS[dtype].vector}{length}"
     out.line(f"const {kind} {name}_run = *reinterpret_cast<const {kind} *>(&{element});")

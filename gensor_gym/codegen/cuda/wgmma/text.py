@@ -109,6 +109,18 @@ template <int COUNT>
 template <int COUNT>
 {_HEAD} void request_registers() {{ asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT)); }}
 """,
+    "turn_tile": f"""\
+// 8 x 8 sums of a warp, of which a lane has two neighbours in row lane / 4, turned over: two neighbours in column lane / 4.
+template <typename Sum>
+{_HEAD} void turn_tile(Sum &first, Sum &second) {{
+  unsigned &one = reinterpret_cast<unsigned &>(first), &two = reinterpret_cast<unsigned &>(second);
+  unsigned low = __byte_perm(one, two, 0x5410), high = __byte_perm(one, two, 0x7632);
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(low));
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(high));
+  one = __byte_perm(low, high, 0x5410);
+  two = __byte_perm(low, high, 0x7632);
+}}
+""",
     "pack_bfloat16": f"""\
 // Two values rounded to the nearest, the first one in the lower half.
 {_HEAD} unsigned pack_bfloat16(float first, float second) {{

@@ -1,0 +1,156 @@
+"""The network whose chosen values have channels last: operators and maps in that order, and constant weights laid out once.
+
+A value keeps its name. Where another operation needs the other order, a transposition stands between. The graph computes the
+same, so references, plans, memory and exports need to know nothing of orders.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Set
+
+from gensor_gym.dataflow.expressions import renamed
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Transpose
+from gensor_gym.graph.matrices.lying import is_folded, moved_reads
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.folding import with_constants_made
+from gensor_gym.networks.network import Network, needed
+from gensor_gym.networks.orders.choice import (
+    IN_ROWS,
+    LAST,
+    POOLINGS,
+    channels_last,
+    is_convolution,
+    is_over_pixels,
+    makes_either,
+    padded,
+    reads_either,
+    uses_wgmma,
+    with_orders,
+)
+from gensor_gym.operators.images import IMAGES, WEIGHTS, permutation
+
+TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
+"""Orders of axes of the transpositions to channels last, and back."""
+
+
+def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None) -> Network:
+    """The network for a machine, with the values `chosen` (by default `channels_last`) with channels last in memory.
+
+    A machine without wgmma, or a network without a convolution for it, gets the network as it is.
+    """
+    if machine.arch != "sm_90":
+        return network
+    rewriting = _Rewriting(network, machine, channels_last(network, machine) if chosen is None else chosen)
+    for value in network.graph.inputs:
+        rewriting.given(value.name)
+    for name, node in network.graph.nodes:
+        rewriting.add(name, node)
+    return rewriting.network() if rewriting.names > network.graph.values.keys() else network
+
+
+class _Rewriting:
+    """The new network's nodes so far; values of the old network keep their names."""
+
+    def __init__(self, network: Network, machine: Hardware, chosen: Set[str]) -> None:
+        self.old, self.machine, self.chosen = network, machine, chosen
+        self.nodes: list[tuple[str, Node]] = []
+        self.names = {value.name for value in network.graph.inputs} | network.nodes.keys()
+        self.last: dict[str, str] = {}
+        """Name of an image or repeated value -> name of the value with channels last."""
+        self.first: dict[str, str] = {}
+        """Name of an image that is made with channels last -> name of the value with channels first."""
+        self.weights: dict[str, str] = {}
+        """Name of a convolution's weights -> name of those in the order rskc."""
+        self.moved: dict[str, str] = {}
+        """Name of a reduction that has become a reshape -> name of the reduction."""
+
+    def given(self, name: str) -> None:
+        """An input of the network, with channels first."""
+        if name in self.chosen:
+            self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, TO_LAST))
+
+    def add(self, name: str, node: Node) -> None:
+        """A node, in the order of its value."""
+        if name in self.chosen and makes_either(self.old, name, self.machine):
+            self.last[name] = name
+            self.nodes.append((name, self._last(name, node)))
+        elif is_over_pixels(node) and node.inputs[0] in self.chosen:
+            assert isinstance(node, Reduce)
+            axes = tuple(map(TO_LAST.index, node.axes))
+            self.moved[name] = self._fresh(f"{name}_nhwc", Reduce(self.last[node.source], node.body, axes))
+            self.nodes.append((name, Reshape(self.moved[name], self.old.graph.values[name].shape)))
+        else:
+            self.nodes.append((name, self._convolution(node) if is_convolution(node) else self._first(node)))
+            self.given(name)
+
+    def _last(self, name: str, node: Node) -> Node:
+        """A node that makes its value with channels last."""
+        if isinstance(node, Map):
+            return Map(renamed(node.expression, {one: self._operand(one) for one in node.inputs}))
+        assert isinstance(node, Contract)
+        if node.operator.name in POOLINGS:
+            return Contract(with_orders(node.operator, **LAST), (self.last[node.sources[0]],))
+        return self._convolution(node, result=IMAGES[1])
+
+    def _operand(self, name: str) -> str:
+        """Name of a map's operand with channels last; a repeated value is repeated in that order."""
+        if name not in self.last:
+            node, shape = self.old.nodes.get(name), self.old.graph.values[name].shape
+            if isinstance(node, Broadcast):
+                turned = _turned(padded(self.old.graph.values[node.source].shape))
+                source = self._fresh(f"{node.source}_last", Reshape(node.source, turned))
+                self.last[name] = self._fresh(f"{name}_nhwc", Broadcast(source, _turned(shape)))
+            else:
+                self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, TO_LAST))
+        return self.last[name]
+
+    def _convolution(self, node: Node, **orders: str) -> Node:
+        """A convolution that reads its image in the order that it has, and constant weights in the one of the program."""
+        assert isinstance(node, Contract)
+        image, weights = node.sources
+        if image in self.chosen and reads_either(node, image, self.machine):
+            image, orders = self.last[image], {**orders, **LAST}
+        else:
+            image = self._plain(image)
+        moved = 1 in moved_reads(node.operator) and not is_folded(node.operator)
+        in_place = with_orders(node.operator, **IN_ROWS, **orders)
+        if (moved or "image" in orders) and weights in self.old.constants and uses_wgmma(in_place, self.machine):
+            if weights not in self.weights:
+                order = permutation(WEIGHTS[1], WEIGHTS[0])
+                self.weights[weights] = self._fresh(f"{weights}_rskc", Transpose(weights, order))
+            weights, orders = self.weights[weights], {**orders, **IN_ROWS}
+        return Contract(with_orders(node.operator, **orders), (image, weights))
+
+    def _first(self, node: Node) -> Node:
+        """A node that reads images with channels first."""
+        return node.reading({one: self._plain(one) for one in node.inputs})
+
+    def _plain(self, name: str) -> str:
+        """Name of a value with channels first, which a transposition makes if it was made with channels last."""
+        if self.last.get(name) != name:
+            return name
+        if name not in self.first:
+            self.first[name] = self._fresh(f"{name}_nchw", Transpose(name, TO_FIRST))
+        return self.first[name]
+
+    def _fresh(self, name: str, node: Node) -> str:
+        """Add a node under a name that no other value has."""
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        self.nodes.append((name, node))
+        return name
+
+    def network(self) -> Network:
+        """The network of these nodes, whose constants are in memory as its kernels read them."""
+        graph = self.old.graph
+        rounded = frozenset((self.moved.get(name, name), kind) for name, kind in graph.rounded)
+        made = needed(graph.name, graph.inputs, self.nodes, graph.returns, graph.whole, rounded)
+        of_moved = {new: self.old.origins[name] for name, new in self.moved.items() if name in self.old.origins}
+        return with_constants_made(dataclasses.replace(self.old, graph=made, origins={**self.old.origins, **of_moved}))
+
+
+def _turned(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape [n, c, h, w] as [n, h, w, c]."""
+    return tuple(shape[axis] for axis in TO_LAST)

@@ -1,0 +1,68 @@
+"""Images of convolutions and poolings, and weights: orders of dimensions in memory, such as "nhwc", and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gensor_gym.operators.loops import Loops
+
+IMAGES, WEIGHTS, MATRICES = ("nchw", "nhwc"), ("kcrs", "rskc"), ("kn", "nk")
+"""Orders of images, of a convolution's weights and of a product's, outermost first.
+
+The first are those of operators whose text names none."""
+Arrays = TypeVar("Arrays", bound=Any)
+"""An array of NumPy or a tensor of torch."""
+
+
+def order_of(op: Loops, name: str) -> str:
+    """The order that an operator's argument `name` (image, weights or result) names."""
+    return str(dict(op.arguments).get(name, (WEIGHTS if name == "weights" else IMAGES)[0]))
+
+
+def matrix_order(op: Loops) -> str:
+    """The order of a product's weights."""
+    return str(dict(op.arguments).get("weights", MATRICES[0]))
+
+
+def names_orders(op: Loops) -> bool:
+    """Whether an operator's arguments name an order other than the usual one of images or weights."""
+    return not {"image", "weights", "result"}.isdisjoint(dict(op.arguments))
+
+
+def permutation(order: str, of: str) -> tuple[int, ...]:
+    """For each dimension in `order`, its number in the order `of`: what `transpose` takes to change `of` into `order`."""
+    return tuple(of.index(letter) for letter in order)
+
+
+def in_order(array: Arrays, order: str, of: str) -> Arrays:
+    """An array in the order `of` as a view in another order."""
+    return array if order == of else (getattr(array, "permute", None) or array.transpose)(permutation(order, of))
+
+
+def options(op: Loops, **defaults: int) -> dict[str, Any]:
+    """Values of the named arguments of an operator, with these defaults for arguments that its text leaves out."""
+    given = dict(op.arguments)
+    return {name: given.get(name, default) for name, default in defaults.items()}
+
+
+def outputs(op: Loops) -> tuple[int, int]:
+    """(rows, columns) of the output, which are the extents of axes p and q."""
+    extents = {axis.name: axis.extent for axis in op.axes}
+    return extents["p"], extents["q"]
+
+
+def places(op: Loops, x: np.ndarray, pad_value: float) -> Iterator[tuple[int, int, np.ndarray]]:
+    """For every position of the window: (r, s, elements [n, c, p, q] of x [n, c, h, w] at this position of all windows)."""
+    found = options(op, padding=0, stride=1, dilation=1)
+    (top, left), (down, right), (tall, wide) = (v if isinstance(v, tuple) else (v, v) for v in found.values())
+    if top or left:
+        x = np.pad(x, ((0, 0), (0, 0), (top, top), (left, left)), constant_values=pad_value)
+    p, q = outputs(op)
+    height, width = (op.extents[a] for a in op.reduce[-2:])
+    for r in range(height):
+        rows = slice(r * tall, r * tall + (p - 1) * down + 1, down)
+        for s in range(width):
+            yield r, s, x[:, :, rows, s * wide : s * wide + (q - 1) * right + 1 : right]
