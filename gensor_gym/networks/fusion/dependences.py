@@ -109,6 +109,10 @@ class Dependences:
             left = waiting
         return True
 
+    def readers_of(self, some: int) -> int:
+        """Set of the nodes that read the nodes of a set."""
+        return reduce(or_, (self.readers[one] for one in places(some)), 0)
+
     def read_by(self, some: int) -> int:
         """Set of the nodes that the nodes of a set read."""
         return reduce(or_, (self.reads[one] for one in places(some)), 0)
