@@ -39,7 +39,14 @@ NUM_SUCCESSOR_FEATURES = DECISION + NUM_ACTIONS
 
 
 def node_features(graph: PlanGraph) -> np.ndarray:
-    """Features of all nodes of a network, float32 [V, NODE]."""
+    """Features of all nodes of a network, float32 [V, NODE], cached in the graph."""
+    if "nodes" not in graph.known:
+        graph.known["nodes"] = _nodes(graph)
+    found: np.ndarray = graph.known["nodes"]
+    return found
+
+
+def _nodes(graph: PlanGraph) -> np.ndarray:
     found = np.zeros((len(graph.of.names), NODE), np.float32)
     for place, name in enumerate(graph.of.names):
         node = graph.operator.nodes[name]
@@ -57,24 +64,29 @@ def part_features(part: Part, seconds: float) -> list[float]:
     return [*anchor, math.log2(part.nodes.bit_count()) / 4.0, math.log(share / seconds) / 4.0, math.log(share * 1e6) / 4.0]
 
 
-def fill_state(graph: PlanGraph, state: State, nodes: np.ndarray, found: np.ndarray) -> None:
-    """Write all features but `remaining` of a state into `found`, float32 [NUM_FEATURES]; `nodes` are `node_features`."""
+def state_features(graph: PlanGraph, state: State) -> np.ndarray:
+    """All features of a state, float32 [NUM_FEATURES], with 0 in place of `remaining`; cached in the state."""
+    if "features" not in state.known:
+        state.known["features"] = _state(graph, state)
+    found: np.ndarray = state.known["features"]
+    return found
+
+
+def _state(graph: PlanGraph, state: State) -> np.ndarray:
+    found, nodes = np.zeros(NUM_FEATURES, np.float32), node_features(graph)
     links, start = max(1, len(graph.links)), graph.first.seconds
     ratio, count = math.log(start / state.seconds), len(state.parts)
     passed = min(state.link, links) / links, max(0, state.link - links) / links
     found[SLICES["plan"]] = ratio, math.log(state.seconds / graph.floor) / 2.0, *passed, count / len(graph.of.names)
     link = graph.link_of(state)
-    for at, name in enumerate(("source", "reader")):
-        if link is None:
-            found[SLICES[name]] = 0.0
-        else:
-            one = link[at]
-            found[SLICES[name]] = (*nodes[one].tolist(), *part_features(state.part_of[one], state.seconds))
+    for at, name in enumerate(("source", "reader") if link else ()):
+        one = link[at]  # type: ignore[index]
+        found[SLICES[name]] = (*nodes[one].tolist(), *part_features(state.part_of[one], state.seconds))
     found[SLICES["decisions"]] = decision_features(state).ravel()
     hw = graph.hardware
     rates = hw.peak_of("float32") / hw.memory[-1].bandwidth, hw.level("l2").capacity
     found[SLICES["hardware"]] = hw.kind == "gpu", math.log2(hw.units) / 4.0, *(math.log2(rate) / 8.0 for rate in rates)
-    np.clip(found, -LIMIT, LIMIT, out=found)
+    return np.clip(found, -LIMIT, LIMIT)
 
 
 def decision_features(state: State) -> np.ndarray:

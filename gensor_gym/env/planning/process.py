@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.env.episodes.stepped import SteppedEpisodes
-from gensor_gym.env.planning.features import SLICES, fill_state, node_features
+from gensor_gym.env.planning.features import SLICES, state_features
 from gensor_gym.env.planning.tasks import PlanTasks
 from gensor_gym.networks.planning.state import STOP
 
@@ -32,4 +32,4 @@ class PlanEpisodes(SteppedEpisodes):
         state = graph.state(self.rows[place])
         self._reach(np.array([place]), np.array([state.seconds]))
         self.masks[place] = state.mask
-        fill_state(graph, state, node_features(graph), self.obs[place])
+        self.obs[place] = state_features(graph, state)

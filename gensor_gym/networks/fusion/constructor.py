@@ -8,6 +8,7 @@ Chains of a GPU are listed whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,9 @@ def constructed(computation: Operator | Dataflow, hardware: Hardware) -> tuple[A
     family = family_of(computation)
     graph: Any = graph_of(computation, hardware)
     if isinstance(graph, ConstructionGraph):
-        row, seconds, _ = incumbent(graph, moved_knobs(graph.tables.ints), DRAWN)
+        schedule, seconds = _nest_of(graph.operator, hardware)
         rest = _rows_after(computation, hardware) if family.scheduled(computation) is not computation else 0.0
-        return graph.schedule(row), float(seconds) + rest
+        return schedule, seconds + rest
     if isinstance(graph, GpuChainGraph):
         rows = np.concatenate(list(graph.enumerate()))
         found = graph.latencies(rows)
@@ -49,6 +50,14 @@ def constructed(computation: Operator | Dataflow, hardware: Hardware) -> tuple[A
     if seconds == np.inf:
         raise ValueError(f"{computation} on {hardware.name}: no program fits")
     return graph.schedule(row), seconds
+
+
+@lru_cache(maxsize=1 << 12)
+def _nest_of(op: Operator, hardware: Hardware) -> tuple[AnySchedule, float]:
+    """(schedule, seconds) of a loop nest. Cached, because many panels of a network have the same product."""
+    graph = ConstructionGraph(op, hardware, "extended")
+    row, seconds, _ = incumbent(graph, moved_knobs(graph.tables.ints), DRAWN)
+    return graph.schedule(row), float(seconds)
 
 
 def _rows_after(computation: Any, hardware: Hardware) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,8 @@ class PlanGraph:
             raise ValueError(f"{network} on {hardware.name}: {missing[0]} has no kernel of its own")
         self.first = self._arrived(tuple(alone), 0, 0, sum(part.seconds for part in alone))
         self._met: dict[bytes, State] = {}
+        self.known: dict[str, Any] = {}
+        """Cache of facts about the network, such as features of its nodes."""
 
     @property
     def horizon(self) -> int:

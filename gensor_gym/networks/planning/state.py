@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from gensor_gym.networks.pieces import Piece
 
@@ -50,6 +51,9 @@ class State:
     """Seconds of the plan by the models."""
     changes: tuple[Change | None, ...]
     """What each action changes; None for an illegal one. `stop` and `keep apart` change nothing."""
+
+    known: dict[str, Any] = field(default_factory=dict)
+    """Cache of facts about the state, such as its features."""
 
     @cached_property
     def mask(self) -> tuple[bool, ...]:
