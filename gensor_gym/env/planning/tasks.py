@@ -72,7 +72,9 @@ class PlanTasks(Sequence[PlanGraph]):
             self._made[place] = graph
             self.starts, self.floors = np.append(self.starts, graph.first.seconds), np.append(self.floors, graph.floor)
             self.horizons = np.append(self.horizons, graph.horizon)
-        return self._index[_key(op)]
+        place = self._index[_key(op)]
+        _ = self[place]
+        return place
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
         """Index of a task drawn uniformly from the given networks; with a single network `stream` is not called."""

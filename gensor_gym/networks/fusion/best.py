@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.fusion.candidates import Candidate, TooMany, candidates
 from gensor_gym.networks.fusion.dependences import Dependences
+from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.fusion.prices import Prices
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, ordered
@@ -48,6 +49,14 @@ def optimum(network: Network, hardware: Hardware, of: Dependences | None = None,
         if plan is not None and not plan.fault:
             return Optimum(plan, seconds, len(found), len(program.left), tried)
     raise ValueError(f"{network} on {hardware.name}: no plan, expected a kernel for each of its nodes")
+
+
+def best_plan(network: Network, hardware: Hardware) -> Plan:
+    """The cheapest plan, or the plan `fine` of a network that is too large for a proof."""
+    try:
+        return optimum(network, hardware).plan
+    except TooMany:
+        return fine(network, hardware)
 
 
 class _Covers:
