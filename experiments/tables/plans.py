@@ -49,15 +49,15 @@ def make_plans(config: DictConfig, folder: Path) -> list[Table]:
     """The networks of the suite: rules, searches and the optimum; `limit` caps the networks."""
     hw = hardware.get(MACHINE)
     rows = tuple(_row(name, hw, config.seeds) for name in list(SUITE)[: config.limit])
-    columns = ("network", "nodes", "pieces", "states", "proof s", "optimum ms", "kernels", *RULES, "local", *SEARCHES, "loops of fine_coarse")
+    columns = ("network", "nodes", "pieces", "states", "processor s", "optimum ms", "kernels", *RULES, "local", *SEARCHES, "loops of fine_coarse")
     return [Table("Plans of networks by the models", Stamp.PREDICTED, columns, rows, NOTES)]
 
 
 def _row(name: str, hw: Hardware, seeds: list[int]) -> tuple[Cell, ...]:
     network = folded(from_torch(module_of(name), inputs_of(name)))
-    begin = time.monotonic()
+    begin = time.process_time()
     graph = PlanGraph(network, hw)
-    best, took = graph.best, time.monotonic() - begin
+    best, took = graph.best, time.process_time() - begin
     if best is None:
         return (name, float(len(graph.of.names)), *[None] * (5 + len(RULES) + 1 + len(SEARCHES) + 1))
     small = len(graph.of.names) <= NODES
