@@ -49,7 +49,8 @@ def make_plans(config: DictConfig, folder: Path) -> list[Table]:
     """The networks of the suite: rules, searches and the optimum; `limit` caps the networks."""
     hw = hardware.get(MACHINE)
     rows = tuple(_row(name, hw, config.seeds) for name in list(SUITE)[: config.limit])
-    columns = ("network", "nodes", "pieces", "states", "processor s", "optimum ms", "kernels", *RULES, "local", *SEARCHES, "loops of fine_coarse")
+    proof = ("network", "nodes", "pieces", "states", "processor s", "optimum ms", "kernels")
+    columns = (*proof, *RULES, "local", *SEARCHES, "loops of fine_coarse")
     return [Table("Plans of networks by the models", Stamp.PREDICTED, columns, rows, NOTES)]
 
 
@@ -74,15 +75,15 @@ def make_plan_searches(config: DictConfig, folder: Path) -> list[Table]:
     """Searches of random networks of the test part and of the unseen family, under equal numbers of decisions."""
     hw, tables = hardware.get(MACHINE), []
     for part in ("test", "unseen"):
-        graphs = [PlanGraph(network_of(graph), hw) for name in names_of(part)[: config.limit] if (graph := drawn(name)) is not None]
+        found_of = [drawn(name) for name in names_of(part)[: config.limit]]
+        graphs = [PlanGraph(network_of(graph), hw) for graph in found_of if graph is not None]
         rows = [
             (name, *(_text([_mean_regret(graph, name, config.seeds, budget) for graph in graphs]) for budget in BUDGETS))
             for name in SEARCHES
         ]
-        rows += [
-            (name, *[_text([above(graph.prices.total(rule(graph.operator, hw).pieces), _least(graph)) for graph in graphs])] * len(BUDGETS))
-            for name, rule in RULES.items()
-        ]
+        for name, rule in RULES.items():
+            found = [above(graph.prices.total(rule(graph.operator, hw).pieces), _least(graph)) for graph in graphs]
+            rows.append((name, *[_text(found)] * len(BUDGETS)))
         local = [descended(cut_all(graph.operator), graph.prices, LOCAL) for graph in graphs]
         found = [above(graph.prices.total(plan.pieces), _least(graph)) for graph, (plan, _) in zip(graphs, local, strict=True)]
         rows.append(("local", *[_text(found)] * len(BUDGETS)))

@@ -70,6 +70,8 @@ class FuseEnv(EpisodeEnv):
         render_mode: str | None = None,
     ) -> None:
         """Check the arguments and build the first task; ValueError names a bad value."""
+        if backend != "analytic":
+            raise ValueError(f"backend {backend!r}: plans are priced by the models, expected 'analytic'")
         tasks = PlanTasks(operator, hardware)
         final = FinalReward(backend, tasks.hardware, "pooled")
         settings = Settings(final.name, observation, groups_of(observation_groups), discount, step_cost, shaping, "pooled")

@@ -35,7 +35,8 @@ class PlanGraphView:
         if link is not None:
             found[link[0], self._of_node - 2] = found[link[1], self._of_node - 1] = 1.0
         found[count, self._of_node :] = whole
-        inside = [(float(state.part_of[one] is state.part_of[reader]), float((one, reader) == link), 0.0) for one, reader in graph.links]
+        part_of = state.part_of
+        inside = [(float(part_of[one] is part_of[reader]), float((one, reader) == link), 0.0) for one, reader in graph.links]
         features = np.array([*inside, *[(0.0, 0.0, 1.0)] * count], np.float32)
         links = np.array([*graph.links, *((count, node) for node in range(count))], np.int32)
         return GraphInstance(nodes=found, edges=features, edge_links=links)

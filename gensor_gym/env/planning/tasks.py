@@ -35,19 +35,12 @@ class PlanTasks(Sequence[PlanGraph]):
         self._count = len(self._given)
         self._index: dict[object, int] = {_key(op): place for place, op in reversed([*enumerate(self._given)])}
         self._made: dict[int, PlanGraph] = {}
+        self.graphs: Any = self
+        self.initial = np.zeros((self._count, MOST_LINKS), np.int32)
+        """First rows: nothing is decided."""
         self.starts, self.floors = np.zeros((2, self._count))
         self.horizons = np.zeros(self._count, np.int64)
         _ = self[0]
-
-    @property
-    def graphs(self) -> Any:
-        """The graphs: this sequence."""
-        return self
-
-    @property
-    def initial(self) -> np.ndarray:
-        """First rows int32 [K, MOST_LINKS]: nothing is decided."""
-        return np.zeros((len(self), MOST_LINKS), np.int32)
 
     def __len__(self) -> int:
         """Number of networks."""
@@ -71,7 +64,7 @@ class PlanTasks(Sequence[PlanGraph]):
             self._given.append(op)
             self._made[place] = graph
             self.starts, self.floors = np.append(self.starts, graph.first.seconds), np.append(self.floors, graph.floor)
-            self.horizons = np.append(self.horizons, graph.horizon)
+            self.horizons, self.initial = np.append(self.horizons, graph.horizon), np.zeros((len(self), MOST_LINKS), np.int32)
         place = self._index[_key(op)]
         _ = self[place]
         return place
@@ -101,8 +94,8 @@ def _listed(operator: NetworkSpec) -> list[One]:
 def _network(op: One) -> Network:
     if isinstance(op, Network):
         return op
-    found = drawn(op) if isinstance(op, str) else op
-    found = resolve_computation(op) if found is None else found
+    known = drawn(op) if isinstance(op, str) else op
+    found = resolve_computation(op) if known is None else known
     if not isinstance(found, Dataflow):
         raise ValueError(f"{op!r}: expected a network, a graph's text, or one of {', '.join(FAMILIES)} such as normed(seed=7)")
     return network_of(found)

@@ -1,7 +1,7 @@
-"""All legal pieces of a network with their prices: the parts of which every plan of `Fuse-v0` is made.
+"""All legal pieces of a network with their prices: every plan of `Fuse-v0` is made of them.
 
-A piece is a set of nodes that are linked by what they read, with all nodes on paths between them: one product at most, at anchor
-tile or panel, or none, at anchor row; or the block that `block_of` makes for a second product.
+The nodes of a piece are linked by the values that they read, and all nodes on paths between them are in it: one product at most,
+at anchor tile or panel, or none, at anchor row; or the block that `block_of` makes for a second product.
 """
 
 from __future__ import annotations

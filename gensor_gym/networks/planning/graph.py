@@ -1,8 +1,8 @@
 """The graph of decisions about one network: it begins with a kernel a node, and a cursor visits the links between nodes.
 
 Links are visited by the place of the reader in the network's graph, for each reader from its latest source to its first, so that
-what a reader joins has been decided. A link inside a piece is passed over, and one where nothing but to keep apart is legal comes
-again after all others: slices, for example, are one piece only together with the join that reads them all.
+what a reader joins has been decided. A link inside a piece is passed over, and one where no join is legal comes again after all
+others: slices, for example, are one piece only together with the join that reads them all.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_MET = 1 << 13
 
 
 class PlanGraph:
-    """Decisions about the plan of `operator`, a network, for `hardware`. A state is a row int32 [MOST_LINKS] of decisions so far."""
+    """Decisions about the plan of `operator`, a network, for `hardware`; a state is a row int32 [MOST_LINKS] of them."""
 
     space = "plans"
 

@@ -9,9 +9,10 @@ from typing import Any
 from gensor_gym.networks.pieces import Piece
 
 ACTIONS = ("stop", "keep apart", "join", "make a panel", "make a block", "make a block with copies")
-"""Decisions at a link from a node to a reader of it: leave all that is left apart; leave both pieces apart; one kernel for both at
-the anchor that follows from its host, or on whole rows of its product; a block of the reader, a second product, and the product
-before it, without or with copies before them.
+"""Decisions at a link from a node to a reader of it.
+
+In order: leave all that is left apart; leave both pieces apart; one kernel for both at the anchor that follows from its host, or
+on whole rows of its product; a block of the reader, a second product, and the product before it, without or with copies before.
 """
 STOP, APART, JOIN, PANEL, BLOCK, BLOCK_OF_COPIES = range(len(ACTIONS))
 NUM_ACTIONS = len(ACTIONS)

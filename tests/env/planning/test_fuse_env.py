@@ -100,7 +100,8 @@ def test_one_seed_is_one_curve_and_a_state_is_restored() -> None:
     """Number for number, pickled in the middle, through gymnasium's JSON, and by another vector environment."""
     first, second = (FuseEnv(NAMES, HW) for _ in range(2))
     assert [reward for reward, _ in played(first, 7)] == [reward for reward, _ in played(second, 7)]
-    made = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(gymnasium.make(ID, operator=NAMES, hardware=HW).spec.to_json()))
+    text = gymnasium.make(ID, operator=NAMES, hardware=HW).spec.to_json()
+    made = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(text))
     again = pickle.loads(pickle.dumps(first))
     assert [reward for reward, _ in played(again, 8)] == [reward for reward, _ in played(made, 8)]
     envs, others = (gymnasium.make_vec(ID, num_envs=3, operator=NAMES, hardware=HW) for _ in range(2))
@@ -137,9 +138,10 @@ def test_random_networks_are_apart() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"operator": []}, "expected a network"), ({"operator": None}, "operator None"), ({"operator": "gemm(m=4, n=4, k=4)"}, "expected a network"),
-        ({"operator": "normd(seed=1)"}, "normd"), ({"observation": "tree"}, "flat"), ({"observation_groups": ["nest"]}, "groups are"),
-        ({"observation_groups": []}, "no observation group"), ({"render_mode": "human"}, "render_mode"), ({"discount": 2.0}, "discount"),
+        ({"operator": []}, "expected a network"), ({"operator": "gemm(m=4, n=4, k=4)"}, "expected a network"),
+        ({"operator": None}, "operator None"), ({"operator": "normd(seed=1)"}, "normd"), ({"observation": "tree"}, "flat"),
+        ({"observation_groups": ["nest"]}, "groups are"), ({"observation_groups": []}, "no observation group"),
+        ({"render_mode": "human"}, "render_mode"), ({"discount": 2.0}, "discount"), ({"backend": "cpu"}, "expected 'analytic'"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(arguments: dict, words: str) -> None:
