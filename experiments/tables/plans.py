@@ -1,4 +1,7 @@
-"""Plans of networks against the proved optimum, by the models: `python -m experiments.reproduce table=plans`, and `plan_searches`."""
+"""Plans of networks against the proved optimum, by the models: `python -m experiments.reproduce table=plans`.
+
+The table `plan_searches` has searches of random networks.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ LOCAL = 1 << 14
 NODES = 200
 """Most nodes of a network for searches, whose plans take long to price otherwise."""
 NOTES = (
-    f"Seconds are the sum of the pieces' by the models of `{MACHINE}`, each of the program of the constructor `descent`. Nothing is "
-    "timed. Numbers of plans are percent above the optimum.",
+    f"Seconds are the sum of the pieces' by the models of `{MACHINE}`, each of the program of the constructor `descent`. Nothing "
+    "is timed. Numbers of plans are percent above the optimum.",
     "Pieces: all that are legal and linked by what they read; states: of the dynamic program; the optimum holds among all plans "
     "of these pieces, which have no loops of several pieces. `fine_coarse` differs from `fine` by such loops alone, so it has "
     "no price of its own.",
@@ -62,9 +65,10 @@ def _row(name: str, hw: Hardware, seeds: list[int]) -> tuple[Cell, ...]:
     if best is None:
         return (name, float(len(graph.of.names)), *[None] * (5 + len(RULES) + 1 + len(SEARCHES) + 1))
     small = len(graph.of.names) <= NODES
+    proof = float(best.pieces), float(best.states), took, 1e3 * best.seconds, float(len(best.plan.pieces))
     loops = sum(piece.follows > 0 for piece in fine_coarse(network, hw).pieces)
     return (
-        name, float(len(graph.of.names)), float(best.pieces), float(best.states), took, 1e3 * best.seconds, float(len(best.plan.pieces)),
+        name, float(len(graph.of.names)), *proof,
         *(above(graph.prices.total(rule(network, hw).pieces), best.seconds) for rule in RULES.values()),
         above(graph.prices.total(descended(cut_all(network), graph.prices, LOCAL)[0].pieces), best.seconds) if small else None,
         *(_mean(graph, search, seeds) for search in SEARCHES), float(loops),
@@ -89,7 +93,7 @@ def make_plan_searches(config: DictConfig, folder: Path) -> list[Table]:
         rows.append(("local", *[_text(found)] * len(BUDGETS)))
         priced = int(np.median([count for _, count in local]))
         notes = (NOTES[0], NOTES[2] + f" It prices {priced} plans at the median, whatever the budget.",
-                 f"Mean over {len(graphs)} networks and {len(config.seeds)} seeds, and the worst network. Rules take no decisions.")  # fmt: skip
+                 f"Mean over {len(graphs)} networks and {len(config.seeds)} seeds, and the worst. Rules take no decisions.")  # fmt: skip
         columns = ("search", *(f"{budget} decisions" for budget in BUDGETS))
         tables.append(Table(f"Searches of plans, {part}", Stamp.PREDICTED, columns, tuple(rows), notes))
     return tables

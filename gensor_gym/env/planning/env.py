@@ -47,8 +47,8 @@ class FuseEnv(EpisodeEnv):
     Terminated by `stop`, or at the horizon, where any action counts as `stop`. Never truncated.
 
     ## Arguments
-    operator (a network, its graph or its text, a name such as `normed(seed=0)`, a list of these, or a part of the random networks:
-    train, validation, test, unseen), hardware, backend (`analytic`), observation, observation_groups, discount, step_cost,
+    operator (a network, its graph or its text, a name such as `normed(seed=0)`, a list of these, or a part of the random
+    networks: train, validation, test, unseen), hardware, backend (`analytic`), observation, observation_groups, discount, step_cost,
     shaping, render_mode.
 
     ## Version History

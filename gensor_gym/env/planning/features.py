@@ -1,4 +1,4 @@
-"""Features of a plan under decision: the plan, the steps left, the two nodes at the cursor with their pieces, and each decision."""
+"""Features of a plan under decision: plan, steps left, the two nodes at the cursor with their pieces, and each decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dependences among the nodes of a network that need a kernel, as sets of bits: bit i is the i-th such node in the graph's order."""
+"""Dependences among the nodes of a network that need a kernel, as sets of bits: bit i is the i-th such node of the graph."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def drawn(name: str) -> Dataflow | None:
 
 
 def network_of(graph: Dataflow, seed: int | None = None) -> Network:
-    """The network of a graph; its constants are drawn, normal and scaled by their rows, or without a seed are zeros in no memory."""
+    """The network of a graph; its constants are drawn, normal and scaled by their rows, or zeros in no memory without a seed."""
     rng = None if seed is None else np.random.default_rng(seed)
     constants = {}
     for value in graph.inputs:
