@@ -19,7 +19,6 @@ from experiments.networks.suite import SUITE, inputs_of, module_of
 from experiments.studies.study import Stamp
 from experiments.tables.table import Cell, Table
 from gensor_gym import hardware
-from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.coarse import fine_coarse
@@ -58,6 +57,8 @@ def make_plans(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _row(name: str, hw: Hardware, seeds: list[int]) -> tuple[Cell, ...]:
+    from gensor_gym.frontends.torch_export import from_torch
+
     network = folded(from_torch(module_of(name), inputs_of(name)))
     begin = time.process_time()
     graph = PlanGraph(network, hw)
@@ -92,8 +93,8 @@ def make_plan_searches(config: DictConfig, folder: Path) -> list[Table]:
         found = [above(graph.prices.total(plan.pieces), _least(graph)) for graph, (plan, _) in zip(graphs, local, strict=True)]
         rows.append(("local", *[_text(found)] * len(BUDGETS)))
         priced = int(np.median([count for _, count in local]))
-        notes = (NOTES[0], NOTES[2] + f" It prices {priced} plans at the median, whatever the budget.",
-                 f"Mean over {len(graphs)} networks and {len(config.seeds)} seeds, and the worst. Rules take no decisions.")  # fmt: skip
+        mean = f"Mean over {len(graphs)} networks and {len(config.seeds)} seeds, and the worst. Rules take no decisions."
+        notes = (NOTES[0], f"{NOTES[2]} It prices {priced} plans at the median, whatever the budget.", mean)
         columns = ("search", *(f"{budget} decisions" for budget in BUDGETS))
         tables.append(Table(f"Searches of plans, {part}", Stamp.PREDICTED, columns, tuple(rows), notes))
     return tables

@@ -48,8 +48,8 @@ class FuseEnv(EpisodeEnv):
 
     ## Arguments
     operator (a network, its graph or its text, a name such as `normed(seed=0)`, a list of these, or a part of the random
-    networks: train, validation, test, unseen), hardware, backend (`analytic`), observation, observation_groups, discount, step_cost,
-    shaping, render_mode.
+    networks: train, validation, test, unseen), hardware, backend (`analytic`), observation, observation_groups, discount,
+    step_cost, shaping, render_mode.
 
     ## Version History
     v0: first version.
