@@ -1,4 +1,4 @@
-"""The Gymnasium environments; `register` registers `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0` and `Recorded-v0`."""
+"""The Gymnasium environments; `register` registers `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0`, `Fuse-v0`, `Recorded-v0`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ CONSTRUCT = "gensor_gym/Construct-v0"
 RECORDED = "gensor_gym/Recorded-v0"
 GIR = "gensor_gym/Gir-v0"
 WRITE = "gensor_gym/Write-v0"
+FUSE = "gensor_gym/Fuse-v0"
 
 
 def register() -> None:
@@ -29,6 +30,12 @@ def register() -> None:
             id=GIR,
             entry_point="gensor_gym.env.fused.env:GirEnv",
             vector_entry_point="gensor_gym.env.fused.env:GirVectorEnv",
+        )
+    if FUSE not in gymnasium.registry:
+        gymnasium.register(
+            id=FUSE,
+            entry_point="gensor_gym.env.planning.env:FuseEnv",
+            vector_entry_point="gensor_gym.env.planning.env:FuseVectorEnv",
         )
     if RECORDED not in gymnasium.registry:
         gymnasium.register(id=RECORDED, entry_point="gensor_gym.env.recorded:RecordedEnv")

@@ -15,8 +15,9 @@ from gensor_gym.graph.compiling.early import at_once
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_name, together
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.networks.planning.graph import PlanGraph
 
-Graph = ConstructionGraph | GirGraph
+Graph = ConstructionGraph | GirGraph | PlanGraph
 PATIENCE = 20.0
 """A program that takes this many times its roofline floor is timed by one call: random play on gemm(m=256, n=384, k=512) ends
 mostly in such programs (AMD EPYC, Zen 4, one thread), and each was called twelve times."""
@@ -25,8 +26,8 @@ ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
 
 
 def optimum_of(graph: Graph) -> float | None:
-    """Proved optimum in seconds by the model, from a certificate or the table of a fused space; None if unknown."""
-    if isinstance(graph, GirGraph):
+    """Proved optimum in seconds by the model: of a certificate, of a fused space's table, of all plans; None if unknown."""
+    if isinstance(graph, GirGraph | PlanGraph):
         return graph.least
     certificate = certificate_of(graph)
     return None if certificate is None else certificate.optimum

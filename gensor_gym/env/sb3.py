@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices,
 
 from gensor_gym.env.episodes.several import EpisodesVectorEnv
 from gensor_gym.env.fused.env import GirVectorEnv
+from gensor_gym.env.planning.env import FuseVectorEnv
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.env.writing.env import WriteVectorEnv
 
@@ -21,7 +22,7 @@ _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
 
 
 class ConstructVecEnv(VecEnv):
-    """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv` or `GirVectorEnv` in mode SAME_STEP.
+    """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv`, `GirVectorEnv` or `FuseVectorEnv` in mode SAME_STEP.
 
     Ended episodes are reset within the step. Their info contains `episode` {r, l, t, regret} (like Monitor),
     `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no
@@ -168,3 +169,8 @@ def make_fused_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
 def make_writing_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
     """A `VecEnv` of `num_envs` environments `Write-v0`; `arguments` are those of `WriteVectorEnv` without `autoreset_mode`."""
     return ConstructVecEnv(WriteVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
+
+
+def make_planning_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
+    """A `VecEnv` of `num_envs` plans of networks; `arguments` are those of `FuseVectorEnv` without `autoreset_mode`."""
+    return ConstructVecEnv(FuseVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))

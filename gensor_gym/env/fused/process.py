@@ -1,69 +1,26 @@
-"""The decision process of fused operators: it steps many episodes at once by table look-ups; rewards are as in `env.reward`."""
+"""The decision process of fused operators: its steps are look-ups in tables of whole spaces."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from gensor_gym.env.episodes.scalars import LATENCY, POTENTIAL, REMAINING, START_LATENCY, STEPS
+from gensor_gym.env.episodes.stepped import SteppedEpisodes
 from gensor_gym.env.fused.observation import DYNAMIC, SLICES, fill_state
 from gensor_gym.env.fused.tasks import GirTasks
-from gensor_gym.env.reward import final_reward, step_reward
-from gensor_gym.env.settings import Settings
-from gensor_gym.gir.actions import NUM_ACTIONS, STOP
-from gensor_gym.graph.compiling.plain import text_of
-
-_step_reward, _final_reward = text_of(step_reward), text_of(final_reward)
 
 
-class Episodes:
-    """Arrays of running episodes: tasks int64 [B], rows, scalars float64 [B, 5], masks int8 [B, N], features float32 [B, F]."""
+class Episodes(SteppedEpisodes):
+    """Running episodes of fused operators."""
 
-    def __init__(
-        self, tasks: GirTasks, settings: Settings, task: np.ndarray, rows: np.ndarray, scalars: np.ndarray, masks: np.ndarray,
-        obs: np.ndarray,
-    ) -> None:  # fmt: skip
-        """The arrays belong to the environment; `begin` and `step` write to them."""
-        self.tasks, self.settings = tasks, settings
-        self.task, self.rows, self.scalars, self.masks, self.obs = task, rows, scalars, masks, obs
+    tasks: GirTasks
+    remaining_at = SLICES["remaining"].start
 
-    def begin(self, chosen: np.ndarray) -> None:
-        """Start the chosen episodes at their rows."""
+    def _open(self, chosen: np.ndarray) -> None:
         task = self.task[chosen]
-        self.scalars[chosen, START_LATENCY] = self.tasks.starts[task]
-        self.scalars[chosen, REMAINING] = self.tasks.horizons[task]
-        self.scalars[chosen, STEPS] = 0
         self.obs[chosen, DYNAMIC:] = self.tasks.static[task]
         self._observe(chosen, self.tasks.spaces.numbers(task, self.rows[chosen]))
-        self._fill_remaining(chosen)
-
-    def step(self, chosen: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take one action int64 in each of the chosen episodes: (rewards float64, ended bool).
-
-        An illegal action is a no-op that costs its step; with one step left any action counts as `stop`. If the backend measures,
-        the reward of `stop` lacks R.
-        """
-        scalars, settings = self.scalars, self.settings
-        before = settings.shaping * scalars[chosen, POTENTIAL]
-        ended = (actions == STOP) | (scalars[chosen, REMAINING] <= 1)
-        scalars[chosen, REMAINING] -= 1
-        scalars[chosen[~ended], STEPS] += 1
-        inside = (actions >= 0) & (actions < NUM_ACTIONS)
-        legal = inside & (self.masks[chosen, np.where(inside, actions, STOP)] == 1) & ~ended
-        if legal.any():
-            self._apply(chosen[legal], actions[legal])
-        self._fill_remaining(chosen)
-        after = settings.shaping * scalars[chosen, POTENTIAL]
-        rewards = _step_reward(before, after, settings.discount, settings.step_cost)
-        rewards[ended] = -before[ended]
-        if settings.backend == "analytic":
-            floors = self.tasks.floors[self.task[chosen[ended]]]
-            pairs = zip(floors.tolist(), scalars[chosen[ended], LATENCY].tolist(), strict=True)
-            rewards[ended] += [_final_reward(*pair) for pair in pairs]
-        self._leave_stop(chosen[ended | (scalars[chosen, REMAINING] <= 1)])
-        return rewards, ended
 
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
-        """Apply legal actions to the rows and update scalars, masks and features."""
         task, spaces = self.task[chosen], self.tasks.spaces
         after = spaces.after(task, spaces.numbers(task, self.rows[chosen]), actions)
         self.rows[chosen] = spaces.rows(task, after)
@@ -73,19 +30,8 @@ class Episodes:
         """Write latency, potential, mask and dynamic features of states; `numbers` are their positions in their spaces."""
         task, spaces = self.task[chosen], self.tasks.spaces
         terms, starts = spaces.terms_of(task, numbers), self.tasks.starts[task]
-        self.scalars[chosen, LATENCY] = terms[:, 0]
-        self.scalars[chosen, POTENTIAL] = np.log(starts / terms[:, 0])
+        self._reach(chosen, terms[:, 0])
         self.masks[chosen] = spaces.masks(task, numbers, self.rows[chosen])
         found = self.obs[chosen]
         fill_state(self.rows[chosen], terms, starts, found)
         self.obs[chosen] = found
-
-    def _fill_remaining(self, chosen: np.ndarray) -> None:
-        left = self.scalars[chosen, REMAINING]
-        at = SLICES["remaining"].start
-        self.obs[chosen, at] = left / self.tasks.horizons[self.task[chosen]]
-        self.obs[chosen, at + 1] = np.log2(left + 1.0) / 8.0
-
-    def _leave_stop(self, chosen: np.ndarray) -> None:
-        """Write masks in which only `stop` is legal."""
-        self.masks[chosen] = np.arange(NUM_ACTIONS) == STOP

@@ -7,6 +7,7 @@ from typing import Any
 
 from gensor_gym import hardware
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.fusion.best import best_plan
 from gensor_gym.networks.fusion.coarse import fine_coarse
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.fusion.remembered import remembered_plan
@@ -18,6 +19,7 @@ PLANS: dict[str, Callable[[Network, Hardware], Plan]] = {
     "cut_all": lambda network, _: cut_all(network),
     "fine": fine,
     "fine_coarse": lambda network, machine: (fine_coarse if machine.kind == "cpu" else fine)(network, machine),
+    "best": best_plan,
 }
 """Name of a rule -> function that plans a network for a machine. Loops of several pieces have kernels on CPUs only."""
 

@@ -1,0 +1,26 @@
+"""Local search of a plan: the best of all single decisions (`networks.fusion.decisions`), until none saves time."""
+
+from __future__ import annotations
+
+from gensor_gym.networks.fusion.decisions import decisions
+from gensor_gym.networks.fusion.prices import Prices
+from gensor_gym.networks.plan import Plan
+
+
+def descended(plan: Plan, prices: Prices, most: int = 1 << 12) -> tuple[Plan, int]:
+    """(a plan that no decision without shared loops makes cheaper, number of plans priced), after `most` plans at most."""
+    priced, seconds = 0, prices.total(plan.pieces)
+    while True:
+        best = plan
+        for _, changed in decisions(plan):
+            if any(piece.follows for piece in changed.pieces):
+                continue
+            priced += 1
+            found = prices.total(changed.pieces)
+            if found < seconds * (1 - 1e-12):
+                best, seconds = changed, found
+            if priced >= most:
+                return best, priced
+        if best is plan:
+            return plan, priced
+        plan = best

@@ -1,0 +1,92 @@
+"""The decision process of environments that are not compiled: many episodes step at once; rewards are as in `env.reward`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gensor_gym.env.episodes.scalars import LATENCY, POTENTIAL, REMAINING, START_LATENCY, STEPS
+from gensor_gym.env.reward import final_reward, step_reward
+from gensor_gym.env.settings import Settings
+from gensor_gym.graph.actions import STOP
+from gensor_gym.graph.compiling.plain import text_of
+
+_step_reward, _final_reward = text_of(step_reward), text_of(final_reward)
+
+
+class SteppedEpisodes(ABC):
+    """Arrays of running episodes: tasks int64 [B], rows, scalars float64 [B, 5], masks int8 [B, N], features float32 [B, F].
+
+    `tasks` has for each of its K tasks the seconds of the first state, the roofline floor and the horizon: `starts`, `floors`,
+    `horizons` [K].
+    """
+
+    remaining_at: ClassVar[int]
+    """Place of the two features of the steps left."""
+
+    def __init__(
+        self, tasks: Any, settings: Settings, task: np.ndarray, rows: np.ndarray, scalars: np.ndarray, masks: np.ndarray,
+        obs: np.ndarray,
+    ) -> None:  # fmt: skip
+        """The arrays belong to the environment; `begin` and `step` write to them."""
+        self.tasks, self.settings = tasks, settings
+        self.task, self.rows, self.scalars, self.masks, self.obs = task, rows, scalars, masks, obs
+
+    @abstractmethod
+    def _open(self, chosen: np.ndarray) -> None:
+        """Write all features of the chosen episodes but the steps left, their masks, latencies and potentials (`_reach`)."""
+
+    @abstractmethod
+    def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
+        """Apply legal actions to the rows, and write what has changed."""
+
+    def begin(self, chosen: np.ndarray) -> None:
+        """Start the chosen episodes at their rows."""
+        task = self.task[chosen]
+        self.scalars[chosen, START_LATENCY] = self.tasks.starts[task]
+        self.scalars[chosen, REMAINING] = self.tasks.horizons[task]
+        self.scalars[chosen, STEPS] = 0
+        self._open(chosen)
+        self._fill_remaining(chosen)
+
+    def step(self, chosen: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Take one action int64 in each of the chosen episodes: (rewards float64, ended bool).
+
+        An illegal action is a no-op that costs its step; with one step left any action counts as `stop`. If the backend measures,
+        the reward of `stop` lacks R.
+        """
+        scalars, settings = self.scalars, self.settings
+        before = settings.shaping * scalars[chosen, POTENTIAL]
+        ended = (actions == STOP) | (scalars[chosen, REMAINING] <= 1)
+        scalars[chosen, REMAINING] -= 1
+        scalars[chosen[~ended], STEPS] += 1
+        inside = (actions >= 0) & (actions < self.masks.shape[1])
+        legal = inside & (self.masks[chosen, np.where(inside, actions, STOP)] == 1) & ~ended
+        if legal.any():
+            self._apply(chosen[legal], actions[legal])
+        self._fill_remaining(chosen)
+        after = settings.shaping * scalars[chosen, POTENTIAL]
+        rewards = _step_reward(before, after, settings.discount, settings.step_cost)
+        rewards[ended] = -before[ended]
+        if settings.backend == "analytic":
+            floors = self.tasks.floors[self.task[chosen[ended]]]
+            pairs = zip(floors.tolist(), scalars[chosen[ended], LATENCY].tolist(), strict=True)
+            rewards[ended] += [_final_reward(*pair) for pair in pairs]
+        self._leave_stop(chosen[ended | (scalars[chosen, REMAINING] <= 1)])
+        return rewards, ended
+
+    def _reach(self, chosen: np.ndarray, seconds: np.ndarray) -> None:
+        """Write latencies float64 [N] of the states reached, and their potentials."""
+        self.scalars[chosen, LATENCY] = seconds
+        self.scalars[chosen, POTENTIAL] = np.log(self.tasks.starts[self.task[chosen]] / seconds)
+
+    def _fill_remaining(self, chosen: np.ndarray) -> None:
+        left = self.scalars[chosen, REMAINING]
+        self.obs[chosen, self.remaining_at] = left / self.tasks.horizons[self.task[chosen]]
+        self.obs[chosen, self.remaining_at + 1] = np.log2(left + 1.0) / 8.0
+
+    def _leave_stop(self, chosen: np.ndarray) -> None:
+        """Write masks in which only `stop` is legal."""
+        self.masks[chosen] = np.arange(self.masks.shape[1]) == STOP

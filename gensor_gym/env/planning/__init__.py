@@ -1,0 +1,1 @@
+"""`gensor_gym/Fuse-v0`: the environment of plans of networks."""

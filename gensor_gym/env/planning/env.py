@@ -1,0 +1,120 @@
+"""The Gymnasium environments of plans: `FuseEnv`, and its vector form `FuseVectorEnv`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.env.episodes.several import EpisodesVectorEnv
+from gensor_gym.env.episodes.single import EpisodeEnv
+from gensor_gym.env.measured import FinalReward
+from gensor_gym.env.planning.features import PlanView
+from gensor_gym.env.planning.process import PlanEpisodes
+from gensor_gym.env.planning.tasks import NetworkSpec, PlanTasks
+from gensor_gym.env.settings import Settings, groups_of
+from gensor_gym.hardware.types import Hardware
+
+DEFAULT_NETWORK = "normed(seed=0)"
+
+
+class FuseEnv(EpisodeEnv):
+    """Plan a network's kernels, decision by decision.
+
+    ## Description
+    A state is a network with a plan, which says what nodes each kernel computes. It begins with a kernel a node. A cursor visits
+    the links from nodes to their readers (`networks/planning/graph.py`), and each decision joins two pieces or leaves them apart.
+    Every state is a complete plan: what is not decided stays apart.
+
+    ## Action Space
+    `Discrete(6)`: stop; keep apart; join; make a panel; make a block; make a block with copies (`networks/planning/state.py`).
+    `info["action_mask"]` (int8) and `action_masks()` (bool) give the legal actions; an illegal action changes nothing and costs
+    its step.
+
+    ## Observation Space
+    `flat`: Box of float32; `dict`: its groups (plan, remaining, source, reader, decisions, hardware); `successors`: Box [actions,
+    features]; `graph`: `spaces.Graph` of the network's nodes (`env/planning/graph_view.py`).
+
+    ## Rewards
+    A step pays discount * Phi(s') - Phi(s) - step_cost, and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. A plan's
+    seconds are the sum of its pieces' by the models (`networks/fusion/prices.py`). `info` at the end has `plan`, its text, and
+    with the model as backend `regret` against the proved optimum (`networks/fusion/best.py`).
+
+    ## Starting State
+    A kernel a node.
+
+    ## Episode End
+    Terminated by `stop`, or at the horizon, where any action counts as `stop`. Never truncated.
+
+    ## Arguments
+    operator (a network, its graph or its text, a name such as `normed(seed=0)`, a list of these, or a part of the random
+    networks: train, validation, test, unseen), hardware, backend (`analytic`), observation, observation_groups, discount,
+    step_cost, shaping, render_mode.
+
+    ## Version History
+    v0: first version.
+    """
+
+    tasks: PlanTasks
+
+    def __init__(
+        self,
+        operator: NetworkSpec = DEFAULT_NETWORK,
+        hardware: Hardware | str = "host",
+        backend: str = "analytic",
+        observation: str = "flat",
+        discount: float = 1.0,
+        step_cost: float = 0.001,
+        observation_groups: list[str] | None = None,
+        shaping: bool = True,
+        render_mode: str | None = None,
+    ) -> None:
+        """Check the arguments and build the first task; ValueError names a bad value."""
+        if backend != "analytic":
+            raise ValueError(f"backend {backend!r}: plans are priced by the models, expected 'analytic'")
+        tasks = PlanTasks(operator, hardware)
+        final = FinalReward(backend, tasks.hardware, "pooled")
+        settings = Settings(final.name, observation, groups_of(observation_groups), discount, step_cost, shaping, "pooled")
+        super().__init__(tasks, final, settings, PlanView(settings), render_mode)
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take one action, like `EpisodeEnv.step`; at the end `info` has the plan's text."""
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, info | ({"plan": str(self.schedule)} if terminated else {})
+
+    def _episodes(self) -> PlanEpisodes:
+        state = (self._row[None], self._scalars[None], self._mask[None], self._obs[None])
+        return PlanEpisodes(self.tasks, self.settings, np.array([self._task]), *state)
+
+    def _begin(self) -> None:
+        """Start an episode at the row (`PlanEpisodes.begin`)."""
+        self._episodes().begin(np.zeros(1, np.int64))
+
+    def _advance(self, action: int) -> tuple[float, bool]:
+        """Take one step in place: (reward without a measured R, terminated), by `PlanEpisodes.step`."""
+        rewards, ended = self._episodes().step(np.zeros(1, np.int64), np.array([action], np.int64))
+        return float(rewards[0]), bool(ended[0])
+
+
+class FuseVectorEnv(EpisodesVectorEnv):
+    """`num_envs` parallel plans on one thread; each behaves like a `FuseEnv` with the same arguments."""
+
+    tasks: PlanTasks
+    single = FuseEnv
+
+    def __init__(self, num_envs: int = 1, *arguments: Any, **named: Any) -> None:
+        """Take arguments of `FuseEnv`, and `autoreset_mode` of `EpisodesVectorEnv`; ValueError names a bad value."""
+        super().__init__(num_envs, *arguments, threads=1, **named)
+
+    def _episodes(self) -> PlanEpisodes:
+        return PlanEpisodes(self.tasks, self.settings, self._task, self._rows, self._scalars, self._masks, self._obs)
+
+    def _begin_part(self, chosen: np.ndarray) -> None:
+        """Start episodes of the chosen environments (`PlanEpisodes.begin`)."""
+        self._episodes().begin(chosen)
+
+    def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
+        """Step environments low..high-1 that are not skipped (`PlanEpisodes.step`)."""
+        chosen = np.flatnonzero(~skip[low:high]) + low
+        self._rewards[low:high], self._ended[low:high] = 0.0, False
+        self._rewards[chosen], self._ended[chosen] = self._episodes().step(chosen, actions[chosen])

@@ -1,0 +1,101 @@
+"""The networks that an environment draws from: for each the graph of decisions about its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym import hardware as machines
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.env.planning.features import NUM_FEATURES
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.planning.drawn import FAMILIES, PARTS, drawn, names_of, network_of
+from gensor_gym.networks.planning.graph import PlanGraph
+from gensor_gym.networks.planning.state import MOST_LINKS, NUM_ACTIONS
+
+One = Network | Dataflow | str
+NetworkSpec = One | Sequence[One]
+
+
+class PlanTasks(Sequence[PlanGraph]):
+    """Graphs of one or many networks on one machine, each made when it is first used; implements `env.tasks.Tasks`."""
+
+    num_actions, num_features = NUM_ACTIONS, NUM_FEATURES
+    starts_anywhere = False
+    space = PlanGraph.space
+
+    def __init__(self, operator: NetworkSpec, hardware: Hardware | str) -> None:
+        """Make the first network's graph; ValueError for what is no network, and for an empty list."""
+        self.hardware = machines.get(hardware)
+        self._given = _listed(operator)
+        self._count = len(self._given)
+        self._index: dict[object, int] = {_key(op): place for place, op in reversed([*enumerate(self._given)])}
+        self._made: dict[int, PlanGraph] = {}
+        self.graphs: Any = self
+        self.initial = np.zeros((self._count, MOST_LINKS), np.int32)
+        """First rows: nothing is decided."""
+        self.starts, self.floors = np.zeros((2, self._count))
+        self.horizons = np.zeros(self._count, np.int64)
+        _ = self[0]
+
+    def __len__(self) -> int:
+        """Number of networks."""
+        return len(self._given)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Graph of a network by its number. ValueError where it is no network, or has a node without a kernel."""
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
+        place = range(len(self))[index]
+        if place not in self._made:
+            graph = self._made[place] = PlanGraph(_network(self._given[place]), self.hardware)
+            self.starts[place], self.floors[place], self.horizons[place] = graph.first.seconds, graph.floor, graph.horizon
+        return self._made[place]
+
+    def add(self, op: One) -> int:
+        """Index of the task of a network, its graph or its text, created if missing; ValueError for anything else."""
+        if _key(op) not in self._index:
+            graph = PlanGraph(_network(op), self.hardware)
+            place = self._index[_key(op)] = len(self)
+            self._given.append(op)
+            self._made[place] = graph
+            self.starts, self.floors = np.append(self.starts, graph.first.seconds), np.append(self.floors, graph.floor)
+            self.horizons, self.initial = np.append(self.horizons, graph.horizon), np.zeros((len(self), MOST_LINKS), np.int32)
+        place = self._index[_key(op)]
+        _ = self[place]
+        return place
+
+    def draw(self, stream: Callable[[], np.random.Generator]) -> int:
+        """Index of a task drawn uniformly from the given networks; with a single network `stream` is not called."""
+        place = 0 if self._count == 1 else int(stream().integers(self._count))
+        _ = self[place]
+        return place
+
+
+def _key(op: One) -> object:
+    return id(op) if isinstance(op, Network) else op
+
+
+def _listed(operator: NetworkSpec) -> list[One]:
+    """The given networks as a list: the name of a part stands for all its networks."""
+    if isinstance(operator, str) and operator in PARTS:
+        return list(names_of(operator))
+    if isinstance(operator, (Network, Dataflow, str)):
+        return [operator]
+    if not isinstance(operator, Sequence) or not operator:
+        raise ValueError(f"operator {operator!r}: expected a network, its graph or text, or a list of one of these or more")
+    return list(operator)
+
+
+def _network(op: One) -> Network:
+    if isinstance(op, Network):
+        return op
+    known = drawn(op) if isinstance(op, str) else op
+    found = resolve_computation(op) if known is None else known
+    if not isinstance(found, Dataflow):
+        raise ValueError(f"{op!r}: expected a network, a graph's text, or one of {', '.join(FAMILIES)} such as normed(seed=7)")
+    return network_of(found)

@@ -1,0 +1,120 @@
+"""The constructor `descent`: a good program of any piece by the models, cheap and the same at every call.
+
+A price needs one program a piece. Descents set one column or field after another to its best value until none gains; they begin
+at the unscheduled program and, for loop nests, at `DRAWN` seeded random ones, for row nests also at the placement of panels.
+Chains of a GPU are listed whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.chains.gpu.graph import GpuChainGraph
+from gensor_gym.chains.graph import ChainGraph
+from gensor_gym.chains.panel import panel_of
+from gensor_gym.chains.room import placement
+from gensor_gym.codegen.chains.panel import row_shape
+from gensor_gym.codegen.families import AnySchedule, family_of, graph_of
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.exact.incumbent import incumbent
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.model import GirModel
+from gensor_gym.gir.placement import levels_of
+from gensor_gym.gir.schedule import HEADER, make_schedule
+from gensor_gym.graph.coordinates import moved_knobs
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+NAME = "descent"
+DRAWN = 2
+"""Random programs at which further descents of a loop nest begin."""
+
+_PIPES = 2
+"""Multiply-adds of vectors a cycle in the model of chains (`chains/model.py`)."""
+
+
+def constructed(computation: Operator | Dataflow, hardware: Hardware) -> tuple[AnySchedule, float]:
+    """(schedule, seconds by the model) of a computation; ValueError if no kernel of the machine supports it."""
+    family = family_of(computation)
+    graph: Any = graph_of(computation, hardware)
+    if isinstance(graph, ConstructionGraph):
+        schedule, seconds = _nest_of(graph.operator, hardware)
+        rest = _rows_after(computation, hardware) if family.scheduled(computation) is not computation else 0.0
+        return schedule, seconds + rest
+    if isinstance(graph, GpuChainGraph):
+        rows = np.concatenate(list(graph.enumerate()))
+        found = graph.latencies(rows)
+        return graph.schedule(rows[found.argmin()]), float(found.min())
+    row, seconds = min((_descended(graph, row) for row in _starts(graph)), key=lambda pair: pair[1])
+    if seconds == np.inf:
+        raise ValueError(f"{computation} on {hardware.name}: no program fits")
+    return graph.schedule(row), seconds + (_short_of_peak(computation, hardware) if isinstance(graph, ChainGraph) else 0.0)
+
+
+def _short_of_peak(computation: Any, hardware: Hardware) -> float:
+    """Seconds that the products of a chain take beyond its model, which counts `_PIPES` multiply-adds of vectors a cycle.
+
+    Processors whose measured peak is lower, such as Zen 4, have fewer: without this term the plan of a small BERT made blocks of
+    its linear layers.
+    """
+    flops = sum(node.operator.flops for _, node in computation.nodes if isinstance(node, Contract))
+    counted = 2 * _PIPES * hardware.lanes * hardware.clock * hardware.units
+    return max(0.0, flops / hardware.peak_of("float32") - flops / counted)
+
+
+@lru_cache(maxsize=1 << 12)
+def _nest_of(op: Operator, hardware: Hardware) -> tuple[AnySchedule, float]:
+    """(schedule, seconds) of a loop nest. Cached, because many panels of a network have the same product."""
+    graph = ConstructionGraph(op, hardware, "extended")
+    row, seconds, _ = incumbent(graph, moved_knobs(graph.tables.ints), DRAWN)
+    return graph.schedule(row), float(seconds)
+
+
+def _rows_after(computation: Any, hardware: Hardware) -> float:
+    """Seconds that the rows of a panel add to its product: instructions, and traffic of what the product does not move itself.
+
+    The product's value is read from a near cache, and written once, which the product's model counts. The form is ours.
+    """
+    if hardware.kind != "cpu":
+        raise ValueError(f"{computation} on {hardware.name}: panels have kernels on CPUs only")
+    panel = panel_of(computation)
+    shape = row_shape(panel, hardware)
+    fields = {"vector": shape.vector, "rows": shape.rows, "tile": shape.tile}
+    terms = GirModel(panel.nest, hardware).terms(make_schedule(fields, panel.lowered.placement).row[None])[0]
+    moved = panel.nest.graph.compulsory_bytes
+    own = moved - 2 * panel.product.output.nbytes
+    return float(terms[2:6].sum() + terms[6:].sum() * max(0, own) / moved)
+
+
+def _starts(graph: Any) -> Iterator[np.ndarray]:
+    """First rows of the descents of a row nest or a chain."""
+    row = graph.initial().row
+    yield row
+    if isinstance(graph, GirGraph) and graph.nest.crossing:
+        kept = row.copy()
+        kept[HEADER : HEADER + len(graph.nest.crossing)] = placement(graph.nest)
+        yield kept
+
+
+def _descended(graph: Any, row: np.ndarray) -> tuple[np.ndarray, float]:
+    """(row, seconds) of the end of a descent over fields and placements; infinite seconds if nothing near the start is legal."""
+    values = [np.arange(top + 1) for top in graph.kind.tops]
+    if isinstance(graph, GirGraph):
+        levels = [np.array(levels_of(graph.nest, name), np.int64) for name in graph.nest.crossing]
+        values = [*values[:HEADER], *levels]
+    best, idle, place = float(graph.latencies(row[None])[0]), 0, 0
+    while idle < len(values):
+        others = np.repeat(row[None], len(values[place]), axis=0)
+        others[:, place] = values[place]
+        seconds = graph.latencies(others)
+        idle += 1
+        if seconds.min() < best:
+            row, best, idle = others[int(seconds.argmin())], float(seconds.min()), 0
+        place = (place + 1) % len(values)
+    return row, best

@@ -1,0 +1,72 @@
+"""The price of a plan: the sum of its pieces' predicted seconds, each by the program of the constructor `descent`.
+
+A price is the model's latency with its launch and its traffic. Prices are kept in the user's cache, under a hash of the
+computation, the machine, the constructor and the sources of this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+
+from gensor_gym.cache.folders import private_dir
+from gensor_gym.cache.owned import read_own
+from gensor_gym.codegen.families import AnySchedule, parsed
+from gensor_gym.codegen.remembered import sources
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.files import write_whole
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.fusion.constructor import NAME, constructed
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.pieces import Piece
+from gensor_gym.networks.plan import Plan
+from gensor_gym.operators.types import Operator
+
+FOLDER = "prices"
+
+
+class Prices:
+    """Seconds of the pieces of one network on one machine; infinite for a piece that has no kernel there."""
+
+    def __init__(self, network: Network, hardware: Hardware) -> None:
+        """Price nothing yet."""
+        self.network, self.hardware = network, hardware
+        self._known: dict[tuple[tuple[str, ...], str], float] = {}
+
+    def of(self, piece: Piece) -> float:
+        """Seconds of a piece that has its own loop; infinite if no kernel supports it at its anchor."""
+        key = piece.nodes, piece.anchor
+        if key not in self._known:
+            try:
+                self._known[key] = program_of(piece.step(self.network).computation, self.hardware)[1]
+            except ValueError:
+                self._known[key] = math.inf
+        return self._known[key]
+
+    def total(self, pieces: Iterable[Piece]) -> float:
+        """Seconds of all pieces, one after another."""
+        return sum(map(self.of, pieces))
+
+
+def price(plan: Plan, hardware: Hardware) -> float:
+    """Seconds of a plan by the models. ValueError for an illegal plan, and for loops of several pieces, which have no model."""
+    if shared := [piece for piece in plan.pieces if piece.follows]:
+        raise ValueError(f"{shared[0].nodes[0]} follows another piece: expected loops of one piece, which the models know")
+    _ = plan.steps
+    return Prices(plan.network, hardware).total(plan.pieces)
+
+
+@lru_cache(maxsize=1 << 14)
+def program_of(computation: Operator | Dataflow, hardware: Hardware) -> tuple[AnySchedule, float]:
+    """(schedule, seconds) of a computation by the constructor, from the cache if known; ValueError if it has no kernel."""
+    parts = [sources(), NAME, repr(computation), repr(hardware)]
+    path = private_dir(FOLDER) / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}.txt"
+    try:
+        seconds, _, text = read_own(path).decode().partition(" ")
+        return parsed(computation, text), float.fromhex(seconds)
+    except ValueError:  # it is missing, or cannot be read
+        schedule, made = constructed(computation, hardware)
+    write_whole(path, f"{made.hex()} {schedule}".encode(), 0o600)
+    return schedule, made

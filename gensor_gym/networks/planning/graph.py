@@ -1,0 +1,214 @@
+"""The graph of decisions about one network: it begins with a kernel a node, and a cursor visits the links between nodes.
+
+Links are visited by the place of the reader in the network's graph, for each reader from its latest source to its first, so that
+what a reader joins has been decided. A link inside a piece is passed over, and one where no join is legal comes again after all
+others: slices, for example, are one piece only together with the join that reads them all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.fusion.best import Optimum, optimum
+from gensor_gym.networks.fusion.blocks import block_of
+from gensor_gym.networks.fusion.candidates import TooMany
+from gensor_gym.networks.fusion.dependences import Dependences, places
+from gensor_gym.networks.fusion.prices import Prices
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.pieces import Piece
+from gensor_gym.networks.plan import Plan, ordered
+from gensor_gym.networks.planning.state import (
+    APART,
+    BLOCK,
+    JOIN,
+    MOST_LINKS,
+    NUM_ACTIONS,
+    PANEL,
+    STOP,
+    Change,
+    Part,
+    State,
+)
+
+_MOST_MET = 1 << 13
+"""Number of states that a graph keeps."""
+
+
+class PlanGraph:
+    """Decisions about the plan of `operator`, a network, for `hardware`; a state is a row int32 [MOST_LINKS] of them."""
+
+    space = "plans"
+
+    def __init__(self, network: Network, hardware: Hardware) -> None:
+        """Price the plan of a kernel a node. ValueError if a node has no kernel of its own, and for too many links."""
+        self.operator, self.hardware = network, hardware
+        self.of, self.prices = Dependences(network), Prices(network, hardware)
+        self.links = [(one, reader) for reader, some in enumerate(self.of.reads) for one in reversed(places(some))]
+        if len(self.links) > MOST_LINKS:
+            raise ValueError(f"{network} has {len(self.links)} links between nodes, expected at most {MOST_LINKS}")
+        alone = [self._part(1 << node, self.of.piece(1 << node)) for node in range(len(self.of.names))]
+        if missing := [part.piece.nodes[0] for part in alone if part.seconds == math.inf]:
+            raise ValueError(f"{network} on {hardware.name}: {missing[0]} has no kernel of its own")
+        self.first = self._arrived(tuple(alone), 0, 0, sum(part.seconds for part in alone))
+        self._met: dict[bytes, State] = {}
+        self.known: dict[str, Any] = {}
+        """Cache of facts about the network, such as features of its nodes."""
+
+    @property
+    def horizon(self) -> int:
+        """Number of steps of an episode: a decision a link, and `stop`."""
+        return len(self.links) + 1
+
+    @cached_property
+    def floor(self) -> float:
+        """Lower bound in seconds on the time of any plan, from the roofline of the whole network."""
+        return roofline_floor(self.operator.graph, self.hardware)
+
+    @cached_property
+    def best(self) -> Optimum | None:
+        """The cheapest plan with its proof; None if the network is too large for one."""
+        try:
+            return optimum(self.operator, self.hardware, self.of, self.prices)
+        except TooMany:
+            return None
+
+    @property
+    def least(self) -> float | None:
+        """Seconds of the cheapest plan; None if unknown."""
+        return None if self.best is None else self.best.seconds
+
+    def state(self, row: np.ndarray) -> State:
+        """The state after a row's decisions, which end at its first 0; illegal ones change nothing."""
+        key = row.tobytes()
+        if key not in self._met:
+            taken = _taken(row)
+            before = row.copy()
+            before[len(taken) - 1 :] = STOP
+            found = self.after(self.state(before), taken[-1]) if taken else self.first
+            if len(self._met) >= _MOST_MET:
+                self._met.clear()
+            self._met[key] = found
+        return self._met[key]
+
+    def after(self, state: State, action: int) -> State:
+        """The state after a decision; the same state for an illegal one and for `stop`."""
+        if action == STOP or not 0 <= action < NUM_ACTIONS or not state.mask[action]:
+            return state
+        change, part_of = state.changes[action], list(state.part_of)
+        if change is None:
+            return self._arrived(state.part_of, state.link + 1, state.later, state.seconds)
+        for node in places(change.part.nodes):
+            part_of[node] = change.part
+        return self._arrived(tuple(part_of), state.link + 1, state.later, state.seconds + change.seconds)
+
+    def schedule(self, row: np.ndarray) -> Plan:
+        """The plan after a row's decisions."""
+        return self.plan_of(self.state(row))
+
+    def plan_of(self, state: State) -> Plan:
+        """The plan of a state."""
+        plan = ordered(self.operator, [part.piece for part in state.parts])
+        assert plan is not None, "no decision makes pieces wait in a circle"
+        return plan
+
+    def towards(self, plan: Plan) -> list[int]:
+        """Decisions that lead to a plan: pieces are joined at a link where both its nodes are in one piece of the plan.
+
+        The end may differ where a part of a piece is no legal piece.
+        """
+        wanted = {node: piece for piece in plan.pieces for node in piece.nodes}
+        state, taken = self.first, list[int]()
+        while (link := self.link_of(state)) is not None:
+            one, reader = (wanted[self.of.names[node]] for node in link)
+            ways = [way for way in range(JOIN, NUM_ACTIONS) if one == reader and self._fits(state.changes[way], one)]
+            taken.append(max(ways, key=lambda way: self._likeness(state.changes[way], one), default=APART))
+            state = self.after(state, taken[-1])
+        return taken
+
+    @staticmethod
+    def _fits(change: Change | None, wanted: Piece) -> bool:
+        return change is not None and set(change.part.piece.nodes) <= set(wanted.nodes)
+
+    @staticmethod
+    def _likeness(change: Change | None, wanted: Piece) -> tuple[bool, int]:
+        assert change is not None
+        return change.part.piece.anchor == wanted.anchor, len(change.part.piece.nodes)
+
+    def _part(self, nodes: int, piece: Piece) -> Part:
+        return Part(nodes, piece, self.prices.of(piece))
+
+    def link_of(self, state: State) -> tuple[int, int] | None:
+        """(node, reader of it) at which the next decision of a state is due; None after the last."""
+        return self.links[state.link % len(self.links)] if state.link < 2 * len(self.links) else None
+
+    def _arrived(self, part_of: tuple[Part, ...], link: int, later: int, seconds: float) -> State:
+        """The state at the first link from number `link` on at which something can be decided; `later` as in `State`."""
+        count = len(self.links)
+        for number in range(link, 2 * count):
+            one, reader = self.links[number % count]
+            if part_of[one] is part_of[reader] or (number >= count and not later >> number - count & 1):
+                continue
+            changes = self._changes(part_of, one, reader)
+            if any(changes):
+                return State(part_of, number, later, seconds, changes)
+            later |= 1 << number % count
+        return State(part_of, 2 * count, later, seconds, (None,) * NUM_ACTIONS)
+
+    def _changes(self, part_of: tuple[Part, ...], one: int, reader: int) -> tuple[Change | None, ...]:
+        """What each action changes at a link; None for what is illegal."""
+        first, second = part_of[one], part_of[reader]
+        both = first.nodes | second.nodes
+        ways: list[tuple[int, Piece]] = []
+        if {first.piece.anchor, second.piece.anchor} <= {"tile", "row"}:
+            ways.append((JOIN, self.of.piece(both)))
+        hosts = both & self.of.products
+        if hosts and hosts & (hosts - 1) == 0:
+            ways.append((PANEL, self.of.piece(both, "panel")))
+        ways += self._blocks(reader)
+        found: list[Change | None] = [None] * NUM_ACTIONS
+        for action, piece in ways:
+            part = self._part(self.of.bits(piece.nodes), piece)
+            replaced = dict.fromkeys(part_of[node] for node in places(part.nodes))
+            whole = part.seconds < math.inf and not any(old.nodes & ~part.nodes for old in replaced)
+            if whole and self._can_run(part_of, part.nodes, reader):
+                found[action] = Change(part, part.seconds - sum(old.seconds for old in replaced))
+        return tuple(found)
+
+    def _blocks(self, reader: int) -> Iterator[tuple[int, Piece]]:
+        """(action, block) for the blocks of a reader; the one with copies only if there are some."""
+        name = self.of.names[reader]
+        if isinstance(self.operator.nodes[name], Contract):
+            found = [block_of(self.operator, name, copies) for copies in (False, True)]
+            for action, block in enumerate(found if found[0] != found[1] else found[:1], BLOCK):
+                if block is not None:
+                    yield action, block
+
+    def _can_run(self, part_of: Sequence[Part], nodes: int, reader: int) -> bool:
+        """Whether a part of these nodes would not wait for parts that wait for it.
+
+        Nothing behind the reader leads back: there are nodes alone, and moves after a block, which read only the block.
+        """
+        near = (1 << reader + 1) - 1
+        reached, waiting = nodes, self.of.readers_of(nodes) & ~nodes & near
+        while waiting:
+            some = part_of[places(waiting)[0]].nodes
+            later = self.of.readers_of(some)
+            if later & nodes:
+                return False
+            reached |= some
+            waiting = (waiting | later) & ~reached & near
+        return True
+
+
+def _taken(row: np.ndarray) -> list[int]:
+    """The decisions of a row, before its first 0."""
+    ends = np.flatnonzero(row == STOP)
+    return row[: ends[0] if len(ends) else len(row)].tolist()

@@ -1,0 +1,68 @@
+"""A state: a plan, and the link of two nodes at which the next decision is due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gensor_gym.networks.pieces import Piece
+
+ACTIONS = ("stop", "keep apart", "join", "make a panel", "make a block", "make a block with copies")
+"""Decisions at a link from a node to a reader of it.
+
+In order: leave all that is left apart; leave both pieces apart; one kernel for both at the anchor that follows from its host, or
+on whole rows of its product; a block of the reader, a second product, and the product before it, without or with copies before.
+"""
+STOP, APART, JOIN, PANEL, BLOCK, BLOCK_OF_COPIES = range(len(ACTIONS))
+NUM_ACTIONS = len(ACTIONS)
+MOST_LINKS = 1024
+"""Most links of a network, and length of a row of decisions: the networks of the suite have up to 800."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A piece of a state's plan."""
+
+    nodes: int
+    """Set of its nodes (`fusion.dependences`)."""
+    piece: Piece
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What a decision does: a part in place of others, and the seconds that this adds to the plan's."""
+
+    part: Part
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A plan as its parts, and the link at which the cursor stands."""
+
+    part_of: tuple[Part, ...]
+    """The part that each node is in."""
+    link: int
+    """Number of the link; from the number of all links on, links that come again; twice this number when none is left."""
+    later: int
+    """Set of the links at which nothing could be decided, which come again."""
+    seconds: float
+    """Seconds of the plan by the models."""
+    changes: tuple[Change | None, ...]
+    """What each action changes; None for an illegal one. `stop` and `keep apart` change nothing."""
+
+    known: dict[str, Any] = field(default_factory=dict)
+    """Cache of facts about the state, such as its features."""
+
+    @cached_property
+    def mask(self) -> tuple[bool, ...]:
+        """Whether each action is legal: `keep apart` where another way is legal too, `stop` everywhere."""
+        ways = [change is not None for change in self.changes]
+        return (True, any(ways), *ways[JOIN:])
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Parts of the plan, by their first nodes."""
+        return tuple(dict.fromkeys(self.part_of))
