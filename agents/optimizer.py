@@ -26,7 +26,7 @@ from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
-from gensor_gym.measure.records.verified import verified
+from gensor_gym.measure.records.verified import note_verified, verified
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 from gensor_gym.measure.stats.others import warned_of_others
 from gensor_gym.operators.types import Operator
@@ -182,8 +182,11 @@ class Asked:
             statuses = [row.status for row in session.trace]
             why = f"; the first: {session.first_error}" if session.first_error else ""
             raise NoKernel(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
-        if self.reuse and session.backend.stored and not verified(task.operator, best[0], task.hardware):
-            raise RuntimeError(f"{task.operator}: the store has times of {best[0]}, whose kernel is wrong here: prune them")
+        if self.reuse and session.backend.stored:
+            if best[1].digest in session.verified_here:
+                note_verified(task.operator, best[0], task.hardware)
+            elif not verified(task.operator, best[0], task.hardware):
+                raise RuntimeError(f"{task.operator}: the store has times of {best[0]}, whose kernel is wrong here: prune them")
         session.keep(*best)
         return Result(*best, tuple(session.trace), task)
 

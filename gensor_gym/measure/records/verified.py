@@ -44,13 +44,18 @@ def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
         return _left_out(op, schedule, f"not built: {error}")
     if digest not in ("", kernel.digest):
         return False
-    path, key = _notes(), f"{kernel.digest} {target_of(hw).compiler()}"
-    if key in (_noted(path) or {}):
+    if f"{kernel.digest} {target_of(hw).compiler()}" in (_noted(_notes()) or {}):
         return True
     if fault := fault_of(kernel):
         return _left_out(op, schedule, f"wrong: {fault}")
-    write_json(path, {**(_noted(path) or {}), key: time.time()})
+    note_verified(op, schedule, hw)
     return True
+
+
+def note_verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> None:
+    """Note a program whose kernel a worker of this process has verified, which needs no other check."""
+    key = f"{remembered(op, schedule, hw).digest} {target_of(hw).compiler()}"
+    write_json(_notes(), {**(_noted(_notes()) or {}), key: time.time()})
 
 
 def _noted(path: Path) -> dict[str, Any] | None:
