@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from agents.optimizer import Asked, NoKernel, Result, check_seed, watched
-from agents.pieces import OnTask, in_loop, search_pieces
+from agents.pieces import OnTask, in_loop, search_pieces, start_worker
 from agents.progress import shown
 from agents.quality import Effort
 from agents.strategy import OtherSearch
@@ -350,7 +350,9 @@ def compile_module(
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
-    check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
+    hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
+    if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
+        start_worker(hw, options.get("backend", "auto"))  # meanwhile
     with uncollected():
         try:
             network = from_torch(module, example_inputs)

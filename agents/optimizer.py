@@ -17,6 +17,7 @@ from gensor_gym import codegen
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.export import Exported
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.gir.schedule import GirSchedule
@@ -24,6 +25,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.measure.records.verified import note_verified, verified
@@ -184,7 +186,8 @@ class Asked:
             raise NoKernel(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
         if self.reuse and session.backend.stored:
             if best[1].digest in session.verified_here:
-                note_verified(task.operator, best[0], task.hardware)
+                known = isinstance(session.backend, NativeBackend) and session.backend.generated(task.operator, best[0], task.hardware)
+                note_verified(task.operator, best[0], task.hardware, known if isinstance(known, Kernel) else None)
             elif not verified(task.operator, best[0], task.hardware):
                 raise RuntimeError(f"{task.operator}: the store has times of {best[0]}, whose kernel is wrong here: prune them")
         session.keep(*best)

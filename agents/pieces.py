@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ from gensor_gym.cycles import collected
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records.store import FINAL
 from gensor_gym.measure.session import Budget, Session
@@ -80,6 +83,12 @@ def _searched(
             piece.advance(trials)
             piece.end()
     return {piece.asked.task.operator: piece.result for piece in pieces}
+
+
+def start_worker(hw: Hardware, backend: str | Backend) -> None:
+    """Start the process that verifies and times a CPU's kernels in the background: it takes a second of another core."""
+    if hw.kind == "cpu" and isinstance(found := get_backend(backend, hw), NativeBackend) and found.pool is found.local:
+        threading.Thread(target=found.local.workers[0].begin, daemon=True).start()
 
 
 def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_task: OnTask, timed: bool) -> None:

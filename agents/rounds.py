@@ -17,8 +17,9 @@ from typing import Any
 from agents.core.workers import workers
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.session import BudgetSpent
 from gensor_gym.measure.workers.requests import Built
 
 
@@ -46,7 +47,8 @@ class Rounds:
 
     def __init__(self, backend: NativeBackend, hw: Hardware, timed: bool, on_answer: Callable[[str], None]) -> None:
         """With `timed=False` kernels are verified, each by a single draw, and not timed."""
-        self.name, self.digest, self.device = backend.name, backend.digest, backend.device
+        self.name, self.device = backend.name, backend.device
+        self._settled: set[Any] = set()
         self._backend, self._hardware, self._timed, self._on_answer = backend, hw, timed, on_answer
         self._turn = threading.Semaphore(workers())
         self._changed = threading.Condition()
@@ -75,6 +77,12 @@ class Rounds:
                 for request in self._waiting:
                     request.answered.set()
             self._compilers.shutdown(wait=False, cancel_futures=True)
+
+    def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
+        """Digest of the generated kernel. BudgetSpent if an earlier one is right and times do not matter."""
+        if op in self._settled:
+            raise BudgetSpent(f"{op} has a program that is right")
+        return self._backend.digest(op, schedule, hw)
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield one measurement for each schedule, in order; called by a search in its thread."""
@@ -141,5 +149,7 @@ class Rounds:
         begin, compiling = time.perf_counter(), built.compile_seconds
         measured = self._backend.trial(built, self._hardware, self._timed)
         self._on_answer(str(built.kernel.operator))
+        if not self._timed and measured.status is Status.OK:
+            self._settled.add(built.kernel.operator)
         measured.conditions["trial_seconds"] = time.perf_counter() - begin + compiling
         return measured
