@@ -192,15 +192,16 @@ def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Calla
 def compile_network(
     network: Network, hardware: Hardware | str = "host", quality: str | None = None, trials: int | None = None,
     seconds: float = math.inf, seed: int = 0, plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None,
-    on_task: OnTask | None = None, reuse: bool = True, **options: Any,
+    on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
     """Find a kernel for every piece of a network's plan.
 
-    Each distinct computation is searched with the effort that `quality` says (`agents.quality`), or with exactly `trials` measured
-    programs, unless a search of it with as many is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces
-    by their expected gains (`agents.pieces`). `on_task` is called before each search with (pieces begun, number of pieces, computation); without it a
-    terminal shows a bar. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of `optimize`; pieces
-    that a `strategy` does not search have their default one.
+    Each distinct computation is searched with the effort of a `quality` (`agents.quality`), or with exactly `trials` measured
+    programs, unless a search of it with as many is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among
+    pieces by their expected gains (`agents.pieces`). `on_task` is called with (pieces done, number of pieces, computation) as
+    searches begin and go on; without it a terminal shows a bar with the seconds left, and with `on_task="bar"` any stream gets
+    a line of them now and then. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of
+    `optimize`; pieces that a `strategy` does not search have their default one.
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`; None is the default of the machine's kind). The
     function's memory holds the plan's constants, except weights that kernels keep packed.
@@ -222,7 +223,7 @@ def compile_network(
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
         asked = effort.searches(_searches(counts, hw, reuse=reuse, **options))
-        with watched(asks.task for asks in asked.values()):
+        with watched(asks.task for asks in asked.values() if effort.timed):
             found = search_pieces(asked, counts, effort.trials, left, seed, told, effort.timed)
         results = tuple(found[step.computation] for step in chosen.steps)
         kernels = _kernels(chosen, results, asked, effort.trials)
@@ -281,7 +282,7 @@ def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: H
 def check_settings(
     hardware: Hardware | str = "host", quality: str | None = None, trials: int | None = None, seconds: float = math.inf,
     plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None, seed: int = 0,
-    on_task: OnTask | None = None, reuse: bool = True, **others: Any,
+    on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **others: Any,
 ) -> Hardware:  # fmt: skip
     """Check arguments of `compile_network` that do not depend on the network, ValueError if invalid; return the machine."""
     if not isinstance(seconds, Real) or not seconds > 0:

@@ -186,8 +186,9 @@ class Asked:
             raise NoKernel(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
         if self.reuse and session.backend.stored:
             if best[1].digest in session.verified_here:
-                known = isinstance(session.backend, NativeBackend) and session.backend.generated(task.operator, best[0], task.hardware)
-                note_verified(task.operator, best[0], task.hardware, known if isinstance(known, Kernel) else None)
+                backend, own = session.backend, (task.operator, best[0], task.hardware)
+                made = backend.generated(*own) if isinstance(backend, NativeBackend) else None
+                note_verified(*own, made if isinstance(made, Kernel) else None)
             elif not verified(task.operator, best[0], task.hardware):
                 raise RuntimeError(f"{task.operator}: the store has times of {best[0]}, whose kernel is wrong here: prune them")
         session.keep(*best)

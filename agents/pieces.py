@@ -92,7 +92,7 @@ def start_worker(hw: Hardware, backend: str | Backend) -> None:
 
 
 def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_task: OnTask, timed: bool) -> None:
-    """Search pieces in rounds (`agents.rounds`) and set their results. Without times, a wrong program has others tried after it."""
+    """Search pieces in rounds (`agents.rounds`) and set their results. Without times, others are tried after a wrong program."""
     answers = itertools.count(1)
     on_task(0, len(pieces), pieces[0].name)
 
@@ -194,7 +194,7 @@ class Piece:
         session, before = self.session, self.session.trials
         session.start()
         end = session.elapsed + seconds if math.isfinite(seconds) else None
-        of_blocks = before + trials > 1 and session.task.hardware.kind == "cpu"
+        of_blocks = (trials > 1 or session.best is not None) and session.task.hardware.kind == "cpu"
         rows = rows_of_product(session.task.operator) if of_blocks else 0
         session.budget = Budget(before + trials - (rows > 0), None, end)
         run(self.asked.search, session, self.seed)

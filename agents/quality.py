@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agents.gensor.markov import Markov
 from agents.optimizer import Asked
@@ -14,7 +15,7 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 QUALITIES = {"fast": 1, "balanced": 3, "best": 16}
-"""Quality -> number of programs tried for each piece. With `fast` the model chooses, and its program is verified and not timed."""
+"""Quality -> number of programs tried for each piece. With `fast` the model chooses; its program is verified and not timed."""
 FAST, DEFAULT = "fast", "balanced"
 MOST_TRIALS = 64
 """Most programs measured for each piece with a budget in seconds."""
@@ -49,5 +50,5 @@ class Effort:
     def searches(self, asked: Mapping[Operator | Dataflow, Asked]) -> dict[Operator | Dataflow, Asked]:
         """The searches of pieces, with a shorter walk where the model alone chooses by the default traverser."""
         short = {} if self.timed else {one: search for one, search in asked.items() if search.search == Markov()}
-        quick = Markov(**QUICK)  # type: ignore[arg-type]
+        quick: Any = Markov(**QUICK)  # type: ignore[arg-type]
         return {**asked, **{one: dataclasses.replace(search, search=quick) for one, search in short.items()}}

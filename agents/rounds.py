@@ -51,7 +51,7 @@ class Rounds:
         self._settled: set[Any] = set()
         self._backend, self._hardware, self._timed, self._on_answer = backend, hw, timed, on_answer
         self._turn = threading.Semaphore(workers())
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # its lock may be taken again: a compilation may end at once
         self._waiting: list[_Request] = []
         self._running = 0
         self._error: BaseException | None = None
@@ -86,8 +86,11 @@ class Rounds:
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield one measurement for each schedule, in order; called by a search in its thread."""
-        request = _Request([self._begun(self._backend.generated(op, schedule, hw)) for schedule in schedules])
+        made = [self._backend.generated(op, schedule, hw) for schedule in schedules]
         with self._changed:
+            if self._stopped:
+                raise Stopped
+            request = _Request([self._begun(one) for one in made])
             self._running -= 1
             self._waiting.append(request)
             self._changed.notify()
@@ -97,6 +100,13 @@ class Rounds:
         if self._stopped:
             raise Stopped
         yield from request.answers
+
+    def measure(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
+        """One measurement for each schedule, in order; see `stream`."""
+        return list(self.stream(op, schedules, hw))
+
+    def close(self) -> None:
+        """Nothing to end: the processes are those of the backend behind."""
 
     def _searched(self, search: Callable[[], None]) -> None:
         """Run one search, as the target of its thread."""

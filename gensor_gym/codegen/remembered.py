@@ -38,7 +38,9 @@ def remembered(
 ) -> BuiltKernel:
     """A callable kernel like `build`'s, with its source from the cache if it was generated before.
 
-    `generated` is the kernel if it is known. The cache file of a GPU kernel is never written. ValueError and CompileError like `build`.
+    `generated` is the kernel if it is known. The cache file of a GPU kernel is never written.
+
+    ValueError and CompileError like `build`.
     """
     folder, key = cache_dir(), _key(op, schedule, hw)
     kernel = _lately(folder, key)
