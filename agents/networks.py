@@ -199,7 +199,7 @@ def compile_network(
     Each distinct computation is searched with the effort of a `quality` (`agents.quality`), or with exactly `trials` measured
     programs, unless a search of it with as many is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among
     pieces by their expected gains (`agents.pieces`). `on_task` is called with (pieces done, number of pieces, computation) as
-    searches begin and go on; without it a terminal shows a bar with the seconds left, and with `on_task="bar"` any stream gets
+    searches begin and continue; without it a terminal shows a bar with the seconds left, and with `on_task="bar"` any stream gets
     a line of them now and then. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of
     `optimize`; pieces that a `strategy` does not search have their default one.
 
@@ -219,8 +219,7 @@ def compile_network(
     begin, hw = time.monotonic(), check_settings(hardware, quality, trials, seconds, plan, arena, seed, **options)
     chosen, options["store"] = _planned(network, plan, hw), _opened(options.get("store"), reuse)
     counts = Counter(step.computation for step in chosen.steps)
-    effort = Effort.of(quality, trials, seconds)
-    left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
+    effort, left = Effort.of(quality, trials, seconds), max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
         asked = effort.searches(_searches(counts, hw, reuse=reuse, **options))
         with watched(asks.task for asks in asked.values() if effort.timed):

@@ -17,7 +17,7 @@ SECONDS = 2.0
 
 @contextmanager
 def shown(on_task: OnTask | Literal["bar"] | None) -> Iterator[OnTask]:
-    """Context that yields the function to call as searches begin and go on.
+    """Context that yields the function to call as searches begin and continue.
 
     It is the caller's `on_task`, or else a function that moves a bar on stderr. Without a terminal it does nothing, unless the
     caller asks for a "bar". ValueError for another text.

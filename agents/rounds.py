@@ -29,7 +29,7 @@ class Stopped(Exception):
 
 @dataclass
 class _Request:
-    """Kernels of one search that are being compiled, and their measurements as soon as all are there."""
+    """Kernels of one search that are being compiled, and their measurements once all have ended."""
 
     compiled: list[Future[Built | Measurement]]
     answers: list[Measurement] = field(default_factory=list)

@@ -73,8 +73,8 @@ def test_a_longer_search_takes_the_place_of_what_a_shorter_one_found(cache: Path
     backend = get_backend("cpu", hw)
     device = backend.device(hw)
     one, other = [record for record in store.records() if record.measurement.status is Status.OK][:2]
-    lucky = Measurement(Status.OK, (1e-3 * one.measurement.seconds,), {**one.measurement.conditions, FINAL: True, SEARCHED: 4}, "",
-                        one.measurement.digest)  # fmt: skip
+    conditions = {**one.measurement.conditions, FINAL: True, SEARCHED: 4}
+    lucky = replace(one.measurement, samples=(1e-3 * one.measurement.seconds,), conditions=conditions)
     store.put(device, str(OP), one.schedule, lucky)
     session = Session(Task(OP, hw), Budget(trials=16), store)
     (_, measured) = session.measure([session.graph.parse(record.schedule) for record in (one, other)])
