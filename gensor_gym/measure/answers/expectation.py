@@ -114,7 +114,10 @@ def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndar
 def make_draws(
     op: Computation, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
 ) -> tuple[Expected, ...]:
-    """Independent draws of an operator, by default all three: two are checked before timing (the first is timed), one after."""
+    """Random sets of inputs with reference outputs, by default all three.
+
+    Two are checked before timing (the first is timed), the third after.
+    """
     if isinstance(op, Dataflow):
         return fused_draws(op, seed, places)
     assert isinstance(op, Operator)
@@ -124,7 +127,10 @@ def make_draws(
 def operator_draws(
     op: Operator, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
 ) -> tuple[Draw, ...]:
-    """The draws of one loop nest; with more than `full_flops` their references are known at some elements only."""
+    """Random sets of inputs for an operator, by default three, with reference outputs.
+
+    Above `full_flops` operations the references cover only some elements.
+    """
     draws = []
     for inputs, rng in drawn_inputs(op, seed, places):
         if op.flops <= full_flops:
