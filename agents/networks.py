@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from agents.optimizer import Asked, NoKernel, Result, check_seed, watched
-from agents.pieces import OnTask, in_loop, search_pieces
+from agents.pieces import OnTask, in_loop, search_pieces, start_worker
 from agents.progress import shown
+from agents.quality import Effort
 from agents.strategy import OtherSearch
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.export import Exported
@@ -50,8 +51,6 @@ from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
-TRIALS, MOST_TRIALS = 3, 64
-"""Default number of programs measured for each piece: without a budget in seconds, and the most with such a budget."""
 LEAST_SECONDS = 1e-3
 """Seconds left for the search of pieces if the budget was spent before it; each piece is then tried once."""
 ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
@@ -192,17 +191,18 @@ def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Calla
 
 
 def compile_network(
-    network: Network, hardware: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf, seed: int = 0,
-    plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None, on_task: OnTask | None = None, reuse: bool = True,
-    **options: Any,
+    network: Network, hardware: Hardware | str = "host", quality: str | None = None, trials: int | None = None,
+    seconds: float = math.inf, seed: int = 0, plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None,
+    on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
     """Find a kernel for every piece of a network's plan.
 
-    Each distinct computation is searched with `trials` measured programs (3, or with a budget in `seconds` 64 at most), unless a
-    search of it is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces by their expected gains
-    (`agents.pieces`). `on_task` is called before each search with (pieces begun, number of pieces, computation); without it a
-    terminal shows a bar. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of `optimize`; pieces
-    that a `strategy` does not search have their default one.
+    Each distinct computation is searched with the effort of a `quality` (`agents.quality`), or with exactly `trials` measured
+    programs, unless a search of it with as many is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among
+    pieces by their expected gains (`agents.pieces`). `on_task` is called with (pieces done, number of pieces, computation) as
+    searches begin and continue; without it a terminal shows a bar with the seconds left, and with `on_task="bar"` any stream gets
+    a line of them now and then. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of
+    `optimize`; pieces that a `strategy` does not search have their default one.
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`; None is the default of the machine's kind). The
     function's memory holds the plan's constants, except weights that kernels keep packed.
@@ -217,17 +217,16 @@ def compile_network(
 
     Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if others used the timed cores.
     """
-    begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena, seed, **options)
+    begin, hw = time.monotonic(), check_settings(hardware, quality, trials, seconds, plan, arena, seed, **options)
     chosen, options["store"] = _planned(network, plan, hw), _opened(options.get("store"), reuse)
     counts = Counter(step.computation for step in chosen.steps)
-    each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
-    left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
+    effort, left = Effort.of(quality, trials, seconds), max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
-        asked = _searches(counts, hw, reuse=reuse, **options)
-        with watched(asks.task for asks in asked.values()):
-            found = search_pieces(asked, counts, each, left, seed, told)
+        asked = effort.searches(_searches(counts, hw, reuse=reuse, **options))
+        with watched(asks.task for asks in asked.values() if effort.timed):
+            found = search_pieces(asked, counts, effort.trials, left, seed, told, effort.timed)
         results = tuple(found[step.computation] for step in chosen.steps)
-        kernels = _kernels(chosen, results, asked, each)
+        kernels = _kernels(chosen, results, asked, effort.trials)
         function = _function(chosen, kernels, hw, arena, options.get("backend", "auto"))
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
@@ -281,15 +280,14 @@ def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: H
 
 
 def check_settings(
-    hardware: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
+    hardware: Hardware | str = "host", quality: str | None = None, trials: int | None = None, seconds: float = math.inf,
     plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None, seed: int = 0,
-    on_task: OnTask | None = None, reuse: bool = True, **others: Any,
+    on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **others: Any,
 ) -> Hardware:  # fmt: skip
     """Check arguments of `compile_network` that do not depend on the network, ValueError if invalid; return the machine."""
     if not isinstance(seconds, Real) or not seconds > 0:
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
-    if trials is not None and (not isinstance(trials, int) or trials < 1):
-        raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
+    Effort.of(quality, trials, seconds)
     check_rule(plan)
     if arena is not None:
         check_known("arena", arena, MODES)
@@ -353,7 +351,9 @@ def compile_module(
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
-    check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
+    hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
+    if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
+        start_worker(hw, options.get("backend", "auto"))  # meanwhile
     with uncollected():
         try:
             network = from_torch(module, example_inputs)

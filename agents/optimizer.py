@@ -17,6 +17,7 @@ from gensor_gym import codegen
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.export import Exported
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.gir.schedule import GirSchedule
@@ -24,9 +25,10 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
-from gensor_gym.measure.records.verified import verified
+from gensor_gym.measure.records.verified import note_verified, verified
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 from gensor_gym.measure.stats.others import warned_of_others
 from gensor_gym.operators.types import Operator
@@ -182,8 +184,13 @@ class Asked:
             statuses = [row.status for row in session.trace]
             why = f"; the first: {session.first_error}" if session.first_error else ""
             raise NoKernel(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
-        if self.reuse and session.backend.stored and not verified(task.operator, best[0], task.hardware):
-            raise RuntimeError(f"{task.operator}: the store has times of {best[0]}, whose kernel is wrong here: prune them")
+        if self.reuse and session.backend.stored:
+            if best[1].digest in session.verified_here:
+                backend, own = session.backend, (task.operator, best[0], task.hardware)
+                made = backend.generated(*own) if isinstance(backend, NativeBackend) else None
+                note_verified(*own, made if isinstance(made, Kernel) else None)
+            elif not verified(task.operator, best[0], task.hardware):
+                raise RuntimeError(f"{task.operator}: the store has times of {best[0]}, whose kernel is wrong here: prune them")
         session.keep(*best)
         return Result(*best, tuple(session.trace), task)
 

@@ -7,11 +7,13 @@ trials.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +21,15 @@ import numpy as np
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
 from agents.optimizer import Asked, NoKernel, Result, run
+from agents.rounds import Rounds
 from gensor_gym.codegen.build import generate
 from gensor_gym.cycles import collected
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records.store import FINAL
 from gensor_gym.measure.session import Budget, Session
 from gensor_gym.measure.stats.floor import warm_floor
@@ -32,14 +38,20 @@ from gensor_gym.operators.types import Operator
 
 ENDING = 0.25
 """Share of a budget that is reserved for its end, when the best programs are re-timed alternately and checked."""
+AT_ONCE = 64
+"""Most pieces that are searched side by side; each holds its tables and waits in a thread."""
+TRIES = 8
+"""Most programs of a piece that are verified where none is timed, until one is right."""
 OnTask = Callable[[int, int, str], None]
 
 
 def search_pieces(
     asked: Mapping[Operator | Dataflow, Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int,
-    on_task: OnTask,
+    on_task: OnTask, timed: bool = True,
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
     """Search every computation with at most `trials` trials; return a result for each.
+
+    With `timed=False` the first program of a search is verified and not timed, on CPUs and without a budget in seconds.
 
     A computation with an ended search in the store is not searched again, unless `seconds` is infinite and the stored search
     had fewer trials; that search is then continued. A killed search resumes. If the budget is too short to try every piece
@@ -51,26 +63,56 @@ def search_pieces(
     if not missing:
         return found
     with collected():
-        return found | _searched(missing, asked, counts, trials, seconds, seed, on_task)
+        return found | _searched([asked[one] for one in missing], counts, trials, seconds, seed, on_task, timed)
 
 
 def _searched(
-    missing: list[Operator | Dataflow], asked: Mapping[Operator | Dataflow, Asked], counts: Mapping[Operator | Dataflow, int],
-    trials: int, seconds: float, seed: int, on_task: OnTask,
+    asked: Sequence[Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int, on_task: OnTask,
+    timed: bool,
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
     """Search the computations that have no stored result; see `search_pieces`."""
+    pieces = [Piece.of(one, counts[one.task.operator], seed) for one in asked]
+    backend = pieces[0].session.backend
     if math.isfinite(seconds):
-        pieces = [Piece.of(asked[computation], counts[computation], seed) for computation in missing]
         _share_out(pieces, trials, seconds, np.random.default_rng(seed), on_task)
-        return {piece.asked.task.operator: piece.result for piece in pieces}
-    found = {}
-    for number, computation in enumerate(missing):
-        on_task(number, len(missing), str(computation))
-        piece = Piece.of(asked[computation], counts[computation], seed)
-        piece.advance(trials)
-        piece.end()
-        found[computation] = piece.result
-    return found
+    elif isinstance(backend, NativeBackend) and backend.name == "cpu" and backend.pool is backend.local:
+        _side_by_side(pieces, trials, backend, on_task, timed)
+    else:
+        for number, piece in enumerate(pieces):
+            on_task(number, len(pieces), piece.name)
+            piece.advance(trials)
+            piece.end()
+    return {piece.asked.task.operator: piece.result for piece in pieces}
+
+
+def start_worker(hw: Hardware, backend: str | Backend) -> None:
+    """Start the process that verifies and times a CPU's kernels in the background: it takes a second of another core."""
+    if hw.kind == "cpu" and isinstance(found := get_backend(backend, hw), NativeBackend) and found.pool is found.local:
+        threading.Thread(target=found.local.workers[0].begin, daemon=True).start()
+
+
+def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_task: OnTask, timed: bool) -> None:
+    """Search pieces in rounds (`agents.rounds`) and set their results. Without times, others are tried after a wrong program."""
+    answers = itertools.count(1)
+    on_task(0, len(pieces), pieces[0].name)
+
+    def told(name: str) -> None:
+        on_task(min(next(answers) // trials, len(pieces) - 1), len(pieces), name)
+
+    for begin in range(0, len(pieces), AT_ONCE):
+        some = pieces[begin : begin + AT_ONCE]
+        rounds = Rounds(backend, some[0].session.task.hardware, timed, told)
+        for piece in some:
+            piece.session.backend, piece.session.times = rounds, timed
+        rounds.run([functools.partial(piece.advance, trials) for piece in some])
+        for piece in some:
+            piece.session.backend = backend
+            while not timed and piece.session.best is None and piece.session.trials < TRIES:
+                before = piece.session.trials
+                piece.advance(trials)
+                if piece.session.trials == before:
+                    break
+            piece.end(final=timed)
 
 
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
@@ -132,6 +174,11 @@ class Piece:
         return cls(asked, count, seed, session, Progress(float(op.flops), getattr(op, "name", "")))
 
     @property
+    def name(self) -> str:
+        """The computation as text."""
+        return str(self.asked.task.operator)
+
+    @property
     def share(self) -> float:
         """Seconds that the piece takes in a call of the network: as measured, or by its floor before any program ran."""
         best = self.session.best
@@ -147,7 +194,7 @@ class Piece:
         session, before = self.session, self.session.trials
         session.start()
         end = session.elapsed + seconds if math.isfinite(seconds) else None
-        of_blocks = before + trials > 1 and session.task.hardware.kind == "cpu"
+        of_blocks = (trials > 1 or session.best is not None) and session.task.hardware.kind == "cpu"
         rows = rows_of_product(session.task.operator) if of_blocks else 0
         session.budget = Budget(before + trials - (rows > 0), None, end)
         run(self.asked.search, session, self.seed)
@@ -172,7 +219,7 @@ def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.
 
     while left(1.0 - ENDING) > 0 and (chosen := scheduler.choose([piece.progress for piece in pieces], rng)) is not None:
         piece = pieces[chosen]
-        on_task(sum(bool(one.progress.best) for one in pieces), len(pieces), str(piece.asked.task.operator))
+        on_task(sum(bool(one.progress.best) for one in pieces), len(pieces), piece.name)
         piece.advance(min(max(1, piece.session.trials), trials - piece.session.trials), left(1.0 - ENDING))
         piece.progress.dead |= piece.session.trials >= trials
     _try_untried([piece for piece in pieces if piece.session.best is None], seconds, on_task)
@@ -184,7 +231,7 @@ def _try_untried(pieces: list[Piece], seconds: float, on_task: OnTask) -> None:
     """Make one trial of each piece that the budget was too short for, and warn of the excess."""
     begin = time.monotonic()
     for number, piece in enumerate(pieces):
-        on_task(number, len(pieces), str(piece.asked.task.operator))
+        on_task(number, len(pieces), piece.name)
         piece.advance(1)
     if pieces:
         took = time.monotonic() - begin

@@ -1,23 +1,33 @@
-"""A progress bar on the terminal while pieces of a network are searched; without a terminal nothing is shown."""
+"""Progress while pieces of a network are searched: a bar on a terminal, elsewhere lines if they are asked for."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Literal
 
 from agents.pieces import OnTask
 
+SECONDS = 2.0
+"""Seconds between lines where there is no terminal."""
+
 
 @contextmanager
-def shown(on_task: OnTask | None) -> Iterator[OnTask]:
-    """Context that yields the function to call before each search.
+def shown(on_task: OnTask | Literal["bar"] | None) -> Iterator[OnTask]:
+    """Context that yields the function to call as searches begin and continue.
 
-    It is the caller's `on_task`, or else a function that moves a bar on stderr, or does nothing without a terminal.
+    It is the caller's `on_task`, or else a function that moves a bar on stderr. Without a terminal it does nothing, unless the
+    caller asks for a "bar". ValueError for another text.
     """
-    if on_task is not None:
+    if callable(on_task):
         yield on_task
+    elif on_task not in (None, "bar"):
+        raise ValueError(f"on_task={on_task!r}: expected a function of (pieces done, pieces, computation), or 'bar'")
+    elif on_task and not sys.stderr.isatty():
+        yield _lines()
     elif sys.stderr.isatty() and find_spec("rich") is not None:
         with _bar() as moved:
             yield moved
@@ -25,12 +35,27 @@ def shown(on_task: OnTask | None) -> Iterator[OnTask]:
         yield lambda number, count, computation: None
 
 
+def _lines() -> OnTask:
+    """A function that writes a line with an estimate of the seconds left to stderr, at most every SECONDS."""
+    begin = said = time.monotonic()
+
+    def tell(number: int, count: int, computation: str) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= SECONDS and number:
+            said, left = now, (now - begin) / number * (count - number)
+            print(f"{number} of {count} pieces, about {left:.0f} s left: {computation}", file=sys.stderr, flush=True)
+
+    return tell
+
+
 @contextmanager
 def _bar() -> Iterator[OnTask]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
+    times = TimeElapsedColumn(), TextColumn("and"), TimeRemainingColumn(), TextColumn("left")
+    columns = BarColumn(), MofNCompleteColumn(), *times, TextColumn("{task.description}", markup=False)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda number, count, computation: bar.update(

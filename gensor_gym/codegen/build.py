@@ -96,6 +96,10 @@ def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardwa
     graph: Any = family_of(op).graph(op, machine, None)
     if not graph.is_legal_once(schedule):
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")
-    kernel = generate(op, schedule, machine)
+    return built(generate(op, schedule, machine))
+
+
+def built(kernel: Kernel) -> BuiltKernel:
+    """A callable kernel of generated code, compiled like `build`'s."""
     targets.get(kernel.language).prepare(kernel)
     return BuiltKernel(**{field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)})

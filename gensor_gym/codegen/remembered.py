@@ -16,7 +16,7 @@ from typing import Any
 from gensor_gym.cache.folders import cache_dir, private_dir
 from gensor_gym.cache.owned import read_own
 from gensor_gym.codegen import targets
-from gensor_gym.codegen.build import BuiltKernel, build
+from gensor_gym.codegen.build import BuiltKernel, build, built
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.files import write_whole
@@ -33,15 +33,19 @@ _KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows
 """Fields of a kernel that its cache file contains in addition to the launches."""
 
 
-def remembered(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> BuiltKernel:
+def remembered(
+    op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, generated: Kernel | None = None
+) -> BuiltKernel:
     """A callable kernel like `build`'s, with its source from the cache if it was generated before.
 
-    The cache file of a GPU kernel is never written. ValueError and CompileError like `build`.
+    `generated` is the kernel if it is known. The cache file of a GPU kernel is never written.
+
+    ValueError and CompileError like `build`.
     """
     folder, key = cache_dir(), _key(op, schedule, hw)
     kernel = _lately(folder, key)
     if not kernel:
-        kernel.append(_written(op, schedule, hw, key))
+        kernel.append(_written(op, schedule, hw, key, generated))
     targets.get(kernel[0].language).prepare(kernel[0])
     return kernel[0]
 
@@ -52,12 +56,14 @@ def _lately(folder: Path, key: str) -> list[BuiltKernel]:
     return []
 
 
-def _written(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, key: str) -> BuiltKernel:
+def _written(
+    op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, key: str, generated: Kernel | None
+) -> BuiltKernel:
     """The kernel from its cache file, or else built now; a C kernel is then written to the file."""
     path = private_dir(FOLDER) / f"{key}.json"
     kernel = _read(path, op)
     if kernel is None:
-        made = build(op, schedule, hw)
+        made = build(op, schedule, hw) if generated is None else built(generated)
         kernel = BuiltKernel(**{field.name: getattr(made, field.name) for field in dataclasses.fields(made)})
         if not kernel.maps and kernel.language == "c":
             write_whole(path, _text(kernel).encode(), 0o600)

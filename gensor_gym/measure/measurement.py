@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from gensor_gym.measure.stats.intervals import QUIET
 
+UNTIMED = "untimed"
+"""Condition of a kernel that was verified only: its one sample is the shorter of its first two calls."""
+
 
 class Status(enum.StrEnum):
     """How a trial ended."""

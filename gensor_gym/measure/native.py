@@ -24,7 +24,8 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.floor import MARGIN, is_excused, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.builders import build_c
-from gensor_gym.measure.workers.pool import Compile, LocalPool, Pool, timed
+from gensor_gym.measure.workers.pool import Compile, LocalPool, Pool
+from gensor_gym.measure.workers.pool import timed as timed_by
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built, Comparison, Trial
 from gensor_gym.operators.computation import Computation
@@ -66,7 +67,7 @@ class NativeBackend:
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
         """Digest of the generated kernel, or of the program if no kernel can be generated."""
-        return self._generate(op, schedule, hw).digest
+        return self.generated(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
         """One measurement for each schedule, in order; equal kernels are timed once."""
@@ -84,7 +85,7 @@ class NativeBackend:
         With a finite `patience` slow programs are cut short (`backend.Together`), and if the kernels leave a core unused, others
         are compiled on it while one is timed.
         """
-        made = [(op, self._generate(op, schedule, hw)) for op, schedule in asked]
+        made = [(op, self.generated(op, schedule, hw)) for op, schedule in asked]
         kernels = {(op, k.digest): k for op, k in made if isinstance(k, Kernel)}
         trials = (self._trial(kernel, hw, patience) for kernel in kernels.values())
         spare = target_of(hw).threads(hw) < len(usable_cpus())
@@ -100,11 +101,15 @@ class NativeBackend:
         """Compile kernels in parallel on this machine. A kernel that fails gives a Measurement with the reason."""
         return self.local.compile(kernels)
 
-    def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
-        """Verify and time one compiled kernel on this machine; if the worker dies, the measurement's status says how."""
+    def trial(self, built: Built | Measurement, hw: Hardware, timed: bool = True) -> Measurement:
+        """Verify and time one compiled kernel on this machine; if the worker dies, the measurement's status says how.
+
+        With `timed=False` it is verified by one draw, and its time is the shorter of two calls (condition `UNTIMED`).
+        """
         if isinstance(built, Measurement):
             return built
-        return self._judged(timed(self.local.workers[0], self._trial(built.kernel, hw), built), built.kernel.operator, hw)
+        trial = dataclasses.replace(self._trial(built.kernel, hw), timed=timed)
+        return self._judged(timed_by(self.local.workers[0], trial, built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
         """The measurement, with status OK if it is IMPLAUSIBLE only because this machine's figures are outdated."""
@@ -156,7 +161,7 @@ class NativeBackend:
         self.pool.close()
         self.local.close()
 
-    def _generate(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
+    def generated(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
         """The kernel of a schedule, or a measurement with the reason for its absence; the last `_REMEMBERED` are cached."""
         key = (op, schedule.key, hw)
         if key not in self._kernels:

@@ -23,10 +23,11 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.backend import Backend, get_backend
-from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
 from gensor_gym.measure.records.backend import warn_of_gap
-from gensor_gym.measure.records.store import FINAL, IMPORTED, SEARCHED, Store
+from gensor_gym.measure.records.store import FINAL, IMPORTED, SEARCHED, Selection, Store
 from gensor_gym.measure.search import Node, SearchBackend, SearchGraph, SearchTask
+from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}
@@ -117,6 +118,10 @@ class SearchSession(Generic[Node]):
         """Number of evaluations of the model so far; only a `Session` counts them."""
         self.measuring = 0.0
         """Seconds spent inside `measure` (code generation, compilation, verification, timing)."""
+        self.times = True
+        """Whether this search compares times, so that it tries again what was verified only (`UNTIMED`)."""
+        self.verified_here: set[str] = set()
+        """Digests of the kernels that this session had verified, not the store."""
         self._on_trial = on_trial
         self._store = Store(store) if isinstance(store, (str, Path)) else store
         self._device = self.backend.device(task.hardware)
@@ -215,8 +220,11 @@ class SearchSession(Generic[Node]):
                 before = time.perf_counter()
                 found = next(stream)
                 self._put(schedule, found, time.perf_counter() - before)
-            seconds = found.conditions.get("trial_seconds")  # only an answer that was made earlier carries them
-            self._credited += seconds if isinstance(seconds, float) else 0.0
+                if found.status is Status.OK:
+                    self.verified_here.add(digest)
+            if known[digest] is not None or not self.backend.stored:  # an answer that was made earlier
+                seconds = found.conditions.get("trial_seconds")
+                self._credited += seconds if isinstance(seconds, float) else 0.0
             self._record(digest, schedule, found)
             done.add(digest)
         return done
@@ -228,6 +236,8 @@ class SearchSession(Generic[Node]):
         found = self._store.get(digest, self._device)
         if found is None or found.status in MOODS or found.conditions.get(IMPORTED):
             return None
+        if self.times and found.conditions.get(UNTIMED):
+            return None
         return found if found.conditions.get("compiler") in (None, self._compiler) else None
 
     @cached_property
@@ -236,21 +246,32 @@ class SearchSession(Generic[Node]):
         return target_of(self.task.hardware).compiler()
 
     def _put(self, schedule: Node, measurement: Measurement, seconds: float) -> None:
-        """Write a new measurement to the store, with the seconds that the trial took."""
+        """Write a new measurement to the store, with the seconds that the trial took, unless the backend has noted them."""
         if self._store is None or not self.backend.stored:
             return
-        conditions = {**measurement.conditions, "trial_seconds": seconds}
+        conditions = {"trial_seconds": seconds, **measurement.conditions}
         kept = Measurement(measurement.status, measurement.samples, conditions, measurement.error, measurement.digest)
         self._store.put(self._device, str(self.task.operator), str(schedule), kept)
 
     def keep(self, schedule: Node, measurement: Measurement) -> None:
-        """Record in the store that a search ended with this program; `tuned` prefers it to faster trials."""
-        if self._store is not None and self.backend.stored:
-            stored = self._store.get(measurement.digest, self._device) or measurement
-            before = stored.conditions.get(SEARCHED)
-            searched = max(before if isinstance(before, int) else 0, self.budget.trials or 0, self.trials)
-            noted = replace(stored, conditions={**stored.conditions, FINAL: True, SEARCHED: searched})
-            self._store.put(self._device, str(self.task.operator), str(schedule), noted)
+        """Record in the store that a search ended with this program; `tuned` prefers it to faster trials.
+
+        Results of earlier searches that this one tried too have lost to it: they are trials from now on. A search whose seconds
+        ran out had no more trials than it made.
+        """
+        if self._store is None or not self.backend.stored:
+            return
+        name = str(self.task.operator)
+        for record in list(self._store.records(Selection(name, self._device, PROTOCOL))):
+            lost = record.measurement
+            if lost.conditions.get(FINAL) and lost.digest in self._seen and lost.digest != measurement.digest:
+                conditions = {key: value for key, value in lost.conditions.items() if key != FINAL}
+                self._store.put(self._device, name, record.schedule, replace(lost, conditions=conditions))
+        stored = self._store.get(measurement.digest, self._device) or measurement
+        before, given = stored.conditions.get(SEARCHED), 0 if self._seconds_out() else self.budget.trials or 0
+        searched = max(before if isinstance(before, int) else 0, given, self.trials)
+        noted = replace(stored, conditions={**stored.conditions, FINAL: True, SEARCHED: searched})
+        self._store.put(self._device, name, str(schedule), noted)
 
     @property
     def first_error(self) -> str:

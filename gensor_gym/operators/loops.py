@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -155,17 +156,17 @@ class Loops:
         """Data type of the accumulators of the reduction."""
         return ACCUMULATOR[self.dtype]
 
-    @property
+    @cached_property
     def extents(self) -> tuple[int, ...]:
         """Extent of every axis, spatial axes first."""
         return tuple(axis.extent for axis in self.axes)
 
-    @property
+    @cached_property
     def spatial(self) -> tuple[int, ...]:
         """Indices of the spatial axes."""
         return tuple(i for i, axis in enumerate(self.axes) if axis.kind == "spatial")
 
-    @property
+    @cached_property
     def reduce(self) -> tuple[int, ...]:
         """Indices of the reduce axes."""
         return tuple(i for i, axis in enumerate(self.axes) if axis.kind == "reduce")

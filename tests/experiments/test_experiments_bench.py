@@ -109,6 +109,12 @@ def test_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row] == [again for again in run_suite("networks", tmp_path) if again["kind"] == "network"]
     with pytest.raises(ValueError, match="did you mean mlp_1"):
         run_suite("networks", tmp_path, "networks.names=[mlp1]")
+    monkeypatch.undo()
+    (row,) = [row for row in run_suite("networks", tmp_path, "networks.qualities=[fast,balanced]") if row["kind"] == "qualities"]
+    assert row["out_of_bounds"] == {} == row["missing"]
+    assert all(row[name].keys() == {"fast", "balanced", "inductor"} for name in ("compiled_s", "times"))
+    with pytest.raises(ValueError, match="did you mean fast"):
+        run_suite("networks", tmp_path, "networks.qualities=[fats]")
 
 
 @pytest.mark.thorough

@@ -16,7 +16,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.emulator.emulator import find_cxx
-from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.measurement import UNTIMED, Status
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
@@ -92,11 +92,15 @@ def test_attack_is_caught(worker: WorkerProcess, tmp_path: Path, name: str, stat
 
 
 @pytest.mark.parametrize(("name", "status"), [("right", Status.OK), ("wrong value", WRONG), ("writes just before", WRONG)])
-def test_a_kernel_that_is_cut_short_is_verified(worker: WorkerProcess, tmp_path: Path, name: str, status: Status) -> None:
+def test_a_kernel_that_is_hardly_timed_is_verified(worker: WorkerProcess, tmp_path: Path, name: str, status: Status) -> None:
     """The one call that is timed is the one whose result is checked."""
-    result = worker.ask(TrialRequest(build(kernel(name), tmp_path), 1, 0.0, rules=QUICK, slow=1e-9))
-    assert result.status is status, result.error
-    assert len(result.samples) == (status is Status.OK)
+    built = build(kernel(name), tmp_path)
+    for changed in ({"slow": 1e-9}, {"timed": False}):
+        request = replace(TrialRequest(built, 1, 0.0, rules=QUICK), **changed)
+        result = worker.ask(request)
+        assert result.status is status, result.error
+        assert len(result.samples) == (status is Status.OK)
+        assert bool(result.conditions.get(UNTIMED)) is (status is Status.OK and not request.timed)
 
 
 @pytest.mark.parametrize("elapsed", thorough_but([-1.0, 0.0, float("nan"), float("inf")], -1.0, float("inf")))

@@ -21,7 +21,9 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records import verified
 from gensor_gym.measure.records.imported import checked
-from gensor_gym.measure.records.store import FINAL, Record, Store
+from gensor_gym.measure.records.store import FINAL, SEARCHED, Record, Store
+from gensor_gym.measure.records.tuned import searched
+from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.measure.stats import floor
 from tests.support.own_cache import with_this_machine
 
@@ -61,6 +63,35 @@ def test_what_a_search_ended_with_comes_before_a_faster_trial(cache: Path) -> No
     assert str(search().schedule) == str(found.schedule)
     store.put(device, str(OP), other.schedule, replace(fast, conditions={**fast.conditions, FINAL: True}))
     assert str(search().schedule) == other.schedule
+
+
+def test_a_longer_search_takes_the_place_of_what_a_shorter_one_found(cache: Path) -> None:
+    """The shorter one's result seems faster, from a fast moment; timed again in turns it lost."""
+    found = search()
+    hw = found.task.hardware
+    store = Store(cache / "trials.sqlite")
+    backend = get_backend("cpu", hw)
+    device = backend.device(hw)
+    one, other = [record for record in store.records() if record.measurement.status is Status.OK][:2]
+    conditions = {**one.measurement.conditions, FINAL: True, SEARCHED: 4}
+    lucky = replace(one.measurement, samples=(1e-3 * one.measurement.seconds,), conditions=conditions)
+    store.put(device, str(OP), one.schedule, lucky)
+    session = Session(Task(OP, hw), Budget(trials=16), store)
+    (_, measured) = session.measure([session.graph.parse(record.schedule) for record in (one, other)])
+    session.keep(session.graph.parse(other.schedule), measured)
+    finals = [record.schedule for record in store.records() if record.measurement.conditions.get(FINAL)]
+    assert one.schedule not in finals and other.schedule in finals
+    assert searched(OP, hw, backend, store) == 16
+
+
+def test_a_search_whose_seconds_ran_out_claims_no_more_trials_than_it_made(cache: Path) -> None:
+    store, task = Store(cache / "trials.sqlite"), Task.of(OP)
+    session = Session(task, Budget(trials=16), store)
+    initial = session.graph.initial()
+    (measured,) = session.measure([initial])
+    session.budget = Budget(trials=16, seconds=1e-9)
+    session.keep(initial, measured)
+    assert searched(OP, task.hardware, session.backend, store) == 1
 
 
 def test_records_of_something_else_are_passed_over(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

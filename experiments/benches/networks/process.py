@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from experiments.benches.fused.race import OURS, Ways, arrays_of, serve
+from experiments.benches.networks.qualities import quality_of
 from experiments.networks.suite import in_type
+from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.networks.fusion.rules import plan_of
 
 if TYPE_CHECKING:
@@ -40,7 +44,8 @@ def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     """(ways to call a network in a library, fault of the outputs by way)."""
     torch.set_num_threads(asked["threads"])
     side, _, way = name.partition("/")
-    plan, arena = way.split("/") if way else (asked["plan"], asked["arena"])
+    asked = {**asked, "quality": quality_of(name, asked)}
+    plan, arena = way.split("/") if way and not asked["quality"] else (asked["plan"], asked["arena"])
     dtype = asked.get("dtype", "float32")
     module, inputs, expected = drawn(asked["network"], asked["batch"], asked["seed"], dtype)
     ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
@@ -90,9 +95,12 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     from torch._inductor import config
 
     config.freezing = True
+    if asked["quality"]:
+        config.compile_threads = usable_cores()
+    begin = time.perf_counter()
     compiled = torch.compile(module)
     compiled(*inputs)
-    return Ways({"called": lambda: compiled(*inputs)})
+    return Ways({"called": lambda: compiled(*inputs)}, {"compiled_s": time.perf_counter() - begin})
 
 
 def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
@@ -111,7 +119,7 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
 
 
 def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> CompiledNetwork:
-    """Compile a module by a search of a few trials for every piece; a second run reuses the trials."""
+    """Compile a module by a search of a few trials for every piece, which a second run reuses, or from nothing at a quality."""
     from agents.networks import compile_module
 
     def planned(network: Network) -> Plan:
@@ -120,7 +128,10 @@ def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
             raise ValueError(f"a call holds {size / 1e9:.1f} GB, more than {most / 1e9:.1f}")
         return plan
 
-    return compile_module(module, inputs, plan=planned, **{name: asked[name] for name in ("trials", "seed", "arena")})
+    effort = {"quality": asked["quality"]} if asked["quality"] else {"trials": asked["trials"]}
+    if asked["quality"]:
+        os.environ["GENSOR_GYM_CACHE"] = str(Path(asked["folder"]) / asked["quality"])
+    return compile_module(module, inputs, plan=planned, **effort, seed=asked["seed"], arena=asked["arena"])
 
 
 def held_bytes(plan: Plan) -> int:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.cli.checks import check_some, check_whole
+from agents.quality import QUALITIES
 from agents.runs.journal import Journal
 from agents.runs.settings import code_digest, short_hash
 from agents.runs.sheets.cells import NOTHING, factor, spread
@@ -23,6 +24,8 @@ from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.race import CALLED, OURS, Lost, raced
 from experiments.benches.fused.suite import PACKAGES, versions_of
 from experiments.benches.lines import Lines, Steal, check_each, machine, once
+from experiments.benches.networks.qualities import sheet as quality_sheet
+from experiments.benches.networks.qualities import timed_qualities
 from experiments.comparison.summary import interval, ratio
 from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.hardware.cpuinfo import usable_cores
@@ -110,12 +113,29 @@ def run(config: DictConfig, emit: Lines) -> None:
     same = {name: settings[name] for name in ("trials", "rounds", "plan", "arena", "dtype", "limit_s")}
     how = Settings(**same, threads=settings.threads or usable_cores(), seed=config.seed)
     emit(kind="machine", threads=how.threads, versions=versions_of(settings.peers), rounds=how.rounds, **machine())
+    if settings.qualities:
+        _by_quality(settings, how, emit)
+        return
     rows: list[dict[str, Any]] = []
     for row in timed([Case(name, settings.batch, tuple(settings.peers)) for name in settings.names], how, Path(config.output)):
         rows.append(row)
         emit(kind="network", **row)
     if timed_rows := [row for row in rows if "times" in row]:
         sheet(timed_rows, how.threads).show(Console())
+
+
+def _by_quality(settings: DictConfig, how: Settings, emit: Lines) -> None:
+    """Emit one line for each network, compiled from nothing at each of the qualities, and show a table; nothing resumes."""
+    check_each(settings, "qualities", QUALITIES, "networks")
+    rows = []
+    for name in settings.names:
+        asked = {key: value for key, value in asdict(how).items() if key not in _OF_RACE}
+        asked |= {"network": name, "batch": settings.batch}
+        row = timed_qualities(asked, list(settings.qualities), how.rounds, how.limit_s)
+        emit(kind="qualities", **row)
+        rows += [row] if "times" in row else []
+    if rows:
+        quality_sheet(rows, list(settings.qualities)).show(Console())
 
 
 def check_names(settings: DictConfig, suite: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gensor_gym.codegen.c.fuse import Shift, fuse
 from gensor_gym.codegen.c.group import GROUP, GROUPS, group_axis, group_dimension, grouped_tiles, widened_tiles
@@ -90,12 +91,12 @@ class LoopPlan:
         """C type of accumulators, and of partial outputs."""
         return C_TYPES[self.op.accumulator]
 
-    @property
+    @cached_property
     def grid(self) -> tuple[int, ...]:
         """Number of task tiles along spatial axes and of reduce blocks along reduce axes, [A]."""
         return tuple(ceil_div(n, t) for n, t in zip(self.op.extents, self.tiles[2], strict=True))
 
-    @property
+    @cached_property
     def reduce_blocks(self) -> int:
         """Number of reduce blocks of a task tile, over all chunks of the reduction."""
         return math.prod(self.grid[a] for a in self.op.reduce)
@@ -105,7 +106,7 @@ class LoopPlan:
         """Number of tasks of the parallel loop."""
         return self.splits * math.prod(self.grid[a] for a in self.op.spatial)
 
-    @property
+    @cached_property
     def is_carried(self) -> bool:
         """Whether partial sums are stored in the output and loaded again, since a tile's reduction has several blocks."""
         inner = any(self.tiles[1][a] < min(self.tiles[2][a], self.op.extents[a]) for a in self.op.reduce)
@@ -145,12 +146,12 @@ class LoopPlan:
             return False
         return axis != self.vector or not (self.widest or self.copies_lanes)
 
-    @property
+    @cached_property
     def copies_lanes(self) -> bool:
         """Whether lanes are read from panels or from the copy of a shifted product."""
         return self.shift is not None or any(read.packing and read.packing.panel >= 0 for read in self.reads)
 
-    @property
+    @cached_property
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """Rows of accumulators in the register tile: each row's index along every axis (0 along vector and reduce axes)."""
         sizes = [self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))]

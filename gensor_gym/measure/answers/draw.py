@@ -15,7 +15,8 @@ import numpy as np
 from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.inputs import random_inputs
 
-_DRAWS = 3
+DRAWS = (0, 1, 2)
+"""Places of the three draws of a kernel: two are checked before timing, the first is timed, the last is checked after it."""
 _THREADED = 1 << 20
 """Number of elements from which each draw is generated in its own thread: NumPy's generator releases the interpreter's lock and
 takes 10 ns an element."""
@@ -105,10 +106,13 @@ class Draw:
         return float(error), float(np.linalg.norm(self.reference.ravel()))
 
 
-def drawn_inputs(op: Computation, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """(inputs, their generator after drawing them) for each of three independent draws."""
-    children = np.random.default_rng(seed).spawn(_DRAWS)
+def drawn_inputs(
+    op: Computation, seed: int, places: Sequence[int] = DRAWS
+) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
+    """(inputs, their generator after drawing them) for each of the independent draws at `places`."""
+    every = np.random.default_rng(seed).spawn(len(DRAWS))
+    children = [every[place] for place in places]
     if sum(tensor.size for tensor in op.inputs) < _THREADED:
         return [(random_inputs(op, child), child) for child in children]
-    with ThreadPoolExecutor(_DRAWS) as threads:
+    with ThreadPoolExecutor(len(children)) as threads:
         return list(zip(threads.map(lambda child: random_inputs(op, child), children), children, strict=True))

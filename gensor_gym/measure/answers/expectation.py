@@ -36,14 +36,13 @@ accesses; all elements must have been written (no NaN left). A CPU uses this def
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.measure.answers.draw import Draw, Expected, drawn_inputs
+from gensor_gym.measure.answers.draw import DRAWS, Draw, Expected, drawn_inputs
 from gensor_gym.measure.answers.fused import fused_draws
 from gensor_gym.measure.answers.sampled import Transform, evaluate_at, output_index, same, sample_points
 from gensor_gym.operators.bodies import BODIES
@@ -112,21 +111,28 @@ def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndar
     return bound_of(op, reference, lambda linear, transform: linear.reference(*map(transform, values)))
 
 
-def make_draws(op: Computation, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Expected, ...]:
-    """Three random sets of inputs with reference outputs: two are checked before timing (the first is timed), the third after."""
+def make_draws(
+    op: Computation, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
+) -> tuple[Expected, ...]:
+    """Random sets of inputs with reference outputs, by default all three.
+
+    Two are checked before timing (the first is timed), the third after.
+    """
     if isinstance(op, Dataflow):
-        return fused_draws(op, seed)
+        return fused_draws(op, seed, places)
     assert isinstance(op, Operator)
-    return operator_draws(op, seed, full_flops)
+    return operator_draws(op, seed, full_flops, places)
 
 
-def operator_draws(op: Operator, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Draw, ...]:
-    """Three random sets of inputs for an operator, with reference outputs.
+def operator_draws(
+    op: Operator, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
+) -> tuple[Draw, ...]:
+    """Random sets of inputs for an operator, by default three, with reference outputs.
 
     Above `full_flops` operations the references cover only some elements.
     """
     draws = []
-    for inputs, rng in drawn_inputs(op, seed):
+    for inputs, rng in drawn_inputs(op, seed, places):
         if op.flops <= full_flops:
             reference = op.reference(*inputs)
             draws.append(Draw(inputs, reference, error_bound(op, inputs, reference)))
@@ -143,8 +149,10 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
     return Draw(inputs, reference, bound, output_index(op, points))
 
 
-Draws = Callable[[Any, int], tuple[Expected, ...]]
-"""Function that makes the three draws of an operator for a seed."""
+Draws = Callable[..., tuple[Expected, ...]]
+"""Function that makes the three draws of an operator for a seed, or those at `places` alone."""
+HARD = 1
+"""Place of the draw that shows most faults of fused operators (`answers.fused`)."""
 
 
 class ExpectationCache:
@@ -165,6 +173,10 @@ class ExpectationCache:
                 self._draws.popitem(last=False)
         self._draws.move_to_end(key)
         return self._draws[key]
+
+    def hard(self, op: Computation, seed: int) -> Expected:
+        """The draw at HARD, which is not kept."""
+        return self.get(op, seed)[HARD] if (op, seed) in self else self._make(op, seed, places=(HARD,))[0]
 
     def __contains__(self, key: tuple[Computation, int]) -> bool:
         """Whether the draws of (operator, seed) are cached."""

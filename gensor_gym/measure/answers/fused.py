@@ -15,7 +15,7 @@ from gensor_gym.dataflow.expressions import Call, walk
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Map, Node, Reduce
 from gensor_gym.measure.answers.downloaded import Downloaded
-from gensor_gym.measure.answers.draw import Draw, drawn_inputs, wrong_words
+from gensor_gym.measure.answers.draw import DRAWS, Draw, drawn_inputs, wrong_words
 from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import Operator
 
@@ -93,19 +93,23 @@ _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
 """Factors of the hard draw's rows, cyclically: 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
 
 
-def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
-    """Three independent draws: two are checked before timing, the third after.
+def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tuple[FusedDraw, ...]:
+    """Independent draws, by default all three: two are checked before timing, the third after.
 
     The second is hard: it shows faults that standard normal numbers hide, such as a maximum that is not subtracted or a missing
     eps. The first, which is timed, and the third are plain. For long sums the third has whole numbers, which are added without
     rounding, so that any missing element shows.
     """
-    first, second, third = (inputs for inputs, _ in drawn_inputs(graph, seed))
     plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
-    hard = tuple(array if is_plain else _hard(array) for is_plain, array in zip(plain, second, strict=True))
+    changes: dict[int, Callable[[np.ndarray], np.ndarray]] = {1: _hard}
     if _longest_sum(graph) >= _LONG:
-        third = tuple(array if is_plain else np.rint(array) for is_plain, array in zip(plain, third, strict=True))
-    given = (first, hard, third)
+        changes[2] = np.rint
+    given = [
+        inputs if place not in changes else tuple(
+            array if is_plain else changes[place](array) for is_plain, array in zip(plain, inputs, strict=True)
+        )
+        for place, (inputs, _) in zip(places, drawn_inputs(graph, seed, places), strict=True)
+    ]  # fmt: skip
     if sum(value.size for value in graph.values.values()) < _THREADED:
         return tuple(FusedDraw(inputs, evaluate(graph, inputs)) for inputs in given)
     with ThreadPoolExecutor(len(given)) as threads:

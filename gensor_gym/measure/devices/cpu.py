@@ -6,7 +6,7 @@ import _ctypes
 import ctypes
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from gensor_gym.codegen.runtime.threads import load_runtime, runtime
-from gensor_gym.measure.answers.draw import Expected
+from gensor_gym.measure.answers.draw import DRAWS, Expected
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.devices.anchor import Anchor, cpu_anchor
 from gensor_gym.measure.devices.buffers import GuardedBuffer, written_outside
@@ -42,9 +42,9 @@ class CpuDevice:
         self._operator: Computation | None = None
         self._inputs: list[GuardedBuffer] = []
 
-    def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The operator's three draws, computed by NumPy."""
-        return make_draws(op, seed)
+    def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
+        """The operator's draws, computed by NumPy."""
+        return make_draws(op, seed, places=places)
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
         """Kinds of torch baselines: its own kernel in the operator's layout."""

@@ -19,7 +19,7 @@ from gensor_gym.codegen.cuda.tensor_map import TensorMapError, with_maps
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.measure.answers.device_draws import SETTING, ReferenceFault, chosen_place, device_draws, downloaded
 from gensor_gym.measure.answers.device_fused import device_fused
-from gensor_gym.measure.answers.draw import Expected
+from gensor_gym.measure.answers.draw import DRAWS, Expected
 from gensor_gym.measure.answers.expectation import operator_draws
 from gensor_gym.measure.answers.fused import FusedDraw, downloaded_fused, fused_draws
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
@@ -144,18 +144,19 @@ class CudaDevice:
         self._operator: Computation | None = None
         self._inputs: list[DeviceBuffer] = []
 
-    def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The operator's three draws on the device, or on the host if $GENSOR_GYM_REFERENCE is `host`.
+    def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
+        """The operator's draws on the device, or on the host if $GENSOR_GYM_REFERENCE is `host`.
 
         For fused operators NumPy computes the references and the device compares.
         """
         on_host = chosen_place() == "host"
         if isinstance(op, Dataflow):
-            return self._fused_draws(op, fused_draws(op, seed), on_host)
+            return self._fused_draws(op, fused_draws(op, seed, places), on_host)
         assert isinstance(op, Operator)
         if on_host:
-            return tuple(downloaded(draw, op, _download) for draw in operator_draws(op, seed))
-        return device_draws(self._reference_kernels(), op, seed, self.draws_limit, lambda: timing_lock(self.lock))
+            return tuple(downloaded(draw, op, _download) for draw in operator_draws(op, seed, places=places))
+        made = device_draws(self._reference_kernels(), op, seed, self.draws_limit, lambda: timing_lock(self.lock))
+        return tuple(made[place] for place in places)
 
     def _fused_draws(self, op: Dataflow, draws: Sequence[FusedDraw], on_host: bool) -> tuple[Expected, ...]:
         """The host's draws, stored on the device; if they do not fit there, outputs are downloaded to be compared."""

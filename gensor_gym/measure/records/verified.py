@@ -18,6 +18,7 @@ from gensor_gym.cache.folders import make_cache_dir
 from gensor_gym.cache.jsons import read_json, write_json
 from gensor_gym.cache.owned import is_own
 from gensor_gym.codegen.build import BuiltKernel
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
 from gensor_gym.codegen.runtime.compile import CompileError
 from gensor_gym.codegen.targets import target_of
@@ -44,13 +45,20 @@ def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
         return _left_out(op, schedule, f"not built: {error}")
     if digest not in ("", kernel.digest):
         return False
-    path, key = _notes(), f"{kernel.digest} {target_of(hw).compiler()}"
-    if key in (_noted(path) or {}):
+    if f"{kernel.digest} {target_of(hw).compiler()}" in (_noted(_notes()) or {}):
         return True
     if fault := fault_of(kernel):
         return _left_out(op, schedule, f"wrong: {fault}")
-    write_json(path, {**(_noted(path) or {}), key: time.time()})
+    note_verified(op, schedule, hw)
     return True
+
+
+def note_verified(
+    op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, generated: Kernel | None = None
+) -> None:
+    """Note a program whose kernel, `generated` if it is known, needs no other check: a worker of this process verified it."""
+    key = f"{remembered(op, schedule, hw, generated).digest} {target_of(hw).compiler()}"
+    write_json(_notes(), {**(_noted(_notes()) or {}), key: time.time()})
 
 
 def _noted(path: Path) -> dict[str, Any] | None:

@@ -107,6 +107,11 @@ class WorkerProcess:
             self.close()  # an answer may still be under way (Ctrl-C): the pipe cannot be used again
             raise
 
+    def begin(self) -> None:
+        """Start the worker now, which takes a second, so that the first request does not wait for it."""
+        with self._lock:
+            self._running()
+
     def close(self) -> None:
         """End the worker; the next request starts another worker."""
         if self._live is not None and self._live.owner == os.getpid():

@@ -36,7 +36,8 @@ class Built:
 class TrialRequest:
     """Verify and time one kernel. `floor` is the least plausible time in seconds.
 
-    A kernel whose first two calls take `slow` seconds or longer is timed by the shorter of them alone.
+    A kernel whose first two calls take `slow` seconds or longer is timed by the shorter of them alone. Without
+    `timed` two calls on one draw verify it, and the shorter is its time.
     """
 
     built: Built
@@ -45,6 +46,7 @@ class TrialRequest:
     seed: int = 0
     rules: TimingRules = field(default_factory=TimingRules)
     slow: float = math.inf
+    timed: bool = True
 
     def enclosed(self) -> TrialRequest:
         """A copy that encloses the kernel's file; see `Built.enclosed`."""
@@ -84,10 +86,11 @@ class Trial:
     seed: int = 0
     rules: TimingRules = field(default_factory=TimingRules)
     slow: float = math.inf
+    timed: bool = True
 
     def request(self, built: Built) -> TrialRequest:
         """The request to a worker for the compiled kernel."""
-        return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow)
+        return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow, self.timed)
 
 
 @dataclass(frozen=True)
