@@ -18,14 +18,28 @@ from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
 from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.networks.factors import with_factors_after
 from gensor_gym.networks.network import Network, needed
+from gensor_gym.networks.shuffles import Shuffles
 from gensor_gym.operators.inputs import decode, encode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 
 def folded(network: Network) -> Network:
     """Equivalent network with less work at each call; its constants are computed in float64 and rounded once."""
-    return _with_joins_in_place(_with_constants_made(_with_factors_in_weights(_with_constants_made(network))))
+    made = _with_constants_made(_with_factors_in_weights(_with_constants_made(network)))
+    return _with_joins_in_place(_with_rows_moved(with_factors_after(made)))
+
+
+def _with_rows_moved(network: Network) -> Network:
+    """The network with gathers of rows in place of joins of parts of one value (`networks.shuffles`)."""
+    made = Shuffles(network.graph)
+    if not made.ids:
+        return network
+    fresh = (Value(name, ids.shape, "int32", constant=True) for name, ids in made.ids.items())
+    moved = _pruned(network, (*network.graph.inputs, *fresh), _in_order(made.nodes), {**network.constants, **made.ids})
+    origins = {name: network.origins[old] for name, old in made.instead.items() if old in network.origins}
+    return dataclasses.replace(moved, origins={**moved.origins, **{one: origins[one] for one in moved.nodes if one in origins}})
 
 
 def _with_joins_in_place(network: Network) -> Network:
