@@ -40,7 +40,7 @@ class Shuffles:
         joined = _after(self.graph, sources, Concat)
         for name in _ends(self.graph, sources):
             base, rows = _computed_before(self.graph, name, sources)
-            if name in joined or rows or _is_added(self.graph, name, sources[name]):
+            if name in joined or rows or _is_in_nest(self.graph, name, sources[name]):
                 ids = _rows_moved(self.graph, name, sources[name])
                 if ids is not None and not np.array_equal(ids, np.arange(len(ids))):
                     self._gather(name, (base, *rows), sources[name], ids)
@@ -109,10 +109,10 @@ def _ends(graph: Dataflow, sources: Mapping[str, str]) -> Iterator[str]:
             yield name
 
 
-def _is_added(graph: Dataflow, name: str, source: str) -> bool:
-    """Whether only maps read a value of rows of its source, such as a sum with what was there before windows."""
+def _is_in_nest(graph: Dataflow, name: str, source: str) -> bool:
+    """Whether only row nests read a value of rows of its source, such as a sum with what was there before windows."""
     last = graph.values[name].shape[-1:] == graph.values[source].shape[-1:]
-    return last and name not in graph.returns and all(isinstance(graph.makers[one], Map) for one in graph.readers[name])
+    return last and name not in graph.returns and all(isinstance(graph.makers[one], Map | Reduce) for one in graph.readers[name])
 
 
 def _rows_moved(graph: Dataflow, name: str, source: str) -> np.ndarray | None:

@@ -46,9 +46,10 @@ def _both(network: Network, before: Piece, piece: Piece) -> Piece | None:
     key = "rows", before.nodes, piece.nodes
     if key not in network.known:
         both = piece_of(network, sorted({*before.nodes, *piece.nodes}, key=network.places.__getitem__))
-        nests = [_nest_of(network, one) for one in (before, both)]
-        again = None in nests or any(_points(nests[0]) != _points(one) for one in nests)
-        network.known[key] = None if again or len(nests[1].crossing) > MOST_PLACED else both
+        first, nest = _nest_of(network, before), _nest_of(network, both)
+        fits = first is not None and nest is not None and len(nest.crossing) <= MOST_PLACED
+        once = fits and first.rows * first.columns in (nest.rows * nest.columns, nest.rows)
+        network.known[key] = both if once else None
     found: Piece | None = network.known[key]
     return found
 
@@ -60,8 +61,3 @@ def _nest_of(network: Network, piece: Piece) -> RowNest | None:
         return _nest(computation) if isinstance(computation, Dataflow) else None
     except ValueError:
         return None
-
-
-def _points(nest: RowNest) -> int:
-    """Number of points of a nest's loops."""
-    return nest.rows * nest.columns
