@@ -29,11 +29,12 @@ def slices_first(network: Network) -> tuple[list[tuple[str, Node]], Mapping[str,
 
 
 def _is_cut(graph: Dataflow, name: str) -> bool:
-    """Whether a transposed value is read by several slices alone, and these by row nests and products of a batch."""
+    """Whether several slices alone read a transposed value, and row nests these, some beside products of a batch."""
     parts = graph.readers[name]
     if len(parts) < 2 or name in graph.returns or not all(isinstance(graph.makers[one], Slice) for one in parts):
         return False
-    return all(_folds(graph.makers[reader]) for part in parts for reader in _readers(graph, part))
+    readers = [graph.makers[reader] for part in parts for reader in _readers(graph, part)]
+    return any(isinstance(node, Map | Reduce) for node in readers) and all(map(_folds, readers))
 
 
 def _folds(node: Node) -> bool:
