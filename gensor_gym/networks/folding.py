@@ -18,10 +18,10 @@ from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
 from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
-from gensor_gym.networks.factors import with_factors_after
+from gensor_gym.networks.moves.factors import with_factors_after
 from gensor_gym.networks.network import Network, needed
-from gensor_gym.networks.shuffles import Shuffles
-from gensor_gym.networks.slices import slices_first
+from gensor_gym.networks.moves.shuffles import Shuffles
+from gensor_gym.networks.moves.slices import slices_first
 from gensor_gym.operators.inputs import decode, encode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
@@ -33,7 +33,7 @@ def folded(network: Network) -> Network:
 
 
 def _with_rows_moved(network: Network) -> Network:
-    """The network with gathers of rows in place of joins of parts of one value (`networks.shuffles`)."""
+    """The network with gathers of rows in place of joins of parts of one value (`networks.moves.shuffles`)."""
     made = Shuffles(network.graph)
     if not made.ids:
         return network
@@ -43,7 +43,7 @@ def _with_rows_moved(network: Network) -> Network:
 
 
 def _with_slices_first(network: Network) -> Network:
-    """The network with slices of a transposed value taken before the transpose (`networks.slices`)."""
+    """The network with slices of a transposed value taken before the transpose (`networks.moves.slices`)."""
     nodes, served = slices_first(network)
     return _with_origins(_pruned(network, network.graph.inputs, nodes, network.constants), network, served) if served else network
 

@@ -13,7 +13,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import Plan, cut_all
-from gensor_gym.networks.shuffles import Shuffles
+from gensor_gym.networks.moves.shuffles import Shuffles
 from tests.support.networks import check, kernels_of
 
 SIDE, WINDOW, HEADS, WIDE = 8, 4, 2, 32
@@ -41,7 +41,7 @@ class Windows(nn.Module):
 
 
 class Grid(nn.Module):
-    """Rows of windows [WINDOWS, WINDOW * WINDOW, WIDE], through an image with channels outside to rows of a grid, as in MaxViT."""
+    """Rows of windows, through an image with channels outside, to rows of a grid, as in MaxViT."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,14 +81,14 @@ def test_moves_take_no_kernels(name: str) -> None:
 @pytest.mark.parametrize("name", ["windows", "rolled", "grid"])
 def test_wrong_rows_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids of the neighbouring row give another answer than torch's."""
-    monkeypatch.setattr("gensor_gym.networks.shuffles._rows_moved", lambda *given: _next(*given))
+    monkeypatch.setattr("gensor_gym.networks.moves.shuffles._rows_moved", lambda *given: _next(*given))
     plan, module, x = plan_of_case(name)
     with pytest.raises(AssertionError):
         check(NetworkFunction(plan, kernels_of(plan, 0, 0), 1), module, [x])
 
 
 def _next(graph, name, source):  # type: ignore[no-untyped-def]
-    from gensor_gym.networks import shuffles
+    from gensor_gym.networks.moves import shuffles
 
     rows = graph.values[name].size // graph.values[name].shape[-1]
     return (shuffles.np.arange(rows, dtype="int32") + 1) % rows

@@ -42,16 +42,20 @@ def _joined(plan: Plan) -> Iterator[Plan]:
 
 
 def _both(network: Network, before: Piece, piece: Piece) -> Piece | None:
-    """The piece of both, cached in the network; None if no nest computes it, or if it computes elements of `before` again."""
+    """The piece of both, cached in the network; None if no nest computes it once for every element or row."""
     key = "rows", before.nodes, piece.nodes
     if key not in network.known:
         both = piece_of(network, sorted({*before.nodes, *piece.nodes}, key=network.places.__getitem__))
-        first, nest = _nest_of(network, before), _nest_of(network, both)
-        fits = first is not None and nest is not None and len(nest.crossing) <= MOST_PLACED
-        once = fits and first.rows * first.columns in (nest.rows * nest.columns, nest.rows)
-        network.known[key] = both if once else None
+        network.known[key] = both if _is_once(_nest_of(network, before), _nest_of(network, both)) else None
     found: Piece | None = network.known[key]
     return found
+
+
+def _is_once(first: RowNest | None, both: RowNest | None) -> bool:
+    """Whether the nest of both pieces can be scheduled, and goes through each point of the first, or its rows, once."""
+    if first is None or both is None or len(both.crossing) > MOST_PLACED:
+        return False
+    return first.rows * first.columns in (both.rows * both.columns, both.rows)
 
 
 def _nest_of(network: Network, piece: Piece) -> RowNest | None:

@@ -32,7 +32,8 @@ def with_factors_after(network: Network) -> Network:
             origins |= {plain: origins[name]} if name in origins else {}
             node = Map(_times(Operand(plain), [graph.makers[one] for one in scaled[name]]))
         nodes.append((name, node))
-    return dataclasses.replace(network, graph=dataclasses.replace(graph, nodes=tuple(nodes)), origins=origins) if moved else network
+    graph = dataclasses.replace(graph, nodes=tuple(nodes))
+    return dataclasses.replace(network, graph=graph, origins=origins) if moved else network
 
 
 def _shaped(graph: Dataflow, name: str) -> str:

@@ -14,7 +14,7 @@ from gensor_gym.networks.network import Network
 
 
 def slices_first(network: Network) -> tuple[list[tuple[str, Node]], Mapping[str, str]]:
-    """(nodes with slices before transposes of which only slices are read, name of each new node -> the slice it serves)."""
+    """(nodes with slices before transposes that only slices read, name of each new node -> the slice it serves)."""
     graph, nodes, served = network.graph, list[tuple[str, Node]](), dict[str, str]()
     for name, node in graph.nodes:
         turned = graph.makers.get(node.source) if isinstance(node, Slice) else None
@@ -29,7 +29,7 @@ def slices_first(network: Network) -> tuple[list[tuple[str, Node]], Mapping[str,
 
 
 def _is_cut(graph: Dataflow, name: str) -> bool:
-    """Whether several slices alone read a transposed value, and row nests these, some beside products of a batch."""
+    """Whether several slices alone read a transposed value, and row nests and perhaps products of a batch read the slices."""
     parts = graph.readers[name]
     if len(parts) < 2 or name in graph.returns or not all(isinstance(graph.makers[one], Slice) for one in parts):
         return False

@@ -1,7 +1,7 @@
 """Moves of whole rows in an order that no strides express, such as of rolled windows, as one gather by constant ids.
 
-A roll is a join of slices, with a kernel for each. A gather is a read of row nests in another order, which takes no kernel beside
-a sum or normalisation. What is computed row by row before the moves, such as a normalisation, is computed after them.
+A roll is a join of slices, with a kernel for each. A gather is a read of a row nest in another order: a sum or normalisation of
+the rows needs no kernel for it. A normalisation before the moves is computed after them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Shuffles:
                     self._gather(name, (base, *rows), sources[name], ids)
 
     def _gather(self, end: str, computed: tuple[str, ...], source: str, ids: np.ndarray) -> None:
-        """Replace the value `end` by a gather of the first of the values `computed`, of which the others are computed then."""
+        """Replace the value `end` by a gather of the first of the values `computed`; the others are then computed from it."""
         values, (base, *rows) = self.graph.values, computed
         shape = values[end].shape
         chosen = self._name(f"rows_of_{end}", end)
