@@ -19,9 +19,9 @@ from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
 from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
 from gensor_gym.networks.moves.factors import with_factors_after
-from gensor_gym.networks.network import Network, needed
 from gensor_gym.networks.moves.shuffles import Shuffles
 from gensor_gym.networks.moves.slices import slices_first
+from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.inputs import decode, encode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 

@@ -12,8 +12,8 @@ from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.load import NetworkFunction
-from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.networks.moves.shuffles import Shuffles
+from gensor_gym.networks.plan import Plan, cut_all
 from tests.support.networks import check, kernels_of
 
 SIDE, WINDOW, HEADS, WIDE = 8, 4, 2, 32
