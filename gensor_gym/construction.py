@@ -68,7 +68,7 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """All columns of the task's programs. Knobs that the space cannot move stay as in the unscheduled program.
+        """All columns of the task's programs. Knobs that the space fixes stay as in the unscheduled program.
 
         Cached, because listing the columns takes longer than a coordinate descent over them.
         """
@@ -186,10 +186,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return way
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every legal schedule of the space with all memory levels opened, in batches of rows int32 [<= batch, ROW].
+        """Every legal schedule of the space, in batches of rows int32 [<= batch, ROW] with tiles for all memory levels.
 
-        Knobs that the space cannot move keep their initial value. Schedules with fewer opened levels add no programs, since a
-        level that is not yet opened copies the level below. ValueError if `batch` is below 1.
+        Knobs that the space fixes keep their initial value. Rows with tiles for fewer levels add no programs, since the other
+        levels copy the level below. ValueError if `batch` is below 1.
         """
         if batch < 1:
             raise ValueError(f"batch is {batch!r}: expected at least one row")

@@ -4,8 +4,8 @@ It is a hash of behaviour. It changes with the task's space, its rules or its mo
 operator, a faster implementation or the machine that computes it. It covers:
 
 - the tile sizes, the knobs' values, the initial program, the horizon and the roofline floor;
-- the legal actions along fixed walks from the unscheduled program and from one program of every other kind, and the legality of
-  thousands of programs drawn near the limits;
+- the legal actions along fixed walks from the unscheduled program and from one program of each further kind (such as each kind of
+  tensor core), and the legality of thousands of programs drawn near the limits;
 - the latency and every term of the model for the drawn programs and for further programs: in a small space all programs, in a
   larger space the programs that coordinate descents evaluate, starting at the fastest drawn programs.
 
@@ -169,7 +169,10 @@ def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Traces float64 [N, TRACED] of descents from the fastest of `rows` [B, ROW], which are ranked by six digits of `seconds`."""
+    """Traces float64 [N, TRACED] of coordinate descents from the DESCENTS fastest of the programs `rows` [B, ROW].
+
+    `seconds` rounded to six digits decide which are fastest; the first of equals counts.
+    """
     parts = [np.empty((0, TRACED))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
         trace = np.empty((EVALUATED, TRACED))

@@ -117,7 +117,7 @@ def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
 
 
 def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
-    """Usable values of every knob that both the space and the sketch may move."""
+    """Usable values of every knob that both the space and the sketch may change."""
     ints = graph.tables.ints
     found = {KNOBS[k].name: tuple(KNOBS[k].values[i] for i in usable_values(ints, k)) for k in moved_knobs(ints)}
     if beyond:

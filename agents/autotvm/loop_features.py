@@ -1,7 +1,7 @@
 """Features of programs for learned cost models: every loop of a fixed nest with its context, in the same columns for every task.
 
 AutoTVM describes a program by its loops, each with length, annotation, position, arithmetic and its accesses to each buffer (Chen
-et al., NeurIPS 2018, section 3.1). In their extractor, a loop that moves a buffer touches it, and another loop reuses it. Our
+et al., NeurIPS 2018, section 3.1). In their extractor, a loop that indexes a buffer touches it, and any other loop reuses it. Our
 nest is the same for every task: STAGES loops over each of the 8 axis slots, including loops of length 1. Programs of all
 operators and machines thus have the same columns, which transfer needs.
 
@@ -85,12 +85,11 @@ def loop_columns() -> list[str]:
 
     `s0.a4.length` belongs to the loop of stage 0 over axis slot 4. The fields of a loop are log2 of its length, its position in
     the nest, log2 of the product of lengths from the root to it, and from it to the body (both including the loop itself), and
-    its annotation (one-hot).
-    `s0.a4.t1.count` is the number of elements of tensor 1 that the loop touches with its inner loops (the write is the last
-    tensor, 4). `reuse` is the number of iteration points per touched element, and `stride` the elements by which an iteration
-    moves the tensor's index. `thread_count` and `thread_reuse` are `count` and `reuse` over those of one thread or task, 0
-    for loops inside a thread. `knob.NAME` is the index of a knob's value, and `task.NAME` log2 of extents, operations, bytes,
-    cores or the size of an element, or a flag.
+    its annotation (one-hot). `s0.a4.t1.count` is the number of elements of tensor 1 that the loop touches with its inner loops
+    (the write is the last tensor, 4). `reuse` is the number of iteration points per touched element, and `stride` the elements by
+    which an iteration advances the tensor's index. `thread_count` and `thread_reuse` are `count` and `reuse` over those of one
+    thread or task, 0 for loops inside a thread. `knob.NAME` is the index of a knob's value, and `task.NAME` log2 of extents,
+    operations, bytes, cores or the size of an element, or a flag.
     """
     names = []
     for stage in range(STAGES):

@@ -26,8 +26,8 @@ _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) ==
 def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:
     """For each stratum, the indices of the values that its programs may have, column by column.
 
-    The strata are CUDA cores, mma.sync and wgmma if the knob `tensor_core` moves, else there is a single stratum. Omitted values
-    are illegal in the stratum; most of the listed values are legal.
+    The strata are CUDA cores, mma.sync and wgmma if the space varies the knob `tensor_core`, else there is a single stratum.
+    Omitted values are illegal in the stratum; most of the listed values are legal.
     """
     cores = [column.values[:, 0].tolist() for column in columns if column.first == TENSOR_CORE]
     if ints[IS_CPU] or not cores:

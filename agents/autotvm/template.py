@@ -1,6 +1,6 @@
 """The template of a task: its programs as configurations of knobs, in AutoTVM's terms.
 
-A knob of the template is a column: the whole tile chain of one axis (AutoTVM's `define_split`) or one knob that the space moves
+A knob of the template is a column: the whole tile chain of one axis (AutoTVM's `define_split`) or one knob that the space varies
 (`define_knob`). A configuration is a vector of `agents.core.programs`, with an index for each column. Configurations that are not
 legal schedules are skipped, as AutoTVM skips configurations that do not build.
 """
@@ -19,7 +19,7 @@ _ROUNDS = 200
 
 
 class Template(Programs):
-    """The space of one graph; arrays of configurations int64 [B, K] are drawn and moved together."""
+    """The space of one graph, whose methods take and return arrays of configurations int64 [B, K]."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
         """Check the legality of every configuration once if the space is small."""

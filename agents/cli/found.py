@@ -11,9 +11,9 @@ from typing import Any
 
 
 def functions_of(name: str, package: str) -> dict[str, str]:
-    """Name -> MODULE:FUNCTION of the functions `name`, or `name`_OTHER, of a configuration, in a package at any depth.
+    """The functions `name` or `name`_OTHER of a configuration anywhere in a package: name for users -> MODULE:FUNCTION.
 
-    What is found is called OTHER, or like its module; a module `suite` or a package's `__init__` is called like its folder.
+    The name for users is OTHER, or else that of the module; a module `suite` or a package's `__init__` has its folder's name.
     """
     (folder,) = find_spec(package).submodule_search_locations  # type: ignore[misc, union-attr]
     pattern = re.compile(rf"^def ({name}(?:_(\w+))?)\(config: DictConfig, ", re.MULTILINE)

@@ -87,7 +87,7 @@ def _column(start: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
-    """(elements that one step along the axis moves a read's window, window's extent without the axis); (1, 1) without window."""
+    """(elements by which a step along an axis shifts a read's window, window's extent without it); (1, 1) without a window."""
     extents = ints[EXTENT : EXTENT + MAX_AXES]
     for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
         moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]
@@ -112,7 +112,7 @@ def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.nda
 def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
     """Features of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
 
-    They are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles (it moves by `step` per
+    They are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles (it shifts by `step` per
     iteration, and its extent without the axis is `others`), and flags.
     """
     inner, block, outer, virtual = chains[:, 0], chains[:, 1], chains[:, MAX_LEVELS - 1], chains[:, MAX_LEVELS]

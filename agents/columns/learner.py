@@ -1,9 +1,10 @@
 """Training of a policy that writes programs column by column, by the ranks of its programs among all drawn for the task.
 
 A batch has several programs for each of a few tasks, and is followed by a step of REINFORCE (Williams 1992). A program's weight
-comes from its rank within its task, is 0 beyond the best share of programs, and has its mean subtracted. This improves the best
-programs and not the average, since the fastest of several programs counts (risk-seeking policy gradients, Petersen et al. 2021).
-Ranks need no scale, no optimum and no value function. Illegal programs rank last. An entropy bonus decreases over training.
+in training comes from its rank within its task and is 0 beyond the best share of programs; the mean weight is subtracted. This
+improves the best programs and not the average, since the fastest of several programs counts (risk-seeking policy gradients,
+Petersen et al. 2021). Ranks need no scale, no optimum and no value function. Illegal programs rank last. An entropy bonus
+decreases over training.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Measuring down a ranking of the model, with corrections learned from measurements, structure by structure.
+"""Measuring programs in the order of the model's predictions, which measurements correct, structure by structure.
 
 The model's error is similar for similar programs: for example, all programs with an unpacked operand suffer from the same cache
-sets. A program's predicted time is therefore the model's times the mean ratio measured / model of its structure so far. To
-diversify the trials, each register tile has a limit of trials among programs that are predicted to be near the best, and every
-other trial is a neighbour of the best measured program.
+sets. A program's predicted time is therefore the model's time multiplied by the mean ratio measured / model so far of programs
+with the same structure. To diversify the trials, each register tile has a limit of trials among programs that are predicted to be
+near the best, and every other trial is a neighbour of the best measured program.
 
-The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 during other work on the
-machine followed the structure of its first four trials of 1.3 to 3.0 ms, and ended at 1.16 ms instead of 0.89 ms.
+The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 next to other work on the
+machine kept to the structure of its first four trials (1.3 to 3.0 ms) and ended at 1.16 ms instead of 0.89 ms.
 """
 
 from __future__ import annotations

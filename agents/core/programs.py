@@ -44,7 +44,7 @@ class Programs(Coordinates):
 
     @cached_property
     def places(self) -> list[tuple[int, int]]:
-        """(column, position) of all positions at which a column's choices differ."""
+        """(column, position) for every position at which the choices of a column differ."""
         return [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
 
     def vector(self, schedule: Schedule) -> np.ndarray | None:
@@ -52,7 +52,7 @@ class Programs(Coordinates):
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
-        """The row with all levels opened, which does not change the program."""
+        """The same program as a row with a tile written out for every memory level."""
         return opened(row, self.graph.tables.ints)
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ class Programs(Coordinates):
         return self.graph.fits(self.rows(vectors))
 
     def schedule(self, vector: np.ndarray) -> Schedule:
-        """The program of a vector [C], with all levels opened."""
+        """The schedule that a vector [C] (one choice per column) encodes, with a tile written out for every memory level."""
         return Schedule(self.rows(vector[None])[0])
 
     def uniform(self, rng: np.random.Generator) -> Schedule:
@@ -81,7 +81,7 @@ class Programs(Coordinates):
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
     def moved(self, vector: np.ndarray, direction: Direction) -> np.ndarray | None:
-        """The vector, legal or not, after a move along `direction`; None if the position has no such number."""
+        """The vector, legal or not, one step along `direction`; None if the position has no further number in that direction."""
         column, place, steps = direction
         logs = self.logs[column]
         now = logs[vector[column]]
@@ -111,7 +111,7 @@ class Programs(Coordinates):
         return rows[kept], seconds[kept]
 
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
-        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes and otherwise the least changes to `row`.
+        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes; they change as little else as possible.
 
         Descents over single columns do not reach them: on a CPU, going from 8x48 to 6x64 passes 6x48 or 8x64, which are slower.
         """

@@ -144,7 +144,7 @@ def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
 def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
-    """(distinct programs, their latencies), fastest first; all levels are opened, which does not change a program."""
+    """(distinct programs, their latencies), fastest first; rows have a tile written out for every memory level."""
     rows = opened(rows, graph.tables.ints) if isinstance(graph, ConstructionGraph) else rows
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]

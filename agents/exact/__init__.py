@@ -1,1 +1,1 @@
-"""Searches by proofs of optima: transfer of certified optima of similar operators (`nearest`), and the proof (`certifier`)."""
+"""Searches that use proved optima: those of similar operators (`nearest`), or a proof for the task itself (`certifier`)."""

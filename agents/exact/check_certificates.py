@@ -69,7 +69,7 @@ def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: f
 
 
 def parts_of(space: str) -> tuple[str, list[str] | None]:
-    """(space name, knobs that may move) of a certificate's space such as `extended(unroll, stages)`; None if all may move."""
+    """(space name, knobs that vary) of a certificate's space such as `extended(unroll, stages)`; None if all knobs vary."""
     name, _, knobs = space.removesuffix(")").partition("(")
     return (name, [word.strip() for word in knobs.split(",")]) if knobs else (name, None)
 

@@ -56,7 +56,7 @@ class Change:
 
 
 def optima_of(graph: ConstructionGraph) -> np.ndarray:
-    """Optimal schedules with all levels opened, int32 [N, ROW]: all of a small task, otherwise the certified schedule.
+    """Optimal programs, rows int32 [N, ROW] with tiles for all levels: all of a small task, otherwise the certified schedule.
 
     The certificate is shipped, or computed now. ValueError if that fails.
     """

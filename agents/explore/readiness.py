@@ -58,7 +58,7 @@ class Progress:
 
 
 class Readiness:
-    """Prepares machines and spaces on background threads, one at a time, and knows which are ready."""
+    """Prepares machines and spaces on background threads, one at a time, and records which are ready."""
 
     def __init__(self, stages: tuple[tuple[str, Callable[[Address], object]], ...] = STAGES) -> None:
         """Start with nothing ready. Each machine and space goes once through `stages`."""

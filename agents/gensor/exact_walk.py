@@ -141,7 +141,7 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """Weights [S, S] of edges by kind: `moves` stay at a level, `opens` open the next level, `closes` close a level."""
+    """Weights [S, S] of edges by kind: `moves` stay at a level, `opens` begin the next level, `closes` go back a level."""
 
     moves: sparse.csr_array
     opens: sparse.csr_array

@@ -40,7 +40,7 @@ _LEAST = {
 
 @dataclass(frozen=True)
 class Markov(Constructing):
-    """Gensor's traverser. An exponent of 0 switches its part of a benefit off."""
+    """Gensor's traverser. An exponent of 0 removes the factor that it belongs to from a benefit."""
 
     space: str = "gensor"
     walkers: int = 64

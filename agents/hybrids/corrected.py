@@ -1,4 +1,7 @@
-"""Another strategy's programs, ranked by the analytic model with a learned correction and measured like `markov_ext`'s."""
+"""A strategy that ranks another strategy's programs by a corrected analytic model and measures them like `markov_ext`.
+
+The correction is learned from measured times (`agents.hybrids.correction`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Corrected(Constructing):
-    """Construct programs with `proposer` and rank them by the corrected model, or without a correction by the model alone."""
+    """Construct programs with `proposer` and rank them by the corrected model; without a correction, by the model itself."""
 
     space: str = "extended"
     proposer: str = "markov_ext"
@@ -70,7 +73,7 @@ class Corrected(Constructing):
         return Construction(schedules, latencies, found.visited, *cost)
 
     def _walk(self, graph: ConstructionGraph, known: dict[bytes, float], rng: np.random.Generator) -> None:
-        """Add the programs of walks, whose benefits are ratios of the corrected model's times, to the `known` rows -> seconds."""
+        """Add programs that walks visit to `known` (row -> seconds); their benefits are ratios of the corrected model's times."""
         if self.walkers == 0:
             return
         traverser = MarkovExtended(space=self.space, refiners=self.walkers)
@@ -82,7 +85,7 @@ class Corrected(Constructing):
                 known.setdefault(row.tobytes(), value)
 
     def _descend(self, graph: ConstructionGraph, known: dict[bytes, float]) -> None:
-        """Add the programs on descents to `known`. A step goes to the best program that differs in one column."""
+        """Add programs on descents to `known` (row -> seconds); a step goes to the best program that differs in one column."""
         programs, (rows, seconds) = Programs(graph), _arrays(known)
         for start in np.argsort(seconds, kind="stable")[: self.refined]:
             row, value = programs.opened(rows[start]), float(seconds[start])

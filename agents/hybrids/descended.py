@@ -30,7 +30,7 @@ class ColumnsDescents(ColumnWriter):
         measure_first_of_each(self.constructions(session.graph, rng), session)
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield a round's programs, then a construction for each descent, round after round; end if no new program is left."""
+        """In every round, yield a construction of its programs, then one for each descent; end if no new program is left."""
         programs, memory = Programs(graph), Memory(self.temperature)
         while True:
             found = self.written(graph, self.episodes, memory, rng)

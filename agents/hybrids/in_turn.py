@@ -29,10 +29,10 @@ a Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model.""
 
 @dataclass(frozen=True)
 class InTurn(Adapted):
-    """Alternate `corrected` with `columns` as proposer and `corrected` with walks and descents of the traverser.
+    """Alternate between two `corrected` searches: one with proposer `columns`, one with the traverser's walks and descents.
 
-    `proposer` and its `checkpoint` belong to the policy; `walkers`, `refined` and `descents` are settings of the traverser.
-    The machine's model of time is used, as in `adapted`; FileNotFoundError if it is missing.
+    `proposer` and its `checkpoint` belong to the policy; `walkers`, `refined` and `descents` are settings of the traverser. The
+    machine's model of time is used, as in `adapted`; FileNotFoundError if it is missing.
     """
 
     proposer: str = "columns"
@@ -71,7 +71,7 @@ class InTurn(Adapted):
         return [of_walks.construct(graph, rng), self._of_policy(graph).construct(graph, rng)]
 
     def _of_policy(self, graph: ConstructionGraph) -> Corrected:
-        """The policy's part, with the default policy of the kind of machine if none is named."""
+        """The search that ranks the policy's programs. Without a `checkpoint` it is the default policy of the kind of machine."""
         is_default = not self.checkpoint and self.proposer == "columns"
         checkpoint = str(DEFAULT[graph.hardware.kind]) if is_default else self.checkpoint
         kept: dict[str, Any] = {"space": self.space, "most": self.most, "correction": self.folder(graph)}

@@ -34,7 +34,7 @@ class ModelDescent(ModelSearch):
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of one set of descents after another, each from new random programs."""
+        """Yield the construction of each set of descents; every set begins at new random programs."""
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
         while True:
             begin, before = time.perf_counter(), graph.evaluations

@@ -69,7 +69,7 @@ class ModelSearch(Constructing):
 
     @abstractmethod
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of one round after another, each from new random programs."""
+        """Yield the construction of each round; every round begins at new random programs."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ModelAnnealing(ModelSearch):
     """At the start, a program that is slower by this amount in log latency is accepted with probability 1 / e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of one annealing after another, each from new random programs."""
+        """Yield the construction of each annealing; every annealing begins at new random programs."""
         template = Template(graph)
         while True:
             chains = AnnealingOnModel(template, self.chains, self.steps, self.start_temperature, patience=self.steps)
@@ -118,7 +118,7 @@ class ModelEvolution(ModelSearch):
     generations: int = 16
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of one evolution after another, each from a new random population."""
+        """Yield the construction of each evolution; every evolution begins with a new random population."""
         evolution = Evolution(graph, derive_sketches(graph), Settings(self.population, self.generations))
         while True:
             asked = Asked(graph)

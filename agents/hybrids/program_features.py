@@ -2,8 +2,8 @@
 
 Most are logarithms, so that trees and small networks see ratios. Groups, in order: the model's latency over the roofline floor
 and each term's share of the latency, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of
-vectors, registers, bytes of tiles over capacities of caches, powers of two in the extents (rows that share cache sets), and
-the operator's and machine's features in an observation (`gensor_gym.env.observation`).
+vectors, registers, bytes of tiles over capacities of caches, powers of two in the extents (rows that share cache sets), and the
+features that an observation has of operator and machine (`gensor_gym.env.observation`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Choices among a session's candidates, the recorded programs of a task: by the model, by a learned model of time, at random.
+"""Agents that choose among a session's candidates, which are a task's recorded programs.
 
-These are agents for the tracks of a suite that give candidates (`gensor_gym.suites.session.CandidateSession`).
+They choose by the model, by a learned model of time, or at random. Tracks of a suite give candidates
+(`gensor_gym.suites.session.CandidateSession`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training of a column policy on kernel times: recorded in Measured v1 if there is a row, otherwise predicted by corrections."""
+"""Training of a column policy on kernel times: those that Measured v1 has recorded, otherwise those that corrections predict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOTHING = Recorded(np.empty((0, ROW), dtype=np.int32), np.empty(0))
 
 
 def tasks(machine: str, space: str, unrecorded: Sequence[Operator] = ()) -> list[ConstructionGraph]:
-    """Graphs of the operators of a machine's part `train`, and of `unrecorded` operators, on this machine."""
+    """Graphs for `machine` of the operators in its part `train` of Measured v1, and of the `unrecorded` operators."""
     hw = measured.here(machine)
     of: list[str | Operator] = [*recorded(machine, space), *unrecorded]
     return [ConstructionGraph(op, hw, space) for op in of]

@@ -1,9 +1,9 @@
 """Behaviour cloning: a policy learns paths to known programs before it learns by itself (Pomerleau 1991).
 
 The teacher names a program: the certified optimum of a task (`gensor_gym.exact`) or the best that Gensor's traverser finds. A
-shortest path leads to it (`gensor_gym.exact.paths`). Moves between two openings of levels are shuffled if that is legal, but
-moves along one axis keep their order. In every state the next moves of all axes are equally good, so the policy learns them with
-equal weights. The critic learns the path's return. Shuffling and weights are ours.
+shortest path leads to it (`gensor_gym.exact.paths`). Actions between two changes of the level are shuffled if that is legal, but
+actions along one axis keep their order. In every state the next actions of all axes are equally good, so the policy learns them
+with equal weights. The critic learns the path's return. Shuffling and weights are ours.
 """
 
 from __future__ import annotations
@@ -121,9 +121,10 @@ def of_task(
 
 
 def segments(way: list[int]) -> list[list[list[int]]]:
-    """Cut a path at the moves between levels; each segment is a list of queues of actions.
+    """Cut a path at the actions that change the level; each segment is a list of queues of actions.
 
-    A queue has the actions of one axis or knob in their order. A move between levels is a separate segment with one queue.
+    A queue has the actions of one axis or knob in their order. An action that changes the level is a separate segment with one
+    queue.
     """
     pieces: list[dict[object, list[int]]] = [{}]
     for action in way:

@@ -42,7 +42,7 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
 
 
 def network_of(folder: Path, card: Mapping[str, Any], learner: Learner) -> Any:
-    """Model built from the card and filled with the tensors of a folder; ValueError names a mismatch."""
+    """Model built from a policy's card and filled with the tensors of its folder; ValueError names a mismatch."""
     agent, settings, space = described(folder, card)
     tensors, facts = load_tensors(path := folder / POLICY)
     for name in FACTS:

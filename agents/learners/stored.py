@@ -74,7 +74,7 @@ def check_width(folder: str | os.PathLike[str], name: str, value: object) -> Non
 
 
 def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """(agent, its settings, space) of a card; ValueError for an invalid card, and for networks that are too large."""
+    """(agent, its settings, space) of a policy's card; ValueError for an invalid card, and for networks that are too large."""
     agent, config = card.get("agent"), card.get("config")
     settings = config.get("agent") if isinstance(config, dict) else None
     env = config.get("env") if isinstance(config, dict) else None

@@ -80,7 +80,7 @@ def _minari() -> Any:
 
 
 def _rows(config: DictConfig) -> Any:
-    """The rows of the chosen operators; IMPLAUSIBLE times, which the clock could not resolve, are left out."""
+    """The rows of the chosen operators, without IMPLAUSIBLE times, which are too short (`gensor_gym.measure.stats.floor`)."""
     found = measured.load(config.machine, config.part)
     first = sorted(map(str, found.operator.unique()))[: config.operators]
     return found[found.operator.isin(first) & (found.status != Status.IMPLAUSIBLE.value)]

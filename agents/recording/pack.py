@@ -67,7 +67,7 @@ def _spread(row: Row) -> float:
 def write(rows: Collection[Row], folder: Path, name: str, how: str = "") -> pandas.DataFrame:
     """Write NAME.parquet, NAME.json and NAME.md into the folder, whose hardware.json describes the machine; return the table.
 
-    `how` says on the card how the programs were timed, if `gensor collect` did not.
+    `how` is the data card's sentence on how the programs were timed, needed unless `gensor collect` timed them.
     """
     found = packed(rows)
     small = found.astype(dict.fromkeys(("seconds", "quiet", "spread", "again", "others", "compile_s"), "float32"))
@@ -79,7 +79,7 @@ def write(rows: Collection[Row], folder: Path, name: str, how: str = "") -> pand
 
 
 def _collected(rows: Collection[Row]) -> str:
-    """Words of the card about a recording of `gensor collect`."""
+    """The data card's words about a recording of `gensor collect`."""
     return (
         f"one thread, packed {datetime.date.today()} by `gensor collect`, recorded in {minutes(rows):.0f} minutes. Every program "
         "was verified against float64 on three draws of its inputs before and after timing"
@@ -111,7 +111,7 @@ def card(found: pandas.DataFrame, name: str, how: str) -> str:
 
 
 def _classes(good: pandas.DataFrame) -> list[tuple[str, ...]]:
-    """Cells of the card's table, a row for each part and class."""
+    """Cells of the data card's table, a row for each part of the split and class of operators."""
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for (part, operator), rows in good.groupby(["part", "operator"], observed=True):
         best = rows.seconds.min()

@@ -177,7 +177,7 @@ def _passes(count: int) -> str:
 
 
 def _drift_words(about: dict[str, Any]) -> str:
-    """Sentences of the card about the drift between passes."""
+    """Sentences of the data card about the drift between passes."""
     if about["passes"] > 1:
         shifts = ", ".join(f"{value:.4f}" for value in about["noise"]["passes"])
         return f"Median of a pass over the median of all passes, in the median over schedules: {shifts}."
@@ -191,7 +191,7 @@ def _drift_words(about: dict[str, Any]) -> str:
 
 
 def _best_and_noise(best: dict[str, Any], noise: dict[str, Any], drift: str) -> list[str]:
-    """Lines of the card about the optimum and the noise."""
+    """Lines of the data card about the optimum and the noise."""
     return [
         "",
         "## Best and noise",

@@ -1,7 +1,7 @@
 """Print the size and difficulty of tasks as cards: `python -m experiments task_cards OPERATOR.. [--space compact]`.
 
 Everything is exact if all states can be visited. In a larger space the optimum is certified. The shares are then estimated from
-programs drawn uniformly from all legal schedules with every level opened, whose number the card states.
+programs drawn uniformly from all legal programs, whose number the card states.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Roller, and Welder, whose search over tiles has its rules."""
+"""Roller, and Welder's search, which follows Roller's rules for tiles."""

@@ -2,8 +2,8 @@
 
 The rules are those of the paper and its artifact. Candidate sizes are aligned to the execution unit, the memory transaction and
 the tensor's shape (padding waste is at most epsilon, which is raised until there are results). The axis with the largest reuse
-score S = (Q(T) - Q(T')) / (F(T') - F(T)) grows first. A tile that is compute-intensive or full is fixed, and the next level is
-opened. Results are in the order of the search. Tiles of programs with fewer blocks than multiprocessors are shrunk. If the space
+score S = (Q(T) - Q(T')) / (F(T') - F(T)) grows first. A tile that is compute-intensive or full is fixed, and the next level
+begins. Results are in the order of the search. Tiles of programs with fewer blocks than multiprocessors are shrunk. If the space
 has virtual threads, every element of the register tile is a virtual thread, as in Roller's generated code. On a CPU the vector
 width replaces the warp size.
 """
@@ -64,7 +64,7 @@ class Roller(ConstructingByRules):
         return list({row.tobytes(): row for row in rows}.values()), search.visited
 
     def _finish(self, row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
-        """Shrink a program with too few blocks, open all levels, and make register-tile elements virtual threads if allowed."""
+        """Shrink a program with too few blocks, fill in outer tiles, and make register tiles virtual threads if allowed."""
         row = shrink(row, graph)
         row[LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
         if graph.hardware.kind == "gpu" and graph.tables.ints[ALLOWED + VTHREAD_UP]:
@@ -137,7 +137,7 @@ class _Search:
             stack.append(self._open(tile))
 
     def _open(self, tile: np.ndarray) -> np.ndarray:
-        """Open the next level. Reductions of level 1 begin at the first aligned size, not at 1, as in the artifact."""
+        """Begin the next level. Reductions of level 1 begin at the first aligned size, not at 1, as in the artifact."""
         opened = tile.copy()
         opened[LEVEL] += 1
         for axis in range(SPATIAL_SLOTS, MAX_AXES):

@@ -64,7 +64,7 @@ class Welder(ConstructingByRules):
             session.measure([schedule])
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(programs with all levels opened, best key first; number of states visited)."""
+        """(programs [P, ROW] with a tile written out for every level, best key first; number of states visited)."""
         best = [graph.initial().row.copy()]
         visited = 0
         for level in range(int(graph.tables.ints[NUM_LEVELS])):
@@ -132,6 +132,6 @@ def _tile(row: np.ndarray, level: int) -> np.ndarray:
 
 
 def _opened(graph: ConstructionGraph, row: np.ndarray) -> np.ndarray:
-    """The row with its next level opened; the row itself if that is illegal."""
+    """The row with the construction at the next memory level; the row itself if that is illegal."""
     rows, legal = graph.transitions(row[None], np.array([CACHE]))
     return rows[0] if legal[0] else row

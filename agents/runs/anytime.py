@@ -65,7 +65,7 @@ class Search:
 
 
 def run_search(search: Search) -> dict[str, Any]:
-    """Run a search and return its line: configuration, curve, result of the first round, evaluations and processor seconds.
+    """Run a search and return its row: configuration, curve, result of the first round, evaluations and processor seconds.
 
     Loading and compiling come before the clock starts.
     """

@@ -27,7 +27,7 @@ def run_missing(
     wanted: Sequence[Keyed], kept: Journal, processes: int, console: Console,
     work: Callable[[Any], dict[str, Any]] = run_search,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Run the missing searches by `work`, in parallel, and return the lines of all searches in their order."""
+    """Run the missing searches by `work`, in parallel, and return the rows of all searches in their order."""
     keys = [search.key for search in wanted]
     left = [search for search, key in zip(wanted, keys, strict=True) if key not in kept.rows]
     if len(left) < len(wanted):

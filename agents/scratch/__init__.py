@@ -1,1 +1,1 @@
-"""Agents that learn one task from scratch, in environments whose steps a session of a frozen suite counts."""
+"""Agents that learn one task from scratch. The session of a frozen suite provides their environments and counts the steps."""

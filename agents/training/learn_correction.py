@@ -113,7 +113,7 @@ def learn(
 
 
 def fitted(observed: Sequence[Observed], seed: int, last: float, without: Collection[str] = ()) -> Correction:
-    """A correction of all machines' programs, except those of the operators `without`."""
+    """A correction learned from all machines' programs, except those of the operators `without`."""
     kept = [np.array([text not in without for text in one.operators])[one.groups] for one in observed]
     pairs = list(zip(observed, kept, strict=True))
     number, groups = 0, []
@@ -139,7 +139,7 @@ def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) ->
 
 
 def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, float]:
-    """`ranking` of the programs of Measured v1 on a machine whose operators are in no train part, by the model and corrected."""
+    """`ranking` of a machine's programs in Measured v1 whose operators are in no train part, by the model and corrected."""
     table = measured.load(machine)
     here = Observed.of_table(table[table.part != "train"], measured.here(machine), space, to_learn=False)
     scores = {"model": here.model, "corrected": here.model + correction.log_ratio(here.features)}
@@ -157,8 +157,8 @@ def rankings(
 ) -> dict[str, list[float]]:
     """Quality of the ranking by `scores`, lowest first, of each operator with at least LEAST programs.
 
-    `rank` is the rank correlation with `times`, logarithms of measured seconds. Each name of `firsts` is the least time of as
-    many first choices minus the least of all.
+    `rank` is the rank correlation with `times`, logarithms of measured seconds. Each name of `firsts` has the least logarithm
+    among that many first choices minus the least of all.
     """
     found: dict[str, list[float]] = defaultdict(list)
     for group in np.unique(groups):

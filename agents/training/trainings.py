@@ -67,9 +67,10 @@ def judged(config: dict[str, Any]) -> list[Any]:
 def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
     """Scores of a folder's policy, by the model, over the operators of `eval_operators` (the validation split).
 
-    They are the geometric mean of (policy's best of its episodes) / (traverser's best), and, over the tasks with a certified
-    optimum, the mean regret, latency / optimum - 1, of the greedy episode and of the best episode. Tasks unsuited to such
-    policies are left out. Every construction has its own random numbers, so that all policies are compared with the same walks.
+    One is the geometric mean of (latency of the best of the policy's episodes) / (latency of the traverser's best). Over the
+    tasks with a certified optimum there are also mean regrets, latency / optimum - 1, of the greedy episode and of the best
+    episode. Tasks unsuited to such policies are left out. Every construction has its own random numbers, so that all policies are
+    compared with the same walks.
     """
     if training_of(config["agent"]["name"]).fused:
         return train_fused.evaluate(config, folder, console)

@@ -29,7 +29,7 @@ def suites() -> dict[str, str]:
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
-    """Run one suite or all and return the lines by suite. ValueError for an unknown suite or a bad folder."""
+    """Run one suite or all and return the rows by suite. ValueError for an unknown suite or a bad folder."""
     known = suites()
     check_known("suite", config.suite, (*known, "all"))
     chosen = tuple(known) if config.suite == "all" else (config.suite,)

@@ -59,7 +59,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _shape(op: Operator, settings: DictConfig, strategies: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Construct programs of one operator by every strategy, `repeats` times each; return the operator's line."""
+    """Construct programs of one operator by every strategy, `repeats` times each; return the operator's row."""
     target = ConstructionGraph(op, settings.hardware, settings.space)
     begin = time.perf_counter()
     best, certified = best_known(target, settings.enumerate, settings.restarts, np.random.default_rng(seed))

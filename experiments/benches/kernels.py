@@ -1,12 +1,12 @@
 """Kernels compared with torch: a search's result and torch's function, timed in interleaved rounds, operator by operator.
 
-Every kernel has two times. The isolated time comes from a C loop in a worker, with an existing output; torch keeps its freed
-memory. The called time comes from Python in this process, with the process's default allocator settings: kernel and torch
+Every kernel has two times. The isolated time comes from a C loop in a worker, with an existing output; torch's allocator keeps
+freed memory. The called time comes from Python in this process, with the process's default allocator settings: kernel and torch
 alternate on the same memory, and both make a new output. Inputs begin ARRAY_OFFSET bytes past a cache line, like NumPy's larger
 arrays. Torch runs on one thread and on our number of threads, and the faster counts. A turn begins with uncounted calls: the
-other library's threads may still spin, and caches contain its data. The register-resident multiply-add loop of
-`hardware/probe.c` runs just before and after each operator, so that shares refer to the same minute. GENSOR_GYM_THREADS=1 runs
-everything on one thread. An int8 operator is also compared with its float32 twin. A second start with the same settings resumes.
+other library's threads may still spin, and caches contain its data. The register-resident multiply-add loop of `hardware/probe.c`
+runs just before and after each operator, so that shares refer to the same minute. GENSOR_GYM_THREADS=1 runs everything on one
+thread. An int8 operator is also compared with its float32 twin. A second start with the same settings resumes.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
-    """Search, then time the winner with torch; return the line of the shape."""
+    """Search, then time the winner with torch; return the shape's row."""
     retimer = next(iter(retimers.values()))
     winner, row = _search(op, settings, seed, store, retimer)
     if winner is None:
@@ -107,7 +107,7 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
 
 
 def called(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
-    """Seconds of a call, ours and torch's at its best number of threads, their ratio and the verdict.
+    """Our seconds of a call, torch's at its best number of threads, their ratio and the verdict, as fields of a row.
 
     Raise ValueError if torch has no such function.
     """
@@ -132,7 +132,10 @@ def called(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: in
 
 
 def beside_torch(samples: Mapping[int, tuple[list[float], list[float]]]) -> dict[str, Any]:
-    """Our time and torch's at its best number of threads, their ratio, the verdict; `samples`: torch's threads -> (ours, its)."""
+    """Our time, torch's at its best number of threads, their ratio and the verdict, as fields of a row.
+
+    `samples` are (ours, torch's) by torch's number of threads.
+    """
     threads = min(samples, key=lambda count: float(np.median(samples[count][1])))
     ours, theirs = samples[threads]
     return {

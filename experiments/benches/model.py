@@ -167,7 +167,10 @@ class Sample(OfOperator):
 
 
 def loss(samples: list[Sample]) -> float:
-    """Loss described in the module's docstring, without the term that keeps parameters near their start."""
+    """Mean over operators of the weighted variance of log(measured / predicted) plus SCALE_WEIGHT times its mean squared.
+
+    The weight of a program is the square root of (fastest seconds / its seconds).
+    """
     parts = []
     for sample in samples:
         if len(sample.seconds) > 1:

@@ -1,9 +1,9 @@
 """Reports of the assembler and the disassembler about kernels of every family: evidence that needs no GPU.
 
 For each kernel: registers and the model's estimate of them, spills, shared memory, resident blocks by the model, the assembler's
-warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For wgmma also the
-tensor cores' cycles for the loop, which should exceed its instructions. A kernel with `loss` would be pruned before timing. The
-table is static.md (`page`).
+warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For wgmma there
+are also the tensor cores' cycles for the loop, which should exceed the number of its instructions. A kernel with `loss` would be
+pruned before timing. The table is static.md (`page`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]:
-    """Compile one family's kernel for one machine and return its line."""
+    """Compile one family's kernel for one machine and return its row."""
     graph = ConstructionGraph(operators.parse(family["operator"]), hardware, SPACE)
     schedule = schedule_of(family, graph, seed)
     if not graph.is_legal(schedule):

@@ -62,7 +62,7 @@ def _whole(standing: Standing) -> bool:
 
 
 def _few(track: Track) -> bool:
-    """Whether the table has a column for the first of several trials, because a search chooses among candidates."""
+    """Whether the table has a column for the first trial: if a search chooses among candidates and has several trials."""
     return track.candidates and (track.budget.trials or math.inf) > 1
 
 

@@ -1,1 +1,1 @@
-"""What several rooms share: the style of figures, and statistics with their uncertainty."""
+"""Parts that benchmarks, studies and tables share: the style of figures, and statistics with their uncertainty."""

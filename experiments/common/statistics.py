@@ -160,7 +160,7 @@ tasks and strategies. improves, improves_low, improves_high: probability of impr
 def against(
     scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False
 ) -> dict[str, list[Line]]:
-    """Compare every score [tasks, seeds, K] with `other`, of that shape; return K lines by name. Smaller scores are better.
+    """Compare every score [tasks, seeds, K] with `other`, of that shape; return K comparisons by name. Smaller scores are better.
 
     `crossed` says that all tasks share their seeds (see `bootstrap`).
     """
@@ -175,7 +175,7 @@ def against(
 
 
 def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: bool) -> list[Line]:
-    """K lines, without Holm's correction, of one score compared with another."""
+    """K comparisons of one score with another, before Holm's correction."""
 
     def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return (ours - theirs).mean(axis=(0, 1))

@@ -67,7 +67,7 @@ def summarise(
 
 
 def score(summary: Mapping[str, Any]) -> float:
-    """Geometric mean over all jobs of the winner's time over the operator's roofline floor; at least 1.
+    """Geometric mean, over all jobs, of the winner's time divided by the operator's roofline floor; at least 1.
 
     Infinite if a job has no winner. A comparison returns the score to a Hydra sweeper (optuna), which minimises it.
     """
@@ -135,7 +135,7 @@ def _operator(text: str, settings: Settings, comparison: Comparison, before: Int
 def _row(
     job: Job, settings: Settings, outcome: Outcome, statuses: list[str], comparisons: dict[str, Comparison]
 ) -> dict[str, object]:
-    """The line of one job."""
+    """The row of one job."""
     label = label_of(job, settings)
     comparison = comparisons.get(str(job.operator))
     samples = comparison.samples.get(label) if comparison else None

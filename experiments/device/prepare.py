@@ -138,9 +138,9 @@ def prepare(machine: str, limit: float) -> dict[str, str]:
 
 
 def _run_part(name: str, machine: str, until: float) -> str:
-    """Run a part in its process; return why it failed, empty if it did not.
+    """Compile one part in a process of its own; return why it failed, or an empty string.
 
-    Its walks have one thread, because other cores run other parts.
+    The process uses one thread, because other parts run on the other cores.
     """
     command = [sys.executable, "-m", "experiments.device.prepare", name, machine]
     environment, nowhere = {**os.environ, "GENSOR_GYM_THREADS": "1"}, subprocess.DEVNULL

@@ -110,7 +110,7 @@ def _operators(result: dict) -> list[str]:
 
 
 def _fused(result: dict) -> list[str]:
-    """Lines of a table of speed-ups over the best of torch and shares of a copy's bandwidth, and errors."""
+    """Lines of a table by operator (speed-up over the faster way of torch, share of a copy's bandwidth), then of errors."""
     cells = [(key, _ratio(over), _ratio(result["of_copy"].get(key))) for key, over in result["over_torch"].items()]
     cells.append(("geometric mean", _ratio(result["geomean_over_torch"]), ""))
     return [*table(("operator", "over the best of torch", "of a copy's bandwidth"), cells), "", *_errors(result)]

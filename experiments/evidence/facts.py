@@ -19,7 +19,7 @@ FILE = "conditions.json"
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about a device and its runs, for tables. `files` has the content of every raw file and the fixes (mends) in its code.
+    """Facts about a device and its runs, for tables. `files` says what each raw file has and which fixes (mends) its code had.
 
     `mends` of a file are null if unknown, which is allowed only for files that no mend affects.
     """

@@ -1,4 +1,4 @@
-"""Sections about a lease in addition to its study: the environment on kernel times, first contacts, known programs, searches."""
+"""Sections of a page about a run on a GPU: the environment on kernel times, first contacts, known programs, searches."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ ABOUT = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 2 if the folder has no results of a lease."""
+    """Run the command; return the exit status: 2 if the folder has no results of such a run."""
     parser = Parser(prog="python -m experiments.evidence take", description=__doc__)
     parser.add_argument("folder", type=Path, help="what came back")
     parser.add_argument("date", nargs="?", default="", help="default: the day that the card says")
@@ -208,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path:
-    """Unpack results into the folder of their card and day and return it; ValueError if it exists or there are no results."""
+    """Unpack results into the folder of their GPU and day and return it; ValueError if it exists or there are no results."""
     files = read_results(folder / RESULTS)
     card: dict[str, Any] = parse_json(files["card.json"].decode())
     home = results / _card(card) / RAW / (date or str(card["date"])[:10])

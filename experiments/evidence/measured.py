@@ -1,4 +1,4 @@
-"""Make a table of Measured v1 from the trials of a lease.
+"""Make a table of Measured v1 from the trials of a run on a GPU.
 
 The shipped table: python -m experiments.evidence.measured results/h200/raw/2026-11-27 h200
 """

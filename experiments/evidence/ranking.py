@@ -101,7 +101,7 @@ MOST_FITTED = 250
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of one operator: rank correlations, first choice and best of the first FIRST over the best of all, and the scale."""
+    """Scores of one operator: rank correlations, scale, and times of the first choice and of the best of FIRST over the best."""
 
     measured: Sample
     ranks: float

@@ -1,4 +1,4 @@
-"""Shipped tables and cards, made from the complete tables among the recordings of stage `tables` of `make gpu`."""
+"""Shipped tables and their data cards, made from the complete tables among the recordings of stage `tables` of `make gpu`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def one_pass(found: Measurement) -> Measurement:
 
 
 def notes(facts: Facts) -> tuple[str, ...]:
-    """Sentences for the cards of the tables."""
+    """Sentences for the data cards of the tables."""
     said: Mapping[str, Any] = facts.files[RECORDED]
     return (
         f"Recorded on {facts.date} by {said['about']} (commit {facts.commit}); table made from the raw rows by "

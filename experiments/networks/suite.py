@@ -98,7 +98,10 @@ def module_of(name: str, seed: int = 0) -> nn.Module:
 
 
 def as_used(module: nn.Module) -> nn.Module:
-    """The module in evaluation mode, with random running statistics: those of a new network, 0 and 1, hide wrong folding."""
+    """The module in evaluation mode, with random running statistics.
+
+    A new network's mean of 0 and variance of 1 would hide errors in folding them into weights.
+    """
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
             nn.init.normal_(part.running_mean, std=0.1)  # type: ignore[arg-type]

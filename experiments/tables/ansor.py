@@ -76,7 +76,11 @@ def classes_of(tasks: Sequence[str]) -> list[str]:
 
 
 def operators_table(title: str, study: Study, folder: Path) -> Table:
-    """Table with a row for each class, the speed relative to the best search after the last trial, then a row for all."""
+    """Table of speeds after the last trial, relative to the best search.
+
+    Each class of operators has a row, relative to the best search of that class; a last row covers all operators, relative to
+    their best known programs.
+    """
     names = list(study.scores.curves)
     classes = classes_of(study.scores.tasks)
     last = {name: speeds(study.scores, name)[..., -1] for name in names}

@@ -34,7 +34,7 @@ class Kernel:
     knobs: tuple[tuple[str, int], ...]
 
     def row(self) -> np.ndarray:
-        """The schedule's row for a gemm, with all levels opened."""
+        """The schedule's row for a gemm, with a tile written out for every level."""
         inner, outer = ([1] * 3 + list(tile) + [1] * (MAX_AXES - 6) for tile in (self.worker, self.block))
         return make_row([inner] + [outer] * (MAX_LEVELS - 1), [1] * MAX_AXES, 1, dict(self.knobs))
 

@@ -145,7 +145,7 @@ def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -
 
 
 def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
-    """Draw the regret of the best of the model's first k over k, a panel for each operator; return the file name."""
+    """Draw, by k, the regret of the best of the model's first k programs, a panel per operator; return the file name."""
 
     def panel(axes: Axes, table: Recorded) -> None:
         after = table.sample.with_values(COEFFICIENTS, coefficients).predicted()

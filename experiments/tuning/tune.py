@@ -1,11 +1,11 @@
 """Choose the values of a traverser: successive halving over random settings on train, and a final choice on validation.
 
 `python -m experiments tune tune=markov` draws settings from the choices in `conf/tune/`. Each rung keeps the better part of them
-and uses more operators of the train part. Among the last settings, the best on validation is chosen. Only the analytic model
-is used, so that the result is the same on every machine. Operators of the test part are refused.
+and uses more operators of the train part. Among the last settings, the best on validation is chosen. Only the analytic model is
+used, so that the result is the same on every machine. Operators of the test part are refused.
 
-The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the share of tasks on which it
-is slower than Roller at all, because a traverser should not lose to the search that it is compared with.
+The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the share of tasks on which
+the traverser is slower than Roller, because it should not lose to the search that it is compared with.
 """
 
 from __future__ import annotations

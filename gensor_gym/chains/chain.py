@@ -1,8 +1,8 @@
 """The structure of a chain: a product, a row nest over its rows, and a second product that sums along the nest's columns.
 
-It is recognised by axes, never by names. In a product, the axes of both operands and the output are the batch. The axis of the
-left operand and the output is the rows, the axis of the right operand and the output is the columns. The axis of the operands
-alone is reduced.
+As in attention, the first product's results are called scores, and the nest's results weights. A chain is recognised by axes,
+never by names. In a product, the axes of both operands and the output are the batch. The axis of the left operand and the output
+is the rows, the axis of the right operand and the output is the columns. The axis of the operands alone is reduced.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> 
 
 
 def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], reads: list[str], result: str) -> None:
-    """Check that every node is a product, a node of the nest, or a move of their inputs and outputs; ValueError if not."""
+    """Check that every node is a product, in the nest, or a view of an input or output of these; ValueError if not."""
     seen = set(known)
     waiting = [*reads, *graph.returns]
     while waiting:

@@ -23,7 +23,7 @@ def ceil_to(size: int, unit: int) -> int:
 
 
 def pitch_of(chain: Chain) -> int:
-    """Distance between rows of scores in elements: whole cache lines, not a multiple of 64, so that rows use many cache sets."""
+    """Distance between rows of scores, in elements: whole cache lines, not a multiple of 64, so that rows use many cache sets."""
     lines = ceil_to(chain.columns, LINE) // LINE
     return LINE * (lines + (lines % 4 == 0))
 

@@ -94,7 +94,7 @@ def dense(tensor: str, shape: Shape) -> Strided:
 
 
 def read_views(graph: Dataflow) -> dict[str, Strided]:
-    """Name -> positions of every value that is an input, or is made of one by moves and copies; copies may round or convert."""
+    """Name -> positions of every value that is an input, or a view or copy of one; copies may round or convert."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -120,9 +120,9 @@ def _moved(source: Strided, node: Node) -> Strided | None:
 
 
 def written_view(graph: Dataflow) -> tuple[str, Strided]:
-    """(name, positions to which the elements are written) of the only output, or of the value that the output is moved from.
+    """(name, positions to which the elements are written) of the only output, or of the value that the output is a view of.
 
-    ValueError for several outputs, or for a move that strides cannot express.
+    ValueError for several outputs, or for a view that strides cannot express.
     """
     if len(graph.returns) != 1:
         raise ValueError(f"{graph.name}: {len(graph.returns)} outputs, expected one of a chain of products")

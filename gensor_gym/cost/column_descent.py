@@ -45,7 +45,7 @@ def descend(
     gain: float = 1.0,
     trace: np.ndarray | None = None,
 ) -> Descent:
-    """Descend from `row` int32 [ROW], with all levels opened; change it in place to the program reached.
+    """Descend from `row` int32 [ROW] with a tile written out for every level; change it in place to the program reached.
 
     A program is taken if its seconds are below `gain` times the best seconds so far: with 1 any faster program. `sweeps`: whether
     the descent ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace`

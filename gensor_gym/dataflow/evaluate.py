@@ -106,7 +106,7 @@ def _slice(node: Slice, array: np.ndarray) -> np.ndarray:
 
 
 def _moves(move: Callable[[Any, np.ndarray], np.ndarray]) -> Callable[[Any, Mapping[str, Bounded]], Bounded]:
-    """The evaluator of a node that computes nothing: `move` is applied to values and to errors."""
+    """The evaluator of a node that only rearranges elements: `move` is applied to values and to errors."""
     return lambda node, known: Bounded(move(node, known[node.source].value), move(node, known[node.source].error))
 
 

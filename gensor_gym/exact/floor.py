@@ -116,8 +116,9 @@ def launches(row, ints, floats):  # noqa: ANN001, ANN201
 def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
     """Smallest number of elements of a read over all steps of the reduction, for any block tile.
 
-    A reduce axis of extent E and tile t that moves a dimension of reach L by c loads (L + c (t - 1)) ceil(E / t) elements along
-    it. That is smallest at t = 1 or at t = E. If `matrix`, the read is a matrix, and the reduction's tiles multiply.
+    A reduce axis of extent E and tile t that indexes a dimension of reach L with stride c loads (L + c (t - 1)) ceil(E / t)
+    elements along it. That is smallest at t = 1 or at t = E. If `matrix`, the read is a matrix, and the reduction's tiles
+    multiply.
     """
     if matrix:
         size = matrix_elements(row, tensor, 1, ints) * 1.0

@@ -18,7 +18,7 @@ def incumbent(
 ) -> tuple[np.ndarray, float, int]:
     """(row int32 [ROW], its seconds, model evaluations) of the best of `restarts` descents; the same every time.
 
-    Knobs in `moving` move, all other knobs stay at their default.
+    Descents change the knobs in `moving`; all other knobs stay at their default.
     """
     rng, initial = np.random.default_rng(seed), graph.initial().row
     coordinates = graph.coordinates.moving(moving)

@@ -55,7 +55,7 @@ def certify(
     """Find the fastest legal program of the graph's space and prove that no legal program is faster.
 
     A smaller `slack` prunes less, `backwards` searches in another order: both give a second proof. `knobs` names the knobs that
-    may move. All other knobs then stay at the default rule's values, and the certificate's space is, say, `extended(unroll,
+    may vary. All other knobs then stay at the default rule's values, and the certificate's space is, say, `extended(unroll,
     stages)`. ValueError if the space is neither small enough to enumerate nor one of programs on a GPU's CUDA cores, or if the
     search has not ended after `most_nodes` block tiles.
     """
@@ -96,7 +96,7 @@ def branch_and_bound(
     most_nodes: int = MOST_NODES,
     knobs: Sequence[str] | None = None,
 ) -> Result:
-    """Find the optimum by depth-first search with `exact.floor`, for one setting of the knobs after another.
+    """Find the optimum by depth-first search with `exact.floor`, separately for each setting of the knobs.
 
     It runs in one thread and gives the same result every time. Arguments and ValueError are those of `certify`.
     """
@@ -128,7 +128,7 @@ def branch_and_bound(
 
 
 def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -> list[int]:
-    """Indices of the knobs that the space moves, or of those in `names`; ValueError for a knob that the space does not move."""
+    """Indices of the knobs that the space varies, or of those in `names`; ValueError for a knob that the space fixes."""
     moved = moved_knobs(graph.tables.ints)
     if names is None:
         return moved
@@ -155,7 +155,7 @@ def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[n
 
 
 def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
-    """Check that `exact.floor` applies; ValueError for a CPU, tensor cores, or an axis that moves two dimensions of a tensor."""
+    """Check that `exact.floor` applies; ValueError for a CPU, tensor cores, or an axis in two indices of one tensor."""
     ints = graph.tables.ints
     if ints[IS_CPU]:
         raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")

@@ -1,9 +1,9 @@
 """A shortest sequence of actions from the unscheduled program to a given program.
 
-It comes from a best-first search (A*) over the graph's own moves. The bound on the remaining steps adds up the axes: without the
-hardware's limits every axis moves independently, level by level. The bound is exact if no limit intervenes, and then the search
-makes no detour. On tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a shorter
-path may exist. This search is ours; none of the papers needs one.
+It comes from a best-first search (A*) over the graph's own actions. The bound on the remaining steps adds up the axes: without
+the hardware's limits every axis changes independently, level by level. The bound is exact if no limit intervenes, and then the
+search makes no detour. On tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a
+shorter path may exist. This search is ours; none of the papers needs one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _FAR = 10_000
 def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:
     """The shortest list of actions, without `stop`, that builds the program of a schedule from the unscheduled program.
 
-    Levels whose tiles equal those of the level below are not opened (reached by the construction), because the program is the
-    same. ValueError for a schedule that is not legal, or if no path was found among `most` states.
+    The construction does not reach outer levels whose tiles equal those of the level below, because the program is the same.
+    ValueError for a schedule that is not legal, or if no path was found among `most` states.
     """
     if not graph.is_legal(schedule):
         raise ValueError(f"{schedule!r} is not legal for {graph.operator} in space {graph.space!r}")
@@ -78,7 +78,7 @@ def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
 
 
 def _lowest(row: np.ndarray) -> np.ndarray:
-    """The row of the same program with the fewest levels opened."""
+    """The row of the same program at the lowest level of construction."""
     row = row.copy()
     tiles = row[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES)
     while row[LEVEL] > 0 and (tiles[row[LEVEL]] == tiles[row[LEVEL] - 1]).all():
@@ -135,7 +135,7 @@ class _Left:
         return {size: abs(place - there) for place, size in enumerate(sizes)}
 
     def _register_steps(self, axis: int) -> dict[tuple[int, int], int]:
-        """(register tile, virtual threads) -> steps to the goal's, by a search from the goal, since every move has an inverse."""
+        """(register tile, virtual threads) -> steps to the goal's, by a search from the goal: every action has an inverse."""
         frontier = [(self.tiles[0][axis], int(self.goal[VTHREAD + axis]))]
         steps = {frontier[0]: 0}
         while frontier:
@@ -149,7 +149,7 @@ class _Left:
         return steps
 
     def _neighbours(self, axis: int, tile: int, threads: int) -> list[tuple[int, int]]:
-        """(register tile, virtual threads) of all states one move away, in either direction, without limits."""
+        """(register tile, virtual threads) of all states one action away, in either direction, without limits."""
         found: list[tuple[int, int]] = []
         if self.ints[ALLOWED + TILE_UP + axis] or self.ints[ALLOWED + TILE_DOWN + axis]:
             sizes = [size for size in self.graph.tables.ladder(axis) if size % threads == 0]

@@ -12,7 +12,7 @@ BATCH = 65536
 def sample_evenly(graph: ConstructionGraph, rng: np.random.Generator, candidates: int) -> np.ndarray:
     """Legal rows, int32 [<= candidates, ROW], among `candidates` uniformly drawn combinations.
 
-    So all legal schedules with all levels opened (their tiles chosen) are equally likely.
+    So all legal programs are equally likely.
     """
     if candidates < 1:
         raise ValueError(f"candidates is {candidates!r}: expected one or more")

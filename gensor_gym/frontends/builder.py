@@ -74,7 +74,7 @@ class Builder:
     def constant(self, name: str, array: np.ndarray, half: str = "") -> str:
         """Add a constant, a tensor that is the same at every call.
 
-        It is of the 16-bit type `half`, without one of float32, or of int64 if integers are above 2**24.
+        Its type is the 16-bit type `half` if given, else int64 if an integer exceeds 2**24, else float32.
         """
         far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
         dtype = "int64" if far else "float32"
@@ -218,7 +218,7 @@ class Builder:
         return made
 
     def wrapped(self, name: str) -> str:
-        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around; moved integers are unchanged."""
+        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around; copied integers are unchanged."""
         if not isinstance(self._made.get(self._root(name)), Map | Reduce):
             return name
         above = of("divide", of("add", name, 2.0**31), 2.0**32)

@@ -1,8 +1,9 @@
 """The coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
 
 An action changes one tile of one level, whose size must stay a multiple of the tile below: to go from a register tile of 16 rows
-to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with all levels opened is a *vector*: the
-index of one value for each column. Its *number* is the vector read as digits in mixed radix; the first column varies fastest.
+to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with a tile written out for every level is a
+*vector*: the index of one value for each column. Its *number* is the vector read as digits in mixed radix; the first column
+varies fastest.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Column:
 
 
 class Coordinates:
-    """Programs that differ in some columns; all other columns stay as in `base`, a row [ROW] with all levels opened."""
+    """Programs that differ in some columns; other columns stay as in `base`, a row [ROW] with tiles for all memory levels."""
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
         """K columns, in the order of the vectors' components."""
@@ -90,7 +91,7 @@ class Coordinates:
         return rows
 
     def vector_of(self, row: np.ndarray) -> np.ndarray | None:
-        """The vector int64 [K] of a row [ROW] with any number of levels opened; None if no vector gives that program."""
+        """The vector int64 [K] of a row [ROW], whose outer levels may be unset; None if no vector gives that program."""
         row = row.copy()
         row[LEVEL] = self.base[LEVEL]
         same = [(column.values == row[column.places]).all(axis=1) for column in self.columns]
@@ -137,14 +138,14 @@ def set_column(row, column, choice, places, values):  # noqa: ANN001, ANN201
 
 
 def columns_of(ints: np.ndarray, sizes: np.ndarray) -> list[Column]:
-    """All columns of a task: every axis slot, then every knob that the space moves, with its usable values."""
+    """All columns of a task: every axis slot, then every knob that the space varies, with its usable values."""
     axes = [Column(TILE + axis, _values_of(ints, sizes, axis)) for axis in range(MAX_AXES)]
     knobs = [Column(KNOB + knob, np.array(usable_values(ints, knob), dtype=np.int32)[:, None]) for knob in moved_knobs(ints)]
     return axes + knobs
 
 
 def moved_knobs(ints: np.ndarray) -> list[int]:
-    """Indices of the knobs that the space's actions move."""
+    """Indices of the knobs that the space's actions change."""
     return [knob for knob in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + knob]]
 
 
@@ -154,7 +155,7 @@ def usable_values(ints: np.ndarray, knob: int) -> list[int]:
 
 
 def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Rows [.., ROW] with all levels opened, which changes no program."""
+    """The same programs as rows [.., ROW] with a tile written out for every memory level."""
     rows = rows.copy()
     rows[..., LEVEL] = ints[NUM_LEVELS] - 1
     return rows

@@ -81,5 +81,5 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
 
 
 def _combinations(rungs: list[list[int]], levels: int) -> int:
-    """Number of combinations of non-decreasing chains of all axes, summed over 1, 2, .. `levels` opened levels."""
+    """Number of combinations of non-decreasing chains of all axes, summed over constructions of 1, 2, .. `levels` levels."""
     return sum(math.prod(math.comb(len(r) + opened - 1, opened) for r in rungs) for opened in range(1, levels + 1))

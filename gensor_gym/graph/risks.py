@@ -1,4 +1,4 @@
-"""Limits that a move may break: a mask checks only these, because the program before the move keeps every limit."""
+"""Limits that an action may break: a mask checks only these, because the program before the action keeps every limit."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Bit set of the limits that the next larger size of the tile under construction may break.
 
-    Levels not yet open copy the tile. So a larger register tile leaves the number of threads unchanged, and if the L1 tile fits
-    in L2, the equal task tile fits in its larger share. On tensor cores any change of a register tile may break a fragment, and
-    any change of a block tile may break the conditions of wgmma.
+    Levels not reached yet copy the tile. So a larger register tile leaves the number of threads unchanged, and if the L1 tile
+    fits in L2, the equal task tile fits in its larger share. On tensor cores any change of a register tile may break a fragment,
+    and any change of a block tile may break the conditions of wgmma.
     """
     level, reduces = row[LEVEL], axis >= SPATIAL_SLOTS
     if ints[IS_CPU] == 1:

@@ -234,7 +234,7 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit.
 
-    Because it fits, only limits that a move may break are checked; moves without an effect are not tried.
+    Because it fits, only limits that an action may break are checked; actions without an effect are not tried.
     """
     for i in range(ROW):
         scratch[i] = row[i]
@@ -251,7 +251,7 @@ def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Write both moves between levels into the mask. No limit is checked, because they use no resources."""
+    """Write the mask of `cache` and `inverse_cache`. No limit is checked, because they use no resources."""
     for action in (CACHE, UNCACHE):
         if ints[ALLOWED + action] == 1 and move_level(scratch, action == CACHE, ints):
             mask[action] = 1
@@ -260,7 +260,7 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Write both moves of the tile along an axis into the mask.
+    """Write the mask of `tile` and `inverse_tile` along an axis.
 
     If no limit is at risk and the base is itself a size, a smaller size exists and is not searched for.
     """
@@ -287,7 +287,7 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
-    """Write both moves of virtual threads into the mask. They use no resources; tensor cores have no virtual threads.
+    """Write the mask of `set_vthread` and `inverse_vthread`. They use no resources; tensor cores have no virtual threads.
 
     The register tile itself and 1 are its largest and smallest divisors.
     """
@@ -299,7 +299,7 @@ def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Write both moves of every knob with several values into the mask: a next value exists and keeps the limits at risk."""
+    """Write the mask of `raise` and `lower` of every knob: legal if a next value exists and keeps the limits at risk."""
     for i in range(FREE_KNOBS + 1, FREE_KNOBS + 1 + ints[FREE_KNOBS]):
         knob = ints[i]
         bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]

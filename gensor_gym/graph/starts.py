@@ -67,7 +67,7 @@ def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_C
 
 
 def _offers(ints: np.ndarray, name: str, value: int) -> bool:
-    """Whether the space can move the knob and the operator can use the value."""
+    """Whether the space can change the knob and the operator can use the value."""
     index = KNOB_INDEX[name]
     return bool(ints[ALLOWED + KNOB_UP + index]) and bool(ints[KNOB_BITS + index] >> KNOBS[index].values.index(value) & 1)
 

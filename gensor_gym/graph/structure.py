@@ -20,7 +20,7 @@ LEVELS = {"gpu": 2, "cpu": 3}
 def is_staged(op: Operator, read: Access) -> bool:
     """Whether a GPU block keeps this read's tile in shared memory: if threads of the block share elements.
 
-    They do if the read is constant along some spatial axis, or if two axes move one dimension (a window).
+    They do if the read is constant along some spatial axis, or if two axes index one dimension (a window).
     """
     axes = range(len(op.axes))
     broadcast = any(op.axes[a].extent > 1 and all(row[a] == 0 for row in read.coefficients) for a in op.spatial)
@@ -41,8 +41,8 @@ def reduction_points(op: Operator) -> int:
 def shared_inner(op: Operator, read: Access) -> int:
     """Dimension of a staged read that is contiguous in a GPU's shared memory.
 
-    It is the tensor's own innermost dimension if a spatial axis moves it. Otherwise (A of a matrix product) it is the dimension
-    that only the innermost spatial axis moves, by one, so that neighbouring threads read neighbouring words.
+    It is the tensor's own innermost dimension if a spatial axis indexes it. Otherwise (A of a matrix product) it is the dimension
+    that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read neighbouring words.
     """
     rows = read.coefficients
     moving = [[a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1] for row in rows]
@@ -61,7 +61,7 @@ def vector_axis(op: Operator, convolution: int) -> int:
 
     With convolution=1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it is
     the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in gemv
-    and row sums. This axis must be contiguous in every read and must not move a dimension together with another axis; so the few
+    and row sums. This axis must be contiguous in every read and must not index a dimension together with another axis; so the few
     columns of a strided window are excluded. If no such axis exists, it is the innermost spatial axis after all.
     """
     inner = op.spatial[-1]
@@ -79,7 +79,7 @@ def vector_axis(op: Operator, convolution: int) -> int:
 
 
 def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
-    """Whether no other axis (longer than 1) moves the index along a dimension that `axis` moves."""
+    """Whether no other axis (longer than 1) indexes a dimension that `axis` indexes."""
     others = any(c and a != axis and op.axes[a].extent > 1 for a, c in enumerate(row))
     return row[axis] == 0 or not others
 
@@ -112,8 +112,8 @@ def load_width(op: Operator, read: Access) -> int:
     """Number of elements (1, 2 or 4 of 4 bytes) of the widest aligned global load by which a read can be copied.
 
     Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly one
-    axis longer than 1 moves the innermost dimension, in steps of one. Or the read is a window, and copies of its rows begin up to
-    one load earlier.
+    axis longer than 1 indexes the innermost dimension, with stride one. Or the read is a window, and copies of its rows begin up
+    to one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
@@ -126,17 +126,17 @@ def is_aligned(op: Operator, read: Access, width: int) -> bool:
 
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
-    """Whether several axes move the innermost dimension of the read (a window) and its rows are whole `width`-element loads."""
+    """Whether several axes index the innermost dimension of the read (a window) and its rows are whole `width`-element loads."""
     return is_window_row(op, read) and read.view[-1] % width == 0
 
 
 def is_window_row(op: Operator, read: Access) -> bool:
-    """Whether several axes longer than 1 move the innermost dimension of a read."""
+    """Whether several axes longer than 1 index the innermost dimension of a read."""
     return len(_innermost_movers(op, read)) > 1
 
 
 def _innermost_movers(op: Operator, read: Access) -> list[int]:
-    """Axes longer than 1 that move the innermost dimension of a read."""
+    """Axes longer than 1 that index the innermost dimension of a read."""
     row = read.coefficients[-1]
     return [a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1]
 
@@ -148,7 +148,7 @@ class MatrixAxes:
     a: int
     """Index of the read that axis m moves: A of a gemm, the weight of a convolution."""
     b: int
-    """Index of the read that axis n moves: B of a gemm, the image of a convolution."""
+    """Index of the read that axis n indexes: B of a gemm, the image of a convolution."""
     m: int
     n: int
     k: int
@@ -191,8 +191,8 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 def matrix_axes(op: Operator) -> MatrixAxes | None:
     """Roles of reads and axes on tensor cores; None if the operator is not a product of matrices.
 
-    n is the innermost spatial axis, which moves one read only (B); m is the spatial axis that moves only the other read (A), the
-    innermost if there are several; k is the first reduce axis.
+    n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes only
+    the other read (A). k is the first reduce axis.
     """
     if not is_product(op):
         return None

@@ -19,8 +19,8 @@ from gensor_gym.operators.types import Operator
 def program_key(schedule: Schedule | GirSchedule) -> bytes:
     """Bytes that identify the program of a schedule: its row with the level under construction set to 0.
 
-    Levels that the construction has not opened yet already contain the tiles of the level below, so two schedules that differ
-    only in the level are one program. A fused operator's schedule has no levels to open.
+    Levels that the construction has not reached yet already contain the tiles of the level below, so two schedules that differ
+    only in the level are one program. A fused operator's schedule has no levels.
     """
     if not isinstance(schedule, Schedule):
         return schedule.key

@@ -1,4 +1,4 @@
-"""Networks of one module for several sizes of its inputs: which holds which, padding between them, and cutting results."""
+"""Networks of one module for several sizes of inputs: which is large enough, padding to it, and cutting of results."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def cut(outputs: Sequence[Any], axes: Sequence[Axes], shapes: Sequence[Shape]) -
 def check_sizes(known: Sequence[Sequence[Shape]], given: Sequence[Shape], axes: Sequence[Axes]) -> None:
     """Check shapes of a call against those of all buckets; ValueError with the axis.
 
-    An axis that has one size in all buckets has it in every call. Axes with the same sizes in all buckets have one size in
-    every call if an output has it, since the examples do not tell which of them the output follows.
+    An axis that has one size in all buckets has it in every call. Axes with the same sizes in all buckets must be equal in every
+    call if an output has these sizes too, since the examples do not show which of the axes the output follows.
     """
     places = [(place, axis) for place, shape in enumerate(given) for axis in range(min(len(shape), len(known[0][place])))]
     sizes = {(place, axis): tuple(shapes[place][axis] for shapes in known) for place, axis in places}

@@ -100,7 +100,7 @@ class Access:
         return tuple(math.prod(self.view[d + 1 :]) for d in range(len(self.view)))
 
     def axis_strides(self) -> tuple[int, ...]:
-        """For each axis, the number of elements by which the flat index moves if the axis advances by one."""
+        """For each axis, the number of elements by which the flat index grows if the axis advances by one."""
         strides = self.strides()
         axes = range(len(self.coefficients[0]))
         return tuple(sum(strides[d] * self.coefficients[d][a] for d in range(len(strides))) for a in axes)

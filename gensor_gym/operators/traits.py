@@ -11,7 +11,7 @@ def is_product(op: Loops) -> bool:
 
 
 def has_window(op: Loops) -> bool:
-    """Whether a spatial axis and a reduce axis both move the same dimension of a read, as in windows over images."""
+    """Whether a spatial axis and a reduce axis both index the same dimension of a read, as in windows over images."""
     return any(_moved_by(row, op.spatial) and _moved_by(row, op.reduce) for read in op.reads for row in read.coefficients)
 
 
@@ -19,7 +19,7 @@ def is_convolution(op: Loops) -> bool:
     """Whether the operator is a two-dimensional convolution for the generators, with or without groups.
 
     It has an image [n, channels, h, w], filters [channels, c, r, s] and an output [n, channels, p, q]. One axis of the output and
-    one axis of the window move the image's rows, and two such axes its columns; every other index is a single axis. False for a
+    one axis of the window index the image's rows, and two such axes its columns; every other index is a single axis. False for a
     depthwise convolution, because its channels are not summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
@@ -44,21 +44,21 @@ def weights(op: Loops) -> Access | None:
 
 
 def _own(op: Loops, number: int) -> list[int]:
-    """Spatial axes, of any extent, that move read `number` of two reads and not the other read."""
+    """Spatial axes, of any extent, that index only the read `number`, and not the other of the two reads."""
     one, other = op.reads[number], op.reads[1 - number]
     return [a for a in op.spatial if _moves(one, a) and not _moves(other, a)]
 
 
 def _moves(read: Access, axis: int) -> bool:
-    """Whether an axis moves a read along any dimension."""
+    """Whether an axis indexes any dimension of a read."""
     return any(row[axis] for row in read.coefficients)
 
 
 def _movers(access: Access) -> list[set[int]]:
-    """For each dimension of an access, the axes that move it."""
+    """For each dimension of an access, the axes that index it."""
     return [{axis for axis, coefficient in enumerate(row) if coefficient} for row in access.coefficients]
 
 
 def _moved_by(row: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Whether any of the axes moves the index along the dimension with coefficients `row`."""
+    """Whether any of the axes indexes the dimension whose coefficients are `row`."""
     return any(row[a] for a in axes)

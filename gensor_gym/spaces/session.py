@@ -1,4 +1,4 @@
-"""Search over a recorded space with the strategies of constructions: its graph, its backend, its session."""
+"""Search over a recorded space with strategies that also search construction graphs: its graph, its backend, its session."""
 
 from __future__ import annotations
 

@@ -21,11 +21,13 @@ EXTENTS = (1, 2, 3, 5, 7, 16, 17, 31, 33, 48, 65)
 class ChainDraw:
     """One random chain: `graph`."""
 
+    extents: tuple[int, ...] = EXTENTS
+
     def __init__(self, seed: int, half: str | None = None) -> None:
         self.rng, self.b = np.random.default_rng(seed), Builder()
         self.b.half = HALF_OF.get(seed % 8, "") if half is None else half
         self.outer = tuple(int(self.rng.choice((1, 2, 3))) for _ in range(self.rng.integers(0, 3)))
-        m, k, n, d = (int(self.rng.choice(EXTENTS)) for _ in range(4))
+        m, k, n, d = (int(self.rng.choice(self.extents)) for _ in range(4))
         scores = self._product(self._operand("q", m, k), self._operand("k", k, n), m, n, k)
         weights = self._between(self._split(scores, m, n), m, n)
         made = self._product(self._joined(weights, m, n), self._operand("v", n, d), m, d, n)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from gensor_gym import hardware
 from gensor_gym.chains.gpu.graph import GpuChainGraph
+from gensor_gym.chains.gpu.schedule import GpuChainSchedule
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.graph import Dataflow
@@ -28,9 +29,20 @@ class HalfChain(ChainDraw):
         return self.b.halved(made, self.b.half)
 
 
+class MappedChain(HalfChain):
+    """One whose extents tensor maps can describe, if the axes lie so: rows of multiples of 16 bytes."""
+
+    extents = (40, 72, 96, 136, 200)
+
+
 def random_chain(seed: int) -> Dataflow:
     """The random chain of a seed."""
     return HalfChain(seed, half=HALVES[seed % 2]).graph
+
+
+def mapped_chain(seed: int) -> Dataflow:
+    """The random chain of a seed with extents for tensor maps."""
+    return MappedChain(seed, half=HALVES[seed % 2]).graph
 
 
 def random_kernels(graphs: Iterable[Dataflow], seed: int = 0) -> list[Kernel]:
@@ -47,6 +59,26 @@ def random_kernels(graphs: Iterable[Dataflow], seed: int = 0) -> list[Kernel]:
             assert "between the products" in str(error) or str(error).startswith("middle"), error
             continue
         found.append(generate(graph, space.random_schedule(rng), space.hardware))
+    return found
+
+
+def ring_kernels(graphs: Iterable[Dataflow], seed: int = 0) -> list[Kernel]:
+    """Of each chain that has one the kernel of a random legal schedule with wgmma, with overlap in turn if one has that."""
+    found = []
+    for number, graph in enumerate(graphs):
+        rng = np.random.default_rng([seed, number])
+        try:
+            space = GpuChainGraph(graph, hardware.get("h100"))
+        except ValueError:
+            continue
+        rows = next(space.enumerate())
+        header = GpuChainSchedule.columns(rows)
+        wide = header["tensor"] == 2
+        if not wide.any():
+            continue
+        wanted = wide & (header["overlap"] == number % 3)
+        rows = rows[wanted if wanted.any() else wide]
+        found.append(generate(graph, space.schedule(rows[rng.integers(len(rows))]), space.hardware))
     return found
 
 
@@ -86,10 +118,15 @@ def _heads(b: Builder, name: str, own: int, size: int, heads: int) -> str:
     return b.reshape(b.repeat(apart, (batch, own, heads // own, rows, size)), (batch * heads, rows, size))
 
 
-def random_attention(seed: int) -> Dataflow:
+def long_attention(seed: int) -> Dataflow:
+    """Attention of random sizes that have several tiles with wgmma."""
+    return random_attention(seed, (40, 77, 150, 210, 330))
+
+
+def random_attention(seed: int, lengths: Sequence[int] = (1, 16, 40, 77, 128, 150)) -> Dataflow:
     """Attention of random sizes, types, masks and groups."""
     rng = np.random.default_rng([seed, 9])
-    rows, keys = (int(rng.choice((1, 16, 40, 77, 128, 150))) for _ in range(2))
+    rows, keys = (int(rng.choice(lengths)) for _ in range(2))
     size, wide = (int(rng.choice((8, 24, 32, 64, 80, 96, 128))) for _ in range(2))
     own, groups = (int(rng.choice((1, 2, 3))) for _ in range(2))
     mask, half = str(rng.choice(("", "added", "keys", "truth"))), str(rng.choice(HALVES))

@@ -27,7 +27,7 @@ _DEFAULT = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a network. `extent` is the side of its image, or its number of rows (tokens or pixels)."""
+    """A layer of a network. `extent` is the side of the layer's image, or its number of rows (tokens or pixels)."""
 
     network: str
     kind: str
@@ -38,11 +38,11 @@ class Layer:
     extent: int
 
     def __hash__(self) -> int:
-        """Hash of the layer's line, since a dict has no hash."""
+        """Hash of `row()`: the field `sizes` is a dict, which is not hashable."""
         return hash(self.row())
 
     def row(self) -> tuple[str, ...]:
-        """The layer's line in the file."""
+        """The layer's row in the file of layers."""
         sizes = " ".join(f"{key}={value}" for key, value in self.sizes.items() if _DEFAULT.get(key) != value)
         return self.network, self.kind, sizes, self.scales, str(self.extent)
 

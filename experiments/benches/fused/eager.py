@@ -74,7 +74,7 @@ EAGER: dict[str, Callable[[Arguments], Function]] = {
 
 
 def function_of(graph: Dataflow) -> Function:
-    """Torch's function for a factory's graph; ValueError for another graph."""
+    """Torch's function for a graph made by one of the known factories; ValueError for any other graph."""
     if graph.name not in EAGER or not graph.label:
         raise ValueError(f"{graph}: torch's functions are known for {', '.join(EAGER)}")
     return EAGER[graph.name](arguments_of(graph))

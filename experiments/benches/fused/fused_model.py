@@ -36,7 +36,7 @@ def run(config: DictConfig, lines: Lines) -> None:
 
 
 def ranked(operator: str, settings: DictConfig, seed: int, store: str) -> dict[str, Any]:
-    """Measure programs of one operator and compare their times with the model's seconds; return the operator's line."""
+    """Measure programs of one operator and compare their times with the model's seconds; return the operator's row."""
     session = Session(Task.of(operator, "host", "cpu", "gir"), Budget(), store)
     graph: GirGraph = session.graph  # type: ignore[assignment]
     rng = np.random.default_rng(seed)

@@ -91,7 +91,7 @@ MODELS: dict[str, Callable[[Model, Arguments], object]] = {
 
 
 def model_of(graph: Dataflow) -> Any:
-    """The ONNX model of a factory's graph; ValueError for another graph."""
+    """The ONNX model of a graph made by one of the factories in `MODELS`; ValueError for any other graph."""
     if graph.name not in MODELS or not graph.label:
         raise ValueError(f"{graph}: ONNX models are known for {', '.join(MODELS)}")
     made = Model()

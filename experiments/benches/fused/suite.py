@@ -148,7 +148,7 @@ def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
 
 
 def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
-    """Time one operator in all libraries and return its line."""
+    """Time one operator in all libraries and return its row."""
     graph = fused_operator(text)
     row: dict[str, Any] = {"operator": str(graph), "id": text if text in stand_in() else None, "threads": same["threads"]}
     try:

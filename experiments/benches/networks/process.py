@@ -1,4 +1,4 @@
-"""One library's side, in its own process: `python -m experiments.benches.networks.process SIDE`.
+"""One library of a comparison (a side), in its own process: `python -m experiments.benches.networks.process SIDE`.
 
 A side is one of SIDES, or `ours/PLAN/ARENA` for our compiler with that plan and memory layout. It answers the same requests as a
 side of fused operators.

@@ -1,8 +1,8 @@
 """Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench.yaml).
 
 A network is searched from scratch within a budget of seconds. At several moments of the search, beginning when each piece has a
-kernel, the fastest known kernels make a network. These networks are called alternately at the end. The result is a line for each
-moment, and one with the seconds until the network was within 5 % of the fastest, and the time to compile it again
+kernel, the fastest known kernels make a network. These networks are called alternately at the end. The result is a row for each
+moment, and a last row with the seconds until the network was within 5 % of the fastest and the time to compile it again
 (`experiments.networks.again`).
 """
 

@@ -96,7 +96,7 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
 
 @cache
 def learned_from(correction: str) -> frozenset[str]:
-    """Operators whose times a correction was learned from; empty without a correction."""
+    """Operators from whose times an arm's correction was learned; empty without a correction."""
     return frozenset(read_json(located(correction) / CARD)["operators"] if correction else ())
 
 

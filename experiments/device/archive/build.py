@@ -1,7 +1,8 @@
-"""Draw the programs that a lease times, compile them and pack them. This needs no GPU, resumes, and compiles each kernel once.
+"""Draw the programs that a run on a GPU will time, compile them and pack them, without a GPU.
 
-A folder that git ignores contains everything: drawn programs and kernels (`proposals.jsonl`, `texts/`), compiled kernels
-(`kernels.jsonl`, `cubins/`), and the archive to be transferred (`carry/`).
+An interrupted command resumes, and each kernel is compiled once. A folder that git ignores contains everything: drawn programs
+and kernels (`proposals.jsonl`, `texts/`), compiled kernels (`kernels.jsonl`, `cubins/`), and the archive to be transferred
+(`carry/`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stage: the environment on CuPy times, used as in the README: episodes, `optimize`, and a stock agent that learns.
+"""Stage: the environment on a GPU's kernel times, used as in the README: episodes, `optimize`, a stock agent that learns.
 
 Rows of kind `episode` are random masked play in `Construct-v0`. Rows of kind `part` are the result of each part (in `user` a
 kernel is found, called, captured and exported). Rows of kind `learned` are the episodes of MaskablePPO in `Write-v0`, whose

@@ -1,7 +1,7 @@
 """Stage: fused memory-bound operators, the fastest of the model's first choices compared with torch and a copy.
 
 Several workers take an operator each: the host draws inputs and computes references for seconds, while another operator's kernels
-are timed. The order is FIRST, then all other operators; four operators move 256 MiB or more; a copy of as many bytes
+are timed. The order is FIRST, then all other operators. Four operators read and write 256 MiB or more. A copy of as many bytes
 bounds their time. First results: `results/h200/2026-11-27.md`.
 """
 

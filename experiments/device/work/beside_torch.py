@@ -1,7 +1,7 @@
 """A fused operator's kernel in this process, compared with eager torch, compiled torch, and a copy of as many bytes.
 
 All are timed as graphs of many calls on warm caches, in rounds of random order, like `measure/workers/compare.py` times kernels
-of one loop nest. The copy moves as many bytes as the operator must: half of them read, half written.
+of one loop nest. The copy transfers as many bytes as the operator must: half of them read, half written.
 """
 
 from __future__ import annotations

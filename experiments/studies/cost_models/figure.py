@@ -1,4 +1,4 @@
-"""The figure of the study of cost models: regret of learners with intervals, and of recordings over their programs."""
+"""The figure of the study of cost models: regret of each learner with its interval, and regret by number of recorded programs."""
 
 from __future__ import annotations
 

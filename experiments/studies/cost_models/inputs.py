@@ -1,7 +1,8 @@
-"""Inputs of the study's cost models: the features of the correction, or the primitives of a schedule as a sequence.
+"""Inputs of the cost models that this study compares: features of programs, or schedules as sequences of primitives.
 
-The sequence follows TLP (arXiv 2211.03578), which reads the primitives and their numbers, not the generated code. The tokens are
-our reconstruction for this graph: one for the splits of each axis, one for each knob.
+The features are those of `agents.hybrids.program_features`. The sequence follows TLP (arXiv 2211.03578), which reads the
+primitives and their numbers, not the generated code. The tokens are our reconstruction for the construction graph: one for the
+splits of each axis, one for each knob.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Training(Job):
     settings: dict[str, Any]
 
     def run(self) -> dict[str, Any]:
-        """Line with the scores of each operator held out, and processor seconds of training and prediction."""
+        """Row with the scores of each operator held out, and processor seconds of training and prediction."""
         observed, out = self.data()
         sequences = recorded(self.machine, self.operators, self.split == "validation")[1]
         begin = time.process_time()
@@ -81,7 +81,7 @@ class Replay(Job):
     budgets: tuple[int, ...]
 
     def run(self) -> dict[str, Any]:
-        """Line with programs and operators recorded and the scores of each operator held out, for each budget."""
+        """Row with programs and operators recorded and the scores of each operator held out, for each budget."""
         observed, out = self.data()
         steps = []
         for at, predicted in replay(observed, out, self.order, self.seed, self.budgets):
@@ -93,7 +93,7 @@ class Replay(Job):
 
 
 def work(job: Training | Replay) -> dict[str, Any]:
-    """Run a job; return its line."""
+    """Run a job; return its row."""
     return {"key": job.key, **asdict(job), **job.run()}
 
 

@@ -33,17 +33,20 @@ def softmax(scores: np.ndarray, groups: np.ndarray) -> np.ndarray:
 def listwise_trees(
     inputs: np.ndarray, times: np.ndarray, groups: np.ndarray, asked: np.ndarray, seed: int, sharpness: float, model: bool
 ) -> np.ndarray:
-    """Predictions of boosted trees with the correction's settings for `asked` [N, F].
+    """Predictions for `asked` [N, F] of boosted trees with the settings of `agents.hybrids.correction`.
 
-    With `model`, column 0 is the analytic model's logarithm, and a second booster that starts from it is averaged in, as in the
-    correction.
+    With `model`, column 0 is the analytic model's logarithm. The prediction is then the mean of two boosters, the second of which
+    starts from that column, as in `agents.hybrids.correction`.
     """
     import xgboost
 
     target, count = softmax(-sharpness * times, groups), np.bincount(groups)[groups]
 
     def gradient(scores: np.ndarray, _: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Of a program's share, times the operator's programs, so that curvatures are about 1 as of the squared error."""
+        """Gradient and curvature of the loss in the scores, times the operator's number of programs.
+
+        Curvatures are then about 1, like those of the squared error.
+        """
         share = softmax(scores, groups)
         return count * (share - target), np.maximum(count * share * (1 - share), 1e-3)
 

@@ -155,7 +155,7 @@ class Regrets:
         return found
 
     def first(self, search: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(evaluations, regret, processor seconds) at the end of a search's first round, float64 [tasks, seeds] each."""
+        """(evaluations, regret, processor seconds) at the end of the search's first round, float64 [tasks, seeds] each."""
         firsts = [[line["first"] for line in lines] for lines in self.grid(search)]
         names = ("evaluations", "latency", "elapsed_s")
         evaluations, latency, seconds = (np.array([[one[name] for one in of] for of in firsts], dtype=float) for name in names)

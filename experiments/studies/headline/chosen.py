@@ -114,7 +114,7 @@ def near_variants() -> list[str]:
 
 
 def near_timed() -> list[str]:
-    """Operators of the study within TWIN of an operator, of any data type, whose times the correction was learned from."""
+    """Operators of the study within TWIN of one, of any data type, from whose times the model of time was learned."""
     learned = learned_from(CORRECTION)
     known = list(map(operators.parse, sorted(learned)))
     return [str(op) for _, op in chosen() if str(op) not in learned and _near(op, known, TWIN)]

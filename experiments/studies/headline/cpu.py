@@ -44,7 +44,7 @@ KINDS = {"columns": "policies", "learned": "models of time", "in_turn": "policie
 
 @dataclass(frozen=True)
 class Ready:
-    """The proposals for one operator, and its kernels by digest, compiled or refused."""
+    """The arms' proposals for one operator, and the operator's kernels by digest, compiled or refused."""
 
     proposals: list[Row]
     built: dict[str, Built | Measurement]

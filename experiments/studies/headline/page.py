@@ -181,7 +181,7 @@ def best_known(timed: Timed, ops: Sequence[str]) -> np.ndarray:
 
 
 def _classes(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Table of the policy's ratio and of torch's time over the best known time, by operator class."""
+    """Table by operator class: the policy's ratio to the traverser, and torch's time over the best known time."""
     best, names = best_known(timed, ops), [operators.parse(op).name for op in ops]
     cells = []
     for name in dict.fromkeys(sorted(names)):

@@ -31,7 +31,7 @@ from gensor_gym.registry import check_known
 # Regrets of a task's kernels, relative to the best of a recorded space or to the best that any search found.
 
 class BestKnown:
-    """Regrets relative to the fastest kernel of all searches of the study: all that is known without a complete recording."""
+    """Regrets relative to the fastest kernel that any search of the study found, for spaces without a complete recording."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Read the trials of all searches. ValueError if none succeeded."""

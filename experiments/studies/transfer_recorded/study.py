@@ -1,9 +1,9 @@
 """Policies trained on recordings of one real GPU, tested on other GPUs: `python -m experiments transfer_recorded`.
 
 Configuration: conf/transfer_recorded.yaml; results: docs/generalisation.md. The recordings are complete spaces of a kernel on
-several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials. They
-are policies trained on another GPU, on all others, or on the tested recording itself (which shows memorisation, not transfer),
-the order of the other GPUs' times, and plain searches.
+several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials. The
+searches are policies trained on another GPU, on all others, or on the tested recording itself (which shows memorisation, not
+transfer); the order of the other GPUs' times; and plain searches.
 """
 
 from __future__ import annotations

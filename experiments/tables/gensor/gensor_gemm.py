@@ -45,7 +45,7 @@ class Profile:
 
 
 def profile_of(op: Operator, found: Found) -> Profile:
-    """The profile of the program on an RTX 4090 that a search ended with."""
+    """Profile, on an RTX 4090, of the program that a search ended with."""
     return profile(ConstructionGraph(op, MODEL_OF, found.outcome.space), Schedule.parse(found.outcome.schedule))
 
 

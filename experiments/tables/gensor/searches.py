@@ -239,7 +239,7 @@ def mean_text(logs: np.ndarray) -> str:
 
 
 def rates(speeds: Speeds, name: str) -> list[float | None]:
-    """TFLOP/s on every operator, from the geometric mean over seeds of the seconds; None if missing."""
+    """TFLOP/s on every operator, from the geometric mean of seconds over seeds; None if missing."""
     rows = zip(speeds.operators, speeds.seconds[name], strict=True)
     return [op.flops / float(np.exp(np.nanmean(np.log(s)))) / 1e12 if np.isfinite(s).any() else None for op, s in rows]
 

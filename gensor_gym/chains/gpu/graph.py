@@ -7,8 +7,8 @@ from functools import cached_property
 from gensor_gym.chains.chain import chain_of
 from gensor_gym.chains.gpu.legal import check
 from gensor_gym.chains.gpu.model import TERMS, GpuChainModel
-from gensor_gym.chains.gpu.room import ITEM
 from gensor_gym.chains.gpu.schedule import FIELDS, GpuChainSchedule
+from gensor_gym.chains.gpu.tiles import ITEM
 from gensor_gym.cost.roofline import bandwidth_of, roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware

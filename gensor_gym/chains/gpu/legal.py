@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.chains.chain import Chain
+from gensor_gym.chains.gpu.boxes import boxes_of
 from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.gir.nest import Access
 from gensor_gym.hardware.types import Hardware
@@ -15,6 +16,11 @@ def check(chain: Chain, hardware: Hardware) -> None:
     """Check that a chain has a kernel on tensor cores of a machine; ValueError with the reason if not."""
     if fault := _fault(chain, hardware):
         raise ValueError(f"{chain.graph.name} on {hardware.name}: {fault}")
+
+
+def has_wgmma(chain: Chain, hardware: Hardware) -> bool:
+    """Whether a chain with a kernel also has one by wgmma: on sm_90, if tensor maps describe all three matrices."""
+    return hardware.arch == "sm_90" and boxes_of(chain) is not None
 
 
 def _fault(chain: Chain, hardware: Hardware) -> str:

@@ -1,11 +1,11 @@
 """The analytic model of chains on a GPU: seconds of many schedules at once.
 
 A block's step is a tile of keys: two products on tensor cores, and between them the nest's instructions on the scores, among them
-exponentials at the rate of the special-function units. Warps of a multiprocessor's partition overlap one another's products and
-nests. A step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the longer of two,
-the steps of the slowest multiprocessor and the traffic, plus a share of the shorter, plus a launch. The form is our
-reconstruction after FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements; rates and latencies are
-the machine's.
+exponentials at the rate of the special-function units. With mma.sync, warps of a multiprocessor's partition overlap one another's
+products and nests. A step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the
+longer of two times (of the slowest multiprocessor's steps, and of the traffic), plus a share of the shorter, plus a launch. The
+form is our reconstruction after FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements; rates and
+latencies are the machine's.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from gensor_gym.chains.chain import Chain
-from gensor_gym.chains.gpu.room import HEIGHT, ITEM, WARP, Room
-from gensor_gym.chains.gpu.schedule import GpuChainSchedule
+from gensor_gym.chains.gpu.legal import has_wgmma
+from gensor_gym.chains.gpu.ring import GROUP
+from gensor_gym.chains.gpu.room import Room
+from gensor_gym.chains.gpu.schedule import MMA_MOST, GpuChainSchedule
 from gensor_gym.chains.gpu.stream import Stream
+from gensor_gym.chains.gpu.tiles import HEIGHT, ITEM, WARP
+from gensor_gym.cost.gpu.tensor import narrow_share
 from gensor_gym.cost.roofline import bandwidth_of
 from gensor_gym.gir.gpu.model import INSTRUCTIONS
 from gensor_gym.gir.nest import Access
@@ -64,13 +68,19 @@ class GpuChainModel:
         """Whether each of rows int32 [B, ROW] is legal, bool [B]: a block fits the machine, and no value is needlessly large."""
         header, chain = GpuChainSchedule.columns(rows), self.chain
         below = GpuChainSchedule.next_below
-        fitting = self.room.fits(header)
+        wide = header["tensor"] == 2
+        fitting = self.room.fits(header) & np.where(wide, has_wgmma(chain, self.hardware), header["overlap"] == 0)
+        for name, most in MMA_MOST.items():
+            fitting &= wide | (header[name] <= most)
         for name, beside in (("warps", "heights"), ("heights", "warps")):
             smaller = below(name, header[name]) * header[beside] * HEIGHT
             fitting &= (header[name] == 1) | (smaller < chain.rows)
         least = GpuChainSchedule.known["keys"][0]
         fitting &= (header["keys"] == least) | (below("keys", header["keys"]) < chain.columns)
-        return fitting & (header["stages"] <= self._tiles(header))
+        tiles = self._tiles(header)
+        overlapped = header["overlap"] > 0
+        fitting &= (header["overlap"] < 2) | (header["warps"] > GROUP)
+        return fitting & (header["stages"] <= tiles) & (2 * overlapped < tiles)  # NVRTC makes two tiles one, and spills
 
     def _tiles(self, header: Columns) -> np.ndarray:
         found: np.ndarray = -(-self.chain.columns // header["keys"])
@@ -83,9 +93,8 @@ class GpuChainModel:
         blocks = chain.elements * -(-chain.rows // self.room.rows(header))
         resident = np.minimum(self.room.resident(header), -(-blocks // hw.units))
         parts = self._step(header)
-        together = np.maximum(1.0, resident * header["warps"] / PARTITIONS)
         longest = np.maximum.reduce(list(parts.values()))
-        busy = longest + (sum(parts.values()) - longest) / together
+        busy = self._busy(header, parts, longest, resident)
         wait = _TURN + self._late(header, busy)
         rounds, rest = np.divmod(blocks, hw.units * resident)
         last = -(-rest // hw.units)
@@ -102,27 +111,44 @@ class GpuChainModel:
 
     @staticmethod
     def _round(steps: np.ndarray, busy: np.ndarray, wait: np.ndarray, resident: np.ndarray) -> np.ndarray:
-        """Cycles in which a multiprocessor runs `resident` blocks at a time."""
+        """Cycles in which a multiprocessor finishes `resident` blocks that it runs at the same time."""
         found: np.ndarray = steps * np.maximum(resident * busy, busy + wait)
+        return found
+
+    @staticmethod
+    def _busy(header: Columns, parts: Columns, longest: np.ndarray, resident: np.ndarray) -> np.ndarray:
+        """Cycles of a block's step next to other blocks [B].
+
+        Warps overlap with mma.sync. With wgmma a step has its products, then its nest; a half of the shorter is hidden where the
+        schedule lets a consumer's overlap, and two thirds where consumers take turns, too. For heads of 128 on an H100 that makes
+        517 TFLOP/s, 610 and 649, where arXiv 2407.08608, section 3, has 570 without either and 640 to 660 with both (recalled).
+        """
+        together = np.maximum(1.0, resident * header["warps"] / PARTITIONS)
+        warps = longest + (sum(parts.values()) - longest) / together
+        products = np.maximum(parts["products"], parts["staging"])
+        consumers = longest + np.minimum(products, parts["nest"]) / (1 + header["overlap"])
+        found: np.ndarray = np.where(header["tensor"] == 2, consumers, warps)
         return found
 
     def _step(self, header: Columns) -> Columns:
         """Cycles [B] of one step of a block that has a multiprocessor to itself, by the part of the multiprocessor."""
         hw, room = self.hardware, self.room
         rows, keys = self.room.rows(header), header["keys"]
-        scores = rows * keys
-        rate = hw.tensor_rate(self.chain.dtype, 1) / hw.units / hw.clock
-        products = 2.0 * scores * (room.inner + room.out / self.stream.passes) / rate
+        scores, wide = rows * keys, header["tensor"] == 2
+        rate = np.where(wide, *(hw.tensor_rate(self.chain.dtype, kind) / hw.units / hw.clock for kind in (2, 1)))
+        narrow = np.where(wide, narrow_share(room.out), 1.0)
+        products = 2.0 * scores * (room.inner + room.out / narrow / self.stream.passes) / rate
         instructions, powers = self._of_score
         issued = scores * instructions / WARP + header["warps"] * self._beside(header)
         nest = np.maximum(issued / PARTITIONS, scores * powers / _SPECIAL)
         left = np.where(header["hold"] == 1, 0, ITEM * rows * room.inner)
-        staging = (room.buffer_bytes(header) * (1 + header["warps"]) + left) / _BANK
+        readers = np.where(wide, header["warps"] // GROUP, header["warps"])
+        staging = (room.buffer_bytes(header) * (1 + readers) + left) / _BANK
         return {"products": products, "nest": nest, "staging": staging}
 
     def _beside(self, header: Columns) -> np.ndarray:
         """Instructions [B] of a warp in a step that do not depend on its number of scores: copies, folds, rescaling of sums."""
-        copies = self.room.buffer_bytes(header) / _COPY_BYTES / (header["warps"] * WARP)
+        copies = self.room.buffer_bytes(header) / _COPY_BYTES / (header["warps"] * WARP) * (header["tensor"] == 1)
         rescaled = self.room.out // 2 if self.stream.running is not None else 0
         found: np.ndarray = _LOAD * copies + header["heights"] * (rescaled + _ROW) + _ROW
         return found

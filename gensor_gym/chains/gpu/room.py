@@ -1,27 +1,29 @@
-"""Resources of a chain's block on a GPU, for many schedules at once: shared memory and registers."""
+"""Resources of a chain's block on a GPU, for many schedules at once: shared memory and registers.
+
+With mma.sync warps of a block share tiles whose rows are padded. With wgmma (`ring.py`) they are warpgroups, and one
+more warpgroup copies.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from gensor_gym.chains.chain import Chain, Matrix
+from gensor_gym.chains.chain import Chain
+from gensor_gym.chains.gpu.ring import GROUP, MOST_CONSUMERS, MOST_REGISTERS, Ring, registers
+from gensor_gym.chains.gpu.tiles import DEPTH, HEIGHT, ITEM, PAD, WARP, is_deep
 from gensor_gym.chains.room import ceil_to
 from gensor_gym.gir.nest import Access
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.hardware.types import Hardware
 
-HEIGHT, DEPTH = 16, 16
-"""Rows of an instruction of the tensor cores, and elements along its reduction."""
-PAD = 8
-"""Elements between rows of a tile in shared memory: 16 bytes, so that eight rows one after another meet in no bank."""
-ITEM = 2
-"""Bytes of an element."""
-WARP = 32
 _OTHER = 56
 """Registers of a thread in addition to tiles: addresses, counters, numbers of rows; our estimate from what NVRTC 13.0 takes."""
+_MOST_RESIDENT = 4
+"""Blocks with wgmma on a multiprocessor: four of two warpgroups have 64 registers a thread."""
 Columns = dict[str, np.ndarray]
 
 
@@ -42,31 +44,48 @@ class Room:
         """Padded columns of the second product."""
         return ceil_to(self.chain.products[1].columns, DEPTH)
 
+    @cached_property
+    def ring(self) -> Ring:
+        """Sizes with wgmma."""
+        return Ring(self.chain, self.inner, self.out)
+
     def rows(self, header: Columns) -> np.ndarray:
         """Number [B] of rows of a block."""
         return header["warps"] * header["heights"] * HEIGHT
 
     def buffer_bytes(self, header: Columns) -> np.ndarray:
         """Bytes of one buffer [B]: tiles of both right operands."""
-        keys = header["keys"]
+        wide = self.ring.first_bytes(header) + self.ring.second_bytes(header)
+        return np.where(_is_wgmma(header), wide, self._padded_bytes(header["keys"]))
+
+    def _padded_bytes(self, keys: np.ndarray) -> np.ndarray:
         first, second = (is_deep(matrix) for matrix in (self.chain.first, self.chain.second))
         sides = ((self.inner, keys) if first else (keys, self.inner)), ((keys, self.out) if second else (self.out, keys))
         return ITEM * sum((np.asarray(rows * (columns + PAD)) for rows, columns in sides), np.zeros(len(keys), np.int64))
 
+    def left_bytes(self, header: Columns) -> np.ndarray:
+        """Bytes of the left operand's rows [B]."""
+        return np.where(_is_wgmma(header), self.ring.left_bytes(header), ITEM * self.rows(header) * (self.inner + PAD))
+
     def shared_bytes(self, header: Columns) -> np.ndarray:
         """Bytes of shared memory of a block [B]: the rows of the left operand and all buffers."""
-        return ITEM * self.rows(header) * (self.inner + PAD) + header["stages"] * self.buffer_bytes(header)
+        padded = self.left_bytes(header) + header["stages"] * self.buffer_bytes(header)
+        return np.where(_is_wgmma(header), self.ring.shared_bytes(header), padded)
 
     def registers(self, header: Columns) -> np.ndarray:
         """Registers [B] of a thread: scores, elements loaded for them, sums of the output, rows of the left operand, others."""
         tall, keys = header["heights"], header["keys"]
         held = np.where(header["hold"] == 1, tall * self.inner // 4, tall * 4)
-        found: np.ndarray = tall * (keys // 2 * (1 + self._loads) + self.out // 2) + held + 8 * tall + _OTHER
-        return found
+        padded = tall * (keys // 2 * (1 + self._loads) + self.out // 2) + held + 8 * tall + _OTHER
+        return np.where(_is_wgmma(header), self.ring.registers(header, self._loads), padded)
+
+    def threads(self, header: Columns) -> np.ndarray:
+        """Threads of a block [B]: with wgmma a warpgroup copies."""
+        return np.where(_is_wgmma(header), (header["warps"] + GROUP) * WARP, header["warps"] * WARP)
 
     @cached_property
     def _loads(self) -> int:
-        """Tensors whose elements are loaded for every score; NVRTC loads all of a tile at once."""
+        """Tensors whose elements are loaded for every score; NVRTC loads all of a tile at once where registers are left."""
         cells = self.chain.middle.cells if self.chain.middle is not None else ()
         return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
 
@@ -74,24 +93,36 @@ class Room:
         """Number [B] of resident blocks of a multiprocessor, at least 1. A kernel requests it, which limits its registers."""
         hw = self.hardware
         limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
-        needs = (header["warps"] * WARP, self.registers(header), self.shared_bytes(header))
+        wide = _is_wgmma(header)
+        needs = (self.threads(header), np.where(wide, 0, self.registers(header)), self.shared_bytes(header))
         found = [
             blocks_per_unit(int(one), int(two), int(three), *limits, hw.shared_granularity, hw.shared_reserved)
             for one, two, three in zip(*needs, strict=True)
         ]
-        return np.maximum(np.array(found), 1)
+        return np.maximum(np.where(wide, np.minimum(found, self._living(header)), found), 1)
+
+    def _living(self, header: Columns) -> np.ndarray:
+        """Blocks with wgmma whose consumers have their registers [B]: 0 where one block's have not.
+
+        The assembler wants an instruction's registers to be there at the start.
+        """
+        groups, needed, least = header["warps"] // GROUP, self.registers(header), self.ring.least_registers(header)
+        found = np.zeros(len(needed), np.int64)
+        for consumers, resident in itertools.product(range(1, MOST_CONSUMERS + 1), range(1, _MOST_RESIDENT + 1)):
+            start, _, own = registers(consumers, resident, self.hardware)
+            enough = (needed <= min(max(start, own), MOST_REGISTERS)) & (least <= start)
+            found[(groups == consumers) & enough] = resident
+        return found
 
     def fits(self, header: Columns) -> np.ndarray:
         """Whether a block fits the machine, bool [B]."""
-        hw = self.hardware
-        registers, threads = self.registers(header), header["warps"] * WARP
-        fitting = (registers <= hw.registers_per_thread) & (threads * registers <= hw.registers_per_unit)
-        return fitting & (threads <= hw.threads_per_block) & (self.shared_bytes(header) <= hw.shared_per_block)
+        hw, wide = self.hardware, _is_wgmma(header)
+        needed, count = self.registers(header), self.threads(header)
+        fitting = (needed <= hw.registers_per_thread) & (count * needed <= hw.registers_per_unit)
+        fitting = np.where(wide, (self._living(header) > 0) & self.ring.fits(header), fitting)
+        return fitting & (count <= hw.threads_per_block) & (self.shared_bytes(header) <= hw.shared_per_block)
 
 
-def is_deep(matrix: Matrix) -> bool:
-    """Whether a right operand's tile has a row for each element of the reduction, because columns are adjacent in memory.
-
-    Otherwise the tile has a row for each column of the product. A single row or column (stride 0) may be either.
-    """
-    return matrix.column == 1 or (matrix.column == 0 and matrix.row != 1)
+def _is_wgmma(header: Columns) -> np.ndarray:
+    found: np.ndarray = header["tensor"] == 2
+    return found

@@ -105,7 +105,7 @@ def _phases(extent: int, step: int, stride: int) -> tuple[tuple[int, ...], list[
 
 
 def _joined(access: Access, p: int, shift: Shift | None = None) -> Access:
-    """The access over the fused axes. If pixels move its innermost two dimensions, they become one dimension."""
+    """The access over the fused axes. If pixels index its innermost two dimensions, these become one dimension."""
 
     def axes(row: tuple[int, ...], pixel: int) -> tuple[int, ...]:
         return (*row[:p], pixel, *row[p + 2 :])

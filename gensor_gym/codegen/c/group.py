@@ -65,7 +65,7 @@ def _unit(op: Operator, axis: int) -> tuple[int, ...]:
 
 
 def group_dimension(access: Access, axis: int) -> int:
-    """The first dimension of an access whose index the axis moves."""
+    """The first dimension of an access that the axis indexes."""
     return next(d for d, row in enumerate(access.coefficients) if row[axis])
 
 
@@ -75,7 +75,7 @@ def _read_along(op: Operator, axis: int) -> bool:
 
 
 def _moved_by(access: Access, dimension: int) -> list[int]:
-    """The axes that move the index along a dimension; [-1] if an axis moves it by more than one."""
+    """The axes that index a dimension; [-1] if an axis does so with a stride above one."""
     row = access.coefficients[dimension]
     moving = [a for a, c in enumerate(row) if c]
     return moving if all(row[a] == 1 for a in moving) else [-1]

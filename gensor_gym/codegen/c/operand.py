@@ -80,7 +80,7 @@ def is_fixed(plan: LoopPlan, axis: int) -> bool:
 
 
 def is_fixed_dimension(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether all axes that move the index along a dimension are fixed."""
+    """Whether all axes that index a dimension are fixed."""
     return all(is_fixed(plan, a) for a, c in enumerate(operand.access.coefficients[dimension]) if c)
 
 
@@ -181,7 +181,7 @@ class Reader:
         return list(dict.fromkeys(self.key(operand, row) for row in self.plan.rows))
 
     def key(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along all axes that do not move the operand."""
+        """The row with index 0 along all axes that do not index the operand."""
         return tuple(i if operand.strides[a] else 0 for a, i in enumerate(row))
 
     def value(self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE) -> str:
@@ -246,7 +246,7 @@ class Reader:
         return [(1, self._row_name(operand, self.start(operand, row))), *inner], constant
 
     def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
-        """C condition that the row is inside the view along guarded dimensions that lanes do not move; a bool if known."""
+        """C condition that the row is inside the view along guarded dimensions that lanes do not index; a bool if known."""
         tests = []
         for d in self._checked(operand):
             if operand.access.coefficients[d][self.plan.vector]:
@@ -351,7 +351,7 @@ class Reader:
         return self.edge and operand.packing is None
 
     def start(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along all axes that are not clamped, or do not move the operand."""
+        """The row with index 0 along all axes that are not clamped, or do not index the operand."""
         return tuple(i if operand.strides[a] and self._clamped(a) else 0 for a, i in enumerate(row))
 
     def _starts(self, operand: Operand) -> list[Row]:

@@ -82,7 +82,7 @@ class LoopPlan:
         return self.group >= 0 and not self.groups_lanes and not self.op.reads[0].coefficients[-1][self.group]
 
     def group_dimension(self, operand: Operand) -> int:
-        """The dimension of an operand whose index the axis of groups moves."""
+        """The dimension of an operand that the axis of groups indexes."""
         return group_dimension(operand.access, self.group)
 
     @property

@@ -142,7 +142,7 @@ def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
 def _cut_axis(plan: LoopPlan, read: Operand) -> int | None:
     """The axis along which a copy is cut into pieces; None if there is none.
 
-    With panels it is the vector axis, else the axis of the outermost dimension that only one axis moves.
+    With panels it is the vector axis, else the axis of the outermost dimension that only one axis indexes.
     """
     assert read.packing is not None
     if read.packing.panel >= 0:

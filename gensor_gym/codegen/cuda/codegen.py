@@ -1,8 +1,8 @@
 """CUDA C of a program: one kernel, and a second kernel that adds up partial results if the reduction is split over blocks.
 
 The text needs no header. Blocks are numbered over the block tiles of the spatial axes (the innermost axis fastest, or grouped by
-knob raster), then over the slices of the reduction. Threads of a block are numbered with the threads that share an output
-fastest, then along the innermost spatial axis.
+knob raster), then over the slices of the reduction. Thread numbers in a block run fastest over the threads that share an output,
+then along the innermost spatial axis.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def _encoded(place: int, tensor_map: TensorMap, names: Sequence[str]) -> Iterato
 
 
 def _launched(place: int, launch: Launch) -> str:
-    """C++ statement that launches function `place`, unless an earlier call failed."""
+    """C++ statement that launches the function with index `place`, unless an earlier call failed."""
     shape = ", ".join(map(str, (*launch.grid, *launch.block, launch.shared_bytes)))
     return f"""        if (status == CUDA_SUCCESS)
             status = cuLaunchKernel(functions[{place}], {shape}, stream, arguments, nullptr);"""

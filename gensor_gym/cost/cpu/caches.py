@@ -1,8 +1,8 @@
 """Bytes that generated C loads into each cache, from a walk over its loop nest from the register tile outwards. Compiled.
 
-A loop whose data fit a cache loads every line once. If they do not fit, a loop that moves a tensor loads all of it again. A loop
-that does not move the tensor does so too, if it contains a loop whose data do not fit and that moves the tensor. Data that fit
-entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
+A loop whose data fit a cache loads every line once. If they do not fit, a loop that indexes a tensor loads all of it again. A
+loop that does not index the tensor does so too, if it contains a loop whose data do not fit and that indexes the tensor. Data
+that fit entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
 interpolated, since real caches have no sharp edge.
 """
 
@@ -210,7 +210,7 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
-    """Update the traffic into a cache for a loop of `trips` iterations that moves the tensors whose bits are set in `moved`."""
+    """Update the traffic into a cache for a loop of `trips` iterations that indexes the tensors whose bits are set in `moved`."""
     for t in range(tensors):
         at = cache * MAX_TENSORS + t
         bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]

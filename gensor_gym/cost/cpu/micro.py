@@ -122,7 +122,7 @@ def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def slides(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether a spatial axis and a reduce axis both move some dimension of a read."""
+    """Whether a spatial axis and a reduce axis both index some dimension of a read."""
     for d in range(ints[NUM_DIMS + tensor]):
         at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
         spatial = reduce = False
@@ -297,7 +297,7 @@ def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, A
 
 @lean
 def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
-    """Number of prefetches per reduction point: all vectors of one operand that moves along the vector axis and the inner loop.
+    """Number of prefetches per reduction point: all vectors of one operand that both the vector axis and the inner loop index.
 
     Of several such operands it is the operand with the most rows.
     """

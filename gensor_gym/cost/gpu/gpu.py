@@ -241,7 +241,7 @@ def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
-    """Cycles of all blocks on the multiprocessors: (in waves, if spread evenly, lost to an uneven last wave).
+    """Three counts of cycles for all blocks: run in waves, spread evenly over the multiprocessors, lost to an uneven last wave.
 
     A step takes `busy` cycles next to other blocks and `alone` by itself. A block by itself also pays `ramp` cycles at both ends,
     which other blocks hide.

@@ -68,8 +68,8 @@ def threads_along(row, axis):  # noqa: ANN001, ANN201
 def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
     """The spatial axis along which one thread reads neighbouring elements of a tensor, -1 if there is none.
 
-    It moves the contiguous dimension by one, in shared memory if the tensor is staged. In the matrix of an implicit product it is
-    the innermost axis that moves the tensor, with any stride.
+    It indexes the contiguous dimension with stride one, in shared memory if the tensor is staged. In the matrix of an implicit
+    product it is the innermost axis that indexes the tensor, with any stride.
     """
     matrix = row[CONVOLUTION] == 3 and ints[STAGED + tensor] == 1
     dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
@@ -111,7 +111,7 @@ def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
     """Whether every lane reads the same address as lane ^ 1, or every lane reads the same address as lane ^ 2.
 
     Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product, and
-    along rows of threads for operands that only move along columns.
+    along rows of threads for operands that only columns index.
     """
     if row[LANE_MAP] == 1:
         return True

@@ -71,7 +71,7 @@ def sectors(width, item, aligned):  # noqa: ANN001, ANN201
 
 @lean
 def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of the sectors that a warp touches per element used, if it reads a tensor directly from global memory."""
+    """Bytes of the sectors that a warp touches for each element that it uses of a tensor read directly from global memory."""
     if row[REDUCE_THREADS] > 0:
         axis = ints[END_REDUCE] - 1
         stride = ints[STRIDE + tensor * MAX_AXES + axis] * row[TILE + axis]

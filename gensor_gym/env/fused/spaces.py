@@ -14,7 +14,7 @@ class Spaces:
     """Spaces of K tasks. A schedule is its index in its own space, counted from 0; `task` int64 [B] selects the space."""
 
     def __init__(self, tables: Sequence[GirTable]) -> None:
-        """Concatenate the tables of all tasks, which must have the same named space."""
+        """Concatenate the tables of all tasks; they must be in the space of the same name."""
         self.numbering = Numbering.stacked(table.numbering for table in tables)
         self.first = np.cumsum([0, *(len(table.legal) for table in tables[:-1])])
         self.legal = np.concatenate([table.legal for table in tables])

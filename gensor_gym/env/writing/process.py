@@ -68,8 +68,8 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
     """Take one decision in place: (reward, terminated).
 
     settings = [whether the mask checks feasibility, whether the backend is the model]. A missing option, or an option that does
-    not make a well-formed program, leaves the number at its minimum. An infeasible option is taken: its program is illegal and
-    pays nothing.
+    not make a well-formed program, leaves the number at its minimum. An infeasible option is taken: the program is then illegal
+    and pays nothing.
     """
     ints = tasks.ints[task]
     fact = tasks.facts[task, tasks.counts[task] - int(scalars[REMAINING])]

@@ -12,9 +12,10 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, TILE, VTHREAD
 
 
 def actions_of(decisions: Sequence[Decision], row: np.ndarray) -> list[int]:
-    """The options int [D] that write the numbers of a program, a row int32 [ROW] with all levels opened.
+    """The index of the option to take at each decision, list of D, so that the episode ends in the program `row`.
 
-    ValueError names a decision that has no such option: the space lacks the program.
+    `row` is int32 [ROW] with a tile written out for every memory level. ValueError if a decision has no such option, that is, if
+    the program is not in the space.
     """
     found: list[int] = []
     for place, decision in enumerate(decisions):

@@ -54,7 +54,7 @@ class Numbering:
         return cls(np.stack(counts), np.stack(strides))
 
     def take(self, lines: np.ndarray) -> Numbering:
-        """Numbering [B, ROW] of the spaces with indices `lines` int64 [B]."""
+        """Numbering [B, ROW] of the spaces whose indices are `lines`, int64 [B]."""
         return Numbering(self.counts[lines], self.strides[lines])
 
     @property

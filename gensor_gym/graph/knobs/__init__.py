@@ -1,7 +1,7 @@
 """The complete table of knobs: every discrete choice of the extended space besides tiles and virtual threads.
 
 Each module of this folder owns a knob, or several that belong together, in its `KNOBS`. It defines the values, which of them an
-operator can use, which limits a move may break, and the documented text. Compiled functions of a knob are in its module: its
+operator can use, which limits a change may break, and the documented text. Compiled functions of a knob are in its module: its
 condition on a program (`graph/limits.py` lists the conditions) and its share of a resource. They call each other directly, never
 through Python.
 

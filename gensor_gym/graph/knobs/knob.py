@@ -1,4 +1,4 @@
-"""The definition of a knob, and the limits that a move of it may break."""
+"""The definition of a knob, and the limits that a change of it may break."""
 
 from __future__ import annotations
 

@@ -41,13 +41,16 @@ KNOBS = (
 
 @lean
 def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether split_k is 1, or the reduction has a step for each of its blocks and they take no equal shares (persistent=2)."""
+    """Whether split_k is legal: it is 1, or every block gets at least one step of the reduction and shares are not equal.
+
+    `persistent` = 2 gives blocks equal shares.
+    """
     return row[SPLIT_K] == 0 or (row[PERSISTENT] < EQUAL_SHARES and power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints))
 
 
 @lean
 def threads_have_points(row, ints):  # noqa: ANN001, ANN201
-    """Whether a block tile has a register tile of the reduction for every thread of reduce_threads."""
+    """Whether reduce_threads is legal: a block tile has at least one register tile of the reduction for every thread."""
     if row[REDUCE_THREADS] == 0:
         return True
     return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
@@ -55,7 +58,7 @@ def threads_have_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tasks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether thread_split is 1, or the reduction has a task tile for each of its parts and the product is not shifted."""
+    """Whether thread_split is legal: it is 1, or every part of the reduction has a task tile and the product is not shifted."""
     if row[THREAD_SPLIT] == 0:
         return True
     return row[CONVOLUTION] != 2 and power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)

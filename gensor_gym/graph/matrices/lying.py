@@ -71,8 +71,8 @@ def lies_as_product(op: Operator) -> bool:
     """Whether tensor maps describe both operands in place: A as rows of k, B and the output as rows of columns.
 
     True for a gemm, for each product of a batch, and for a convolution with a window of one element whose output pixels are in
-    the order of the image's: weights [k, c], image [n, c, pixels]. At most one axis moves each dimension, and rows are multiples
-    of 16 bytes apart.
+    the order of the image's: weights [k, c], image [n, c, pixels]. At most one axis indexes each dimension, and rows are
+    multiples of 16 bytes apart.
     """
     roles = matrix_axes(op)
     if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
@@ -98,7 +98,7 @@ def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
 def images_axis(op: Operator) -> int:
     """The axis of images, if a wgmma may take columns of several images in whole panels of 64; else -1.
 
-    The operator is a convolution with a window of one element that is read in place as a product. A does not move along the axis.
+    The operator is a convolution with a window of one element that is read in place as a product. The axis does not index A.
     """
     roles = matrix_axes(op)
     if roles is None or not is_convolution(op) or not lies_as_product(op):
@@ -121,7 +121,7 @@ def wgmma_columns(op: Operator) -> tuple[int, ...]:
 
 
 def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
-    """The innermost spatial axes along which B and the output are contiguous and A does not move."""
+    """The innermost spatial axes that index B and the output contiguously, and do not index A."""
     found: list[int] = []
     for axis in reversed(op.spatial):
         run = math.prod(op.axes[a].extent for a in found)
@@ -133,7 +133,7 @@ def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
 
 
 def _move_alone(op: Operator, read: Access) -> bool:
-    """Whether at most one axis longer than 1 moves the index along every dimension of a read."""
+    """Whether at most one axis longer than 1 indexes each dimension of a read."""
     return all(sum(1 for a, c in enumerate(row) if c and op.axes[a].extent > 1) <= 1 for row in read.coefficients)
 
 

@@ -176,7 +176,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
 
 
 def _moves_wide_rows(op: Operator, axis: int) -> bool:
-    """Whether an axis moves the innermost dimension of a window whose rows allow aligned loads of two or more elements."""
+    """Whether an axis indexes the innermost dimension of a window whose rows allow aligned loads of two or more elements."""
     return any(read.coefficients[-1][axis] != 0 and is_aligned_window(op, read, 2) for read in op.reads)
 
 

@@ -84,13 +84,13 @@ def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def has_window_rows(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether several axes, even of length 1, move the innermost dimension of a read."""
+    """Whether several axes, even of length 1, index the innermost dimension of a read."""
     return ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1
 
 
 @lean
 def has_windows(ints):  # noqa: ANN001, ANN201
-    """Whether several axes, even of length 1, move the innermost dimension of some read."""
+    """Whether several axes, even of length 1, index the innermost dimension of some read."""
     for t in range(ints[NUM_READS]):
         if has_window_rows(t, ints):
             return True
@@ -154,7 +154,7 @@ def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def moving_product(row, tensor, level, end, ints):  # noqa: ANN001, ANN201
-    """Product of the tile sizes of a level over the axes before `end` that move a tensor."""
+    """Product of the tile sizes of a level over the axes before `end` that index a tensor."""
     size = 1
     for axis in range(ints[FIRST_SPATIAL], end):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
@@ -164,7 +164,7 @@ def moving_product(row, tensor, level, end, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements of a read that a thread holds for one reduction point: the register tile over axes that move it."""
+    """Number of elements of a read in a thread's register tile, for one reduction point: the product over axes that index it."""
     return moving_product(row, tensor, 0, SPATIAL_SLOTS, ints)
 
 
@@ -195,5 +195,5 @@ def workers_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_elements(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Number of elements of a read's tile as a matrix, which repeats a window's elements: the tile over axes that move it."""
+    """Number of elements of a read's tile as a matrix, which repeats a window's elements: the product over axes that index it."""
     return moving_product(row, tensor, level, ints[END_REDUCE], ints)

@@ -113,7 +113,7 @@ def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndar
 
 
 def make_draws(op: Computation, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Expected, ...]:
-    """Three independent draws of an operator: two are checked before timing (the first is timed), the third after."""
+    """Three random sets of inputs with reference outputs: two are checked before timing (the first is timed), the third after."""
     if isinstance(op, Dataflow):
         return fused_draws(op, seed)
     assert isinstance(op, Operator)
@@ -121,7 +121,10 @@ def make_draws(op: Computation, seed: int, full_flops: float = FULL_FLOPS) -> tu
 
 
 def operator_draws(op: Operator, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Draw, ...]:
-    """The three draws of one loop nest; with more than `full_flops` their references are known at some elements only."""
+    """Three random sets of inputs for an operator, with reference outputs.
+
+    Above `full_flops` operations the references cover only some elements.
+    """
     draws = []
     for inputs, rng in drawn_inputs(op, seed):
         if op.flops <= full_flops:

@@ -313,6 +313,10 @@ static inline void load_box_4d(unsigned to, const TensorMap &map, unsigned barri
                                int line = __builtin_LINE()) {
   emulator::load_box(line, to, map, barrier, emulator::own_block(), x, y, z, w);
 }
+static inline void load_box_5d(unsigned to, const TensorMap &map, unsigned barrier, int x, int y, int z, int w, int v,
+                               int line = __builtin_LINE()) {
+  emulator::load_box(line, to, map, barrier, emulator::own_block(), x, y, z, w, v);
+}
 static inline void multicast_box_2d(unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, int x, int y,
                                     int line = __builtin_LINE()) {
   emulator::load_box(line, to, map, barrier, blocks, x, y);

@@ -1,7 +1,8 @@
 // The matrix multiply-adds of a warpgroup (wgmma of sm_90a), and its registers.
 //
 // A multiply-add reads its operands as late as it may, at the wait for its group; its accumulators hold NaN until then. So a
-// missing wait, and a stage that is given back too early, give a wrong answer.
+// missing wait, and a stage that is given back too early, give a wrong answer. A left operand in registers must not change until
+// the wait.
 #pragma once
 
 #include <type_traits>
@@ -28,6 +29,8 @@ struct Issued {
   uint64_t a, b;
   bool add, transposed;
   void (*compute)(Fragment &, const Issued &);
+  const unsigned *registers;  // of a left operand, null where `a` describes it in shared memory
+  unsigned words[4][4];       // what the four lanes of this thread's rows have there
 };
 
 struct Fragment {
@@ -117,17 +120,26 @@ static double matrix_element(const Operand &operand, bool transposed, unsigned r
   return Element::value(bits);
 }
 
+// Element k of the thread's row l / 4 + 8 half of a left operand of 16-bit numbers in registers, laid out as for mma.sync.
+template <typename Element>
+static double word_element(const Issued &product, unsigned half, unsigned k) {
+  return Element::value(product.words[k % 8 / 2][half + k / 8 * 2] >> k % 2 * 16 & 0xffff);
+}
+
 // This thread's part of one product: rows l / 4 and l / 4 + 8 of its warp's 16, columns 2 (l % 4) and the next of every 8.
 template <typename Element, typename Sum>
 static void compute(Fragment &fragment, const Issued &product) {
   constexpr unsigned depth = DEPTH_BYTES * 8 / Element::BITS;
   Sum *kept = sums_of(fragment, Sum());
-  const Operand a = decode(product.a, false, product.line), b = decode(product.b, product.transposed, product.line);
+  const bool given = product.registers != nullptr;
+  const Operand a = given ? Operand{} : decode(product.a, false, product.line);
+  const Operand b = decode(product.b, product.transposed, product.line);
   const unsigned thread = current % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
   Sum left[2][depth];
   for (unsigned half = 0; half < 2; ++half)
     for (unsigned k = 0; k < depth; ++k)
-      left[half][k] = static_cast<Sum>(matrix_element<Element>(a, false, row + 8 * half, k, product.line));
+      left[half][k] = static_cast<Sum>(given ? word_element<Element>(product, half, k)
+                                             : matrix_element<Element>(a, false, row + 8 * half, k, product.line));
   for (int i = 0; i < fragment.columns / 2; i += 4)
     for (unsigned side = 0; side < 2; ++side) {
       Sum sums[2] = {product.add ? kept[i + side] : 0, product.add ? kept[i + 2 + side] : 0};
@@ -159,7 +171,7 @@ static int fragment_of(Multiplier &self, void *registers, int columns, int line)
 }
 
 template <typename Element, typename Sum, int ELEMENTS>
-static void wgmma(int line, bool transposed, Sum (&registers)[ELEMENTS], uint64_t a, uint64_t b, int add) {
+static Issued &wgmma(int line, bool transposed, Sum (&registers)[ELEMENTS], uint64_t a, uint64_t b, int add) {
   constexpr int columns = ELEMENTS * 2;
   constexpr bool integers = std::is_same<Sum, int>::value;
   static_assert(columns % 8 == 0 && columns <= MAX_COLUMNS, "wgmma has 8 to 256 columns, in eights");
@@ -174,7 +186,27 @@ static void wgmma(int line, bool transposed, Sum (&registers)[ELEMENTS], uint64_
     memcpy(sums_of(fragment, registers[0]), registers, sizeof registers);
     memset(registers, integers ? 0x7f : 0xff, sizeof registers);
   }
-  self.products[self.num_products++] = {f, self.groups, line, a, b, add != 0, transposed, compute<Element, Sum>};
+  Issued &made = self.products[self.num_products++];
+  made = {f, self.groups, line, a, b, add != 0, transposed, compute<Element, Sum>, nullptr, {}};
+  return made;
+}
+
+struct Words {
+  const unsigned *own;
+  unsigned words[4][4];
+};
+
+// The same with a left operand in registers.
+template <typename Element, int ELEMENTS>
+static void wgmma_weights(int line, bool transposed, float (&registers)[ELEMENTS], const unsigned (&a)[4], uint64_t b, int add) {
+  Words mine{a, {}};
+  together(line, mine, [](Words **lanes) {
+    for (int l = 0; l < 32; ++l)
+      for (int i = 0; i < 16; ++i) lanes[l]->words[i / 4][i % 4] = lanes[l / 4 * 4 + i / 4]->own[i % 4];
+  });
+  Issued &made = wgmma<Element>(line, transposed, registers, 0, b, add);
+  made.registers = a;
+  memcpy(made.words, mine.words, sizeof mine.words);
 }
 
 static void wgmma_fence() { multiplier().fenced = true; }
@@ -195,6 +227,8 @@ static void wgmma_wait(int line, int left) {
       continue;
     }
     Fragment &fragment = self.fragments[product.fragment];
+    if (product.registers != nullptr && memcmp(product.registers, product.words[lane_of(current) % 4], 16) != 0)
+      fail("registers of a wgmma change while it is under way", product.line);
     product.compute(fragment, product);
     if (--fragment.under_way == 0) {
       const bool integers = product.compute == compute<Int8, int>;
@@ -249,6 +283,18 @@ static inline void wgmma_rows_float8_e4m3fn(
     float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
   emulator::wgmma<emulator::Float8>(line, false, sums, a, b, add);
 }
+// A in registers.
+#define WGMMA_WEIGHTS(NAME, ELEMENT, TRANSPOSED)                                                                                \
+  template <int ELEMENTS>                                                                                                       \
+  static inline void NAME(float (&sums)[ELEMENTS], const unsigned (&a)[4], uint64_t b, int add, int line = __builtin_LINE()) {  \
+    emulator::wgmma_weights<emulator::ELEMENT>(line, TRANSPOSED, sums, a, b, add);                                              \
+  }
+WGMMA_WEIGHTS(wgmma_weights_bfloat16, BFloat16, true)
+WGMMA_WEIGHTS(wgmma_weights_float16, Float16, true)
+WGMMA_WEIGHTS(wgmma_weights_rows_bfloat16, BFloat16, false)
+WGMMA_WEIGHTS(wgmma_weights_rows_float16, Float16, false)
+template <int COUNT>
+static inline void settle(float (&)[COUNT]) {}
 static inline void wgmma_fence() { emulator::wgmma_fence(); }
 static inline void wgmma_commit() { emulator::wgmma_commit(); }
 template <int LEFT>

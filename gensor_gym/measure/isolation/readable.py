@@ -37,9 +37,9 @@ def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
 
 
 def loaded(maps: str = "/proc/self/maps") -> list[str]:
-    """Libraries that this process has loaded, and the read-only folders that contain them.
+    """Paths of the libraries that this process has loaded, and of those of their folders that it cannot write to.
 
-    Some systems keep several versions of a library, in folders that can be found only from the libraries.
+    Some systems keep each version of a library in a folder of its own, which only the path of the loaded library reveals.
     """
     try:
         lines = Path(maps).read_text(encoding="utf-8", errors="replace").splitlines()

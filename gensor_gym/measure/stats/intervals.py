@@ -28,7 +28,7 @@ def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confi
 
 @functools.cache
 def _outer_rank(count: int, confidence: float) -> int:
-    """Largest k such that [x_(k), x_(n-1-k)] covers the median with probability >= confidence (0 if none does)."""
+    """Largest k for which [x_(k), x_(n-1-k)] covers the median with probability >= confidence (0 if there is no such k)."""
     tail, rank = 0.0, 0
     for k in range((count + 1) // 2):
         tail += _binomial(count, k)
@@ -57,10 +57,10 @@ def ratio_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """Ratio a/b of paired timings as (median, low, high), by a moving-block bootstrap of the paired log-ratios.
+    """Ratio a/b of paired timings as (median, low, high), by a circular block bootstrap of the paired log-ratios.
 
-    Pair i of `a` and `b` comes from the same round of an interleaved comparison, which cancels drift. Blocks of about
-    the cube root of the count are drawn because neighbouring rounds are correlated.
+    Pair i of `a` and `b` comes from the same round of an interleaved comparison, which cancels drift. Blocks of about the cube
+    root of the count are drawn because neighbouring rounds are correlated.
     """
     left, right = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1 or left.size == 0:
@@ -83,7 +83,7 @@ def quiet_ratio_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """Ratio a/b of timings from two separate runs as (ratio, low, high), by a moving-block bootstrap of each run.
+    """Ratio a/b of timings from two separate runs as (ratio, low, high), by a circular block bootstrap of each run.
 
     Samples of separate runs are not paired, so drift does not cancel. Times on an idle machine are repeatable, so the ratio is
     that of the `QUIET` quantiles. ValueError for fewer than two samples of either run.
@@ -99,7 +99,10 @@ def quiet_ratio_interval(
 
 
 def block_resamples(count: int, block: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Moving-block resamples of `count` samples in a row, as indices int64 [resamples, count]; blocks wrap around the end."""
+    """Resamples of a circular block bootstrap, indices int64 [resamples, count] of `count` samples in the order of time.
+
+    Blocks of `block` neighbouring samples begin anywhere and wrap around the end.
+    """
     starts = rng.integers(0, count, size=(resamples, -(-count // block)))
     index = (starts[:, :, None] + np.arange(block)) % count
     return index.reshape(resamples, -1)[:, :count]

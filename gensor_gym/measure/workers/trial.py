@@ -194,7 +194,7 @@ def _cut_short(loaded: Loaded, request: TrialRequest, seconds: float) -> Measure
 
 
 def _again(device: Device, loaded: Loaded, seconds: float, announce: Announce) -> float:
-    """The shorter of `seconds`, those of a first call, and of one more call under the timing lock, with warm caches."""
+    """The shorter of two calls' seconds: of a first call, `seconds`, and of one more under the timing lock with warm caches."""
     with alone(device, not device.exclusive, announce), device.steady():
         announce("time")
         loaded.poison()

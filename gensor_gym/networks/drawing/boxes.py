@@ -74,7 +74,7 @@ def layered(boxes: Sequence[Box], links: Sequence[Link]) -> tuple[float, float]:
 
 
 def _lanes(link: Link, depth: Sequence[int], places: Sequence[_Place], layers: Sequence[list[_Place]]) -> list[_Place]:
-    """Add an entry for a link to every layer between its ends; return these entries."""
+    """Add an entry for a link to every layer between the link's ends; return these entries."""
     found, last = [], places[link.start]
     for layer in range(depth[link.start] + 1, depth[link.end]):
         lane = _Place(LANE, [last])

@@ -1,4 +1,4 @@
-"""Blocks: two products with a row nest between them, and the moves before and after."""
+"""Blocks: two products with a row nest between them, and the transposes and slices before and after."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOVES = (Transpose, Slice)
 
 
 def block_of(network: Network, second: str, copies: bool = False) -> Piece | None:
-    """The block whose second product is given: the product before it, the nodes between, and moves before and after.
+    """The block whose second product is given: the product before it, the nodes between, and views before and after.
 
-    With `copies`, copies before it count as moves, such as of keys that several heads share. None if there is not exactly one
+    With `copies`, copies before it count as views, such as of keys that several heads share. None if there is not exactly one
     product before it.
     """
     node = network.nodes[second]

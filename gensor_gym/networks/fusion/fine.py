@@ -105,7 +105,8 @@ def _rows_of_panel(computation: Dataflow) -> int:
 def is_worth_while(network: Network, piece: Piece, gpu: Hardware | None = None) -> bool:
     """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs.
 
-    On a GPU it must also have a kernel there that is faster than separate kernels by the model: one query with many keys has not.
+    On a GPU it must also have a kernel that the model predicts to be faster than separate kernels; with one query and many keys
+    it has none.
     """
     try:
         step = piece.step(network)

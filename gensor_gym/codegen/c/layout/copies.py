@@ -84,7 +84,7 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
 
 
 def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
-    """The dimension whose index, within a task tile, only the vector axis moves, in steps of one; -1 if there is none."""
+    """The dimension that, within a task tile, only the vector axis indexes, with stride one; -1 if there is none."""
     moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
     touched = [d for d, axes in enumerate(moving) if vector in axes]
     if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:

@@ -63,7 +63,7 @@ def tail_table(plan: LoopPlan) -> str:
 
 
 def reads_back(plan: LoopPlan) -> bool:
-    """Whether the last step moves back so that it ends with the reduction, and masks the elements that are finished.
+    """Whether the last step begins earlier so that it ends with the reduction, and masks the elements that are finished.
 
     It does if the extent is more than one step and not a multiple of a step.
     """

@@ -177,7 +177,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
 
 
 def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
-    """Write prefetches of the largest operand that moves with the lanes, `prefetch` (a knob) steps of the loop ahead."""
+    """Write prefetches of the largest operand that lanes index, `prefetch` (a knob) steps of the loop ahead."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
     if not distance or not moving or reader.edge:

@@ -107,25 +107,48 @@ class Between:
             self._cells(out, place)
             out.line(f"score = {self._inside(self._text(running.of), '-INFINITY')};")
             out.line(f"largest{_ELEMENT} = larger(largest{_ELEMENT}, score);")
-        out.line("float base[M_TILES][2];")
+        out.line(f"float base[M_TILES][2]{', scale[M_TILES][2]' if self.plan.defers else ''};")
         with out.nest([TILE_M, _HALF]):
             self._fold(out, f"largest{_ROW}", "max")
             out.line(f"const float before = {floored(f'{top}{_ROW}')};")
             out.line(f"{top}{_ROW} = larger({top}{_ROW}, largest{_ROW});")
             out.line(f"base{_ROW} = {floored(f'{top}{_ROW}')};")
-            out.line(f"const float scale = power_of_two((before - base{_ROW}) * LOG2_E);")
-            out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ROW} *= scale;" for name in running.sums]
-            with out.nest([Loop("tile_out", "OUT_TILES"), Loop("i", "2")]):
-                out.line("sums[tile_m][tile_out][2 * half + i] *= scale;")
+            scale = f"scale{_ROW}" if self.plan.defers else "scale"
+            out.line(f"{'' if self.plan.defers else 'const float '}{scale} = power_of_two((before - base{_ROW}) * LOG2_E);")
+            out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ROW} *= {scale};" for name in running.sums]
+            if not self.plan.defers:
+                self._rescale(out, scale)
         with self._elements(out):
             out.line(f"score = power_of_two((score - base{_ELEMENT}) * LOG2_E);")
             out.lines += [f"{'  ' * out.depth}{self.names[name]}{_ELEMENT} += score;" for name in running.sums]
+
+    @property
+    def known(self) -> str:
+        """CUDA condition that always holds, and that a lane knows only when it has a tile's powers; empty without their sum.
+
+        Sums of powers are not negative; they may be NaN.
+        """
+        running = self.stream.running
+        if running is None or not running.sums:
+            return ""
+        name = self.names[running.sums[0]]
+        return f"!({name}[0][0] + {name}[0][1] < 0.0f)"
+
+    def rescale(self, out: Writer) -> None:
+        """Write what `step` left to do where the plan defers it: the sums of the output are rescaled."""
+        if self.stream.running is not None:
+            with out.nest([TILE_M, _HALF]):
+                self._rescale(out, f"scale{_ROW}")
+
+    def _rescale(self, out: Writer, scale: str) -> None:
+        with out.nest([Loop("tile_out", "OUT_TILES"), Loop("i", "2")]):
+            out.line(f"{self.plan.sum('2 * half + i')} *= {scale};")
 
     @contextmanager
     def _elements(self, out: Writer) -> Iterator[None]:
         """Loops over the lane's scores of a tile: `score` is one of them, `column` its key."""
         with out.nest([TILE_M, Loop("tile_n", "KEY_TILES"), Loop("i", "4")]):
-            out.line("float &score = scores[tile_m][tile_n][i];")
+            out.line(f"float &score = {self.plan.score};")
             out.line("const int column = key + tile_n * 8 + lane % 4 * 2 + i % 2;")
             yield
 

@@ -5,7 +5,7 @@ Copies of 4, 8 or 16 bytes are asynchronous (cp.async). Elements that are not si
 
 from __future__ import annotations
 
-from gensor_gym.chains.gpu.room import ITEM
+from gensor_gym.chains.gpu.tiles import ITEM
 from gensor_gym.codegen.chains.cuda.plan import Plan, Tile
 from gensor_gym.codegen.cuda.text import Loop, Writer, total
 

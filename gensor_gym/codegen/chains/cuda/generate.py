@@ -1,4 +1,6 @@
-"""Generate CUDA for a schedule of a chain, in the style of FlashAttention-2 (Dao, arXiv 2307.08691).
+"""Generate CUDA for a schedule of a chain. With mma.sync it is in the style of FlashAttention-2 (Dao, arXiv 2307.08691).
+
+`ring.py` writes kernels with wgmma.
 
 A block owns some rows of one element of the batch and loops over tiles of keys. Its warps have rows of their own, so the scores
 and the sums of the output stay in registers and warps meet only where the tile in shared memory changes.
@@ -6,16 +8,20 @@ and the sums of the output stay in registers and warps meet only where the tile 
 
 from __future__ import annotations
 
-from gensor_gym.chains.chain import Matrix
-from gensor_gym.codegen.c.text import linear
+from collections.abc import Mapping
+
 from gensor_gym.codegen.chains.cuda.between import Between
 from gensor_gym.codegen.chains.cuda.copies import write_copy, write_rights
+from gensor_gym.codegen.chains.cuda.output import write_element, write_output, write_start
 from gensor_gym.codegen.chains.cuda.plan import Plan
 from gensor_gym.codegen.chains.cuda.products import TILE_M, write_lanes, write_left, write_scores, write_second
+from gensor_gym.codegen.chains.cuda.ring import ring_body, ring_functions
+from gensor_gym.codegen.chains.cuda.ring_plan import RingPlan
 from gensor_gym.codegen.chains.program import ChainProgram
 from gensor_gym.codegen.cuda.dialect import CUDA
 from gensor_gym.codegen.cuda.ptx import FUNCTIONS, device_functions
-from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, used_constants
+from gensor_gym.codegen.cuda.tensor_map import TensorMap
+from gensor_gym.codegen.cuda.text import Loop, Writer, used_constants
 from gensor_gym.codegen.cuda.wgmma.text import FUNCTIONS as PAIRS
 from gensor_gym.codegen.gir.cuda.inputs import TYPES
 from gensor_gym.codegen.gir.cuda.prelude import functions_for
@@ -26,19 +32,28 @@ _ENTRY = "gg_chain"
 
 
 def generate_chain_cuda(program: ChainProgram) -> Kernel:
-    """The CUDA kernel of a chain's schedule; ValueError if the chain has no kernel on tensor cores."""
+    """The CUDA kernel of a chain's schedule; ValueError if the chain has no such kernel on tensor cores."""
+    if program.schedule.value("tensor") == 2:
+        ring = RingPlan(program)
+        return _kernel(ring, ring_body(ring), f"{program.hardware.arch}a", ring_functions(ring), ring.maps)
     plan = Plan(program)
-    graph, body = plan.chain.graph, _body(plan)
-    arguments = [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
+    return _kernel(plan, _body(plan), program.hardware.arch, {})
+
+
+def _kernel(plan: Plan, body: str, arch: str, own: Mapping[str, str], maps: tuple[TensorMap, ...] = ()) -> Kernel:
+    """The kernel with this body, which may call the functions `own` by name and takes tensor maps of its three operands."""
+    graph, program = plan.chain.graph, plan.program
+    arguments = [f"const __grid_constant__ TensorMap {name}_map" for name in ("left", "first", "second")[: len(maps)]]
+    arguments += [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
     arguments += [f"{TYPES[graph.outputs[0].dtype]} *__restrict__ {c_name(graph.returns[0])}", "float *__restrict__ workspace"]
     declared = "".join(f"  {line}\n" for line in used_constants(body, plan.constants))
     head = f'extern "C" __global__ void __launch_bounds__({plan.threads}, {plan.resident})\n{_ENTRY}({", ".join(arguments)})'
     text = f"{CUDA.shared_memory}\n\n{head} {{\n{declared}{body}}}\n"
     pairs = {name: PAIRS[name] for name in ("pack_float16", "pack_bfloat16")}
-    functions = device_functions(text, {**pairs, **FUNCTIONS}) + functions_for(text)
+    functions = device_functions(text, {**own, **pairs, **FUNCTIONS}) + functions_for(text)
     source = f"// {graph} on {program.hardware.name}: {program.schedule}\n\n{functions}{text}"
     launch = Launch(_ENTRY, (plan.chain.elements * plan.parts, 1, 1), (plan.threads, 1, 1), plan.shared_bytes)
-    return Kernel(graph, "cuda", program.hardware.arch, source, (launch,), 0)
+    return Kernel(graph, "cuda", arch, source, (launch,), 0, maps=maps)
 
 
 def _body(plan: Plan) -> str:
@@ -52,30 +67,17 @@ def _body(plan: Plan) -> str:
     out.line("commit_copies();")
     for place in range(plan.stream.passes):
         _write_pass(out, plan, between, place)
-    _write_output(out, plan, between)
+    write_output(out, plan, between)
     return out.text
 
 
 def _write_positions(out: Writer, plan: Plan) -> None:
     """Declare the indices of the block, the warp and the lane, and pointers to the element's matrices."""
-    chain = plan.chain
     out.line("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;")
-    out.line("const int element = blockIdx.x / PARTS, first_row = blockIdx.x % PARTS * BLOCK_ROWS;")
-    below, digits = 1, list[str]()
-    for axis in reversed(range(len(chain.batch))):
-        digit = "element" if below == 1 else f"element / {below}"
-        digits.insert(0, f"static_cast<long long>({f'{digit} % {chain.batch[axis]}' if axis else digit})")
-        below *= chain.batch[axis]
-    named = (("left", chain.left), ("first", chain.first), ("second", chain.second))
-    for name, matrix in named:
-        out.line(f"const {SCALARS[chain.dtype].name} *const {name} = {_start(matrix, c_name(matrix.tensor), digits)};")
-    out.line(f"{SCALARS[chain.dtype].name} *const made = {_start(chain.out, c_name(chain.graph.returns[0]), digits)};")
-
-
-def _start(matrix: Matrix, name: str, digits: list[str]) -> str:
-    """CUDA pointer to the first element of a matrix in the tensor `name`; `digits` are the batch indices."""
-    place = linear(zip(matrix.batch, digits, strict=True), matrix.offset)
-    return name if place == "0" else f"{name} + {place}"
+    write_element(out)
+    for name, matrix in (("left", plan.chain.left), ("first", plan.chain.first), ("second", plan.chain.second)):
+        write_start(out, plan, name, matrix)
+    write_start(out, plan, "made", plan.chain.out)
 
 
 def _write_pass(out: Writer, plan: Plan, between: Between, place: int) -> None:
@@ -130,26 +132,3 @@ def _write_arrival(out: Writer, plan: Plan, last: bool) -> None:
             write_rights(out, plan, f"tile + {ahead}", "empty", last)
         out.line("commit_copies();")
     out.line(f"const int buffer = {'filled' if ahead else '0'};")
-
-
-def _write_output(out: Writer, plan: Plan, between: Between) -> None:
-    """Write the stores of a lane's sums, two at a time if they are adjacent in memory."""
-    chain, factor = plan.chain, between.factor()
-    columns = chain.products[1].columns
-    pairs = columns % 2 == 0 and all(step % 2 == 0 for step in (chain.out.row, chain.out.offset, *chain.out.batch))
-    with out.nest([TILE_M, Loop("half", "2")]):
-        out.line("const int row = first_row + (warp * M_TILES + tile_m) * 16 + half * 8 + lane / 4;")
-        out.line(f"const float factor = {factor};" if factor else "const float factor = 1.0f;")
-        with out.guarded(["row < ROWS"] if chain.rows % plan.rows else []), out.nest([Loop("tile_out", "OUT_TILES")]):
-            out.line("const int column = tile_out * 8 + lane % 4 * 2;")
-            out.line("const float *const two = sums[tile_m][tile_out] + 2 * half;")
-            at = f"made + static_cast<long long>(row) * {chain.out.row} + column"
-            full = columns == plan.room.out
-            if pairs:
-                with out.guarded([] if full else [f"column < {columns}"]):
-                    pair = f"pack_{chain.dtype}(two[0] * factor, two[1] * factor)"
-                    out.line(f"*reinterpret_cast<unsigned *>({at}) = {pair};")
-            else:
-                for i in (0, 1):
-                    with out.guarded([f"column + {i} < {columns}"]):
-                        out.line(f"({at})[{i}] = to_{chain.dtype}(two[{i}] * factor);")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.gpu.legal import check
-from gensor_gym.chains.gpu.room import HEIGHT, ITEM, PAD, WARP, Room, is_deep
+from gensor_gym.chains.gpu.room import Room
 from gensor_gym.chains.gpu.stream import Stream
+from gensor_gym.chains.gpu.tiles import HEIGHT, ITEM, PAD, WARP, is_deep
 from gensor_gym.codegen.chains.program import ChainProgram
 
 
@@ -75,6 +78,25 @@ class Plan:
         return self.program.schedule.value(name)
 
     @property
+    def header(self) -> dict[str, np.ndarray]:
+        """Values of the schedule's fields by name, int64 [1]."""
+        return type(self.program.schedule).columns(self.program.schedule.row[None])
+
+    @property
+    def defers(self) -> bool:
+        """Whether the sums of the output are rescaled later than the running maximum changes."""
+        return False
+
+    @property
+    def score(self) -> str:
+        """CUDA text of a lane's score `i` of instruction `tile_n` along a tile of keys."""
+        return "scores[tile_m][tile_n][i]"
+
+    def sum(self, place: str) -> str:
+        """CUDA text of a lane's sum `place` of instruction `tile_out` along the columns of the output."""
+        return f"sums[tile_m][tile_out][{place}]"
+
+    @property
     def threads(self) -> int:
         """Number of threads of a block."""
         return self.value("warps") * WARP
@@ -87,8 +109,7 @@ class Plan:
     @cached_property
     def resident(self) -> int:
         """Number of blocks that a multiprocessor runs at a time, by the model."""
-        header = type(self.program.schedule).columns(self.program.schedule.row[None])
-        return int(self.room.resident(header)[0])
+        return int(self.room.resident(self.header)[0])
 
     @property
     def parts(self) -> int:

@@ -7,7 +7,7 @@ operand of the second product.
 
 from __future__ import annotations
 
-from gensor_gym.chains.gpu.room import DEPTH, HEIGHT, ITEM
+from gensor_gym.chains.gpu.tiles import DEPTH, HEIGHT, ITEM
 from gensor_gym.codegen.chains.cuda.plan import Plan, Tile
 from gensor_gym.codegen.cuda.text import Loop, Writer, total
 

@@ -31,7 +31,7 @@ def wide_repeats(plan: MatrixPlan) -> tuple[int, ...]:
 
 
 def repeat_indices(plan: MatrixPlan, tile: OperandTile | None = None) -> list[str]:
-    """Subscripts along the repeating axes. If `tile` is given, only axes that move this operand have one."""
+    """Subscripts along the repeating axes. If `tile` is given, only axes that index this operand have one."""
     return [f"reg_{plan.names[a]}" for a in wide_repeats(plan) if tile is None or a in tile.axes]
 
 

@@ -62,7 +62,7 @@ class Swizzle:
 class OperandTile:
     """One operand's part of a step in shared memory. A row is contiguous along `axes[-1]`; rows are `pitch` elements apart.
 
-    `axes` are the axes that move the read, and `shape` is the block tile along them. A copy moves `width` neighbours:
+    `axes` are the axes that index the read, and `shape` is the block tile along them. A copy moves `width` neighbours:
     asynchronously, directly, or held in registers while the block multiplies (`way`). `offset` is the start of the tile in a
     buffer and `stage` its length, both in bytes.
     """
@@ -80,7 +80,7 @@ class OperandTile:
     """Window axis that shifts rows by less than a copy, so that a copy combines two aligned loads; -1 if there is none."""
 
     def row_stride(self, axis: int) -> int:
-        """Number of rows between neighbours along an axis; 0 if the axis does not move the tile or runs within a row."""
+        """Number of rows between neighbours along an axis; 0 if the axis does not index the tile or runs within a row."""
         place = self.axes.index(axis) if axis in self.axes[:-1] else -1
         return math.prod(self.shape[place + 1 : -1]) if place >= 0 else 0
 

@@ -1,6 +1,6 @@
 """C text of a thread's position in its block: its first element along every spatial axis.
 
-Threads are numbered with the threads that share an output fastest, then along the innermost spatial axis. Knob warp_tile instead
+Thread numbers run fastest over the threads that share an output, then along the innermost spatial axis. Knob warp_tile instead
 arranges the 32 lanes of a warp in a patch of the last two axes. Knob lane_map orders the lanes within the patch so that eight
 neighbouring lanes, which a 128-bit shared load serves together, need few different elements of either operand.
 """

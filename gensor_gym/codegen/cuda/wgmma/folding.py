@@ -1,7 +1,7 @@
 """A convolution of few channels by wgmma: the positions of a row of the window are folded into the channels.
 
 out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row(p) + r][column(q) + s]. So the kernel that
-lays operands out writes, for every column q of the output, the C x S elements that a row of the window meets there, with zeros
+lays operands out writes, for every column q of the output, the C x S elements that a row of the window covers there, with zeros
 outside the image. For later code it is a convolution of C x S channels with windows of R x 1 and stride 1 along columns.
 """
 
@@ -78,7 +78,7 @@ class Part:
 
 
 def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str, Launch]:
-    """(text, launch) of the kernel that lays out the operands of `op`, from which the plan's operator was folded."""
+    """(text, launch) of the kernel that lays out the operands of `op`, which is the operator before folding."""
     image, weights = parts(plan, op)
     out = Writer(depth=1)
     out.line("unsigned *laid_out = reinterpret_cast<unsigned *>(workspace);")

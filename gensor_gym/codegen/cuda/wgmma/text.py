@@ -130,8 +130,8 @@ template <int COUNT>
 
 
 def load_box(rank: int) -> str:
-    """C text of the device function `load_box_<rank>d`, which copies a box of `rank` dimensions, 2 to 4."""
-    names = ("x", "y", "z", "w")[:rank]
+    """C text of the device function `load_box_<rank>d`, which copies a box of `rank` dimensions, 2 to 5."""
+    names = ("x", "y", "z", "w", "v")[:rank]
     parameters = ", ".join(f"int {name}" for name in names)
     places = ", ".join(f"%{3 + i}" for i in range(rank))
     operands = ", ".join(f'"r"({name})' for name in names)
@@ -162,18 +162,19 @@ def multicast_box(rank: int) -> str:
 """
 
 
-def multiply_name(dtype: str, b_in_rows: bool) -> str:
-    """Name of the device function for a wgmma: `wgmma_float16`, or `wgmma_rows_float16` with B in rows of k."""
-    return f"wgmma_rows_{dtype}" if b_in_rows else f"wgmma_{dtype}"
+def multiply_name(dtype: str, b_in_rows: bool, left: str = "") -> str:
+    """Name of the device function for a wgmma: `wgmma_float16`, or `wgmma_rows_float16` with B in rows of k.
+
+    `left` is `weights_` if A is in registers.
+    """
+    return f"wgmma_{left}{'rows_' if b_in_rows else ''}{dtype}"
 
 
 def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
     """C text of the device function for a wgmma with `columns` columns, and B in rows of k or (16-bit elements only) of n."""
     elements, shape = columns // 2, _SHAPES[dtype]
     depth, kind = shape.partition(".")[0][1:], "int" if dtype == "int8" else "float"
-    rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
-    registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
-    outputs = ",\n        ".join(", ".join(f'"+{"r" if kind == "int" else "f"}"(sums[{i}])' for i in row) for row in rows)
+    registers, outputs = _sums(elements, "r" if kind == "int" else "f")
     rows_of, transposed = ("k", 0) if b_in_rows else ("n", 1)
     shapes = f"sums[64, {columns}] (+)= A[64, {depth}] * B[{depth}, {columns}]"
     signs = "" if dtype == "int8" else ", 1, 1" if dtype in ("tf32", "float8_e4m3fn") else f", 1, 1, 0, {transposed}"
@@ -189,6 +190,34 @@ def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
       : "l"(a), "l"(b), "r"(add));
 }}
 """
+
+
+def multiply_weights(dtype: str, columns: int, b_in_rows: bool) -> str:
+    """C text of the device function `wgmma_weights[_rows]_<dtype>` of 16-bit elements, whose A is in registers of the threads."""
+    elements, shape = columns // 2, _SHAPES[dtype]
+    registers, outputs = _sums(elements, "f")
+    words = [elements + word for word in range(4)]
+    rows_of, transposed = ("k", 0) if b_in_rows else ("n", 1)
+    return f"""\
+// sums[64, {columns}] (+)= A[64, 16] * B[16, {columns}] of a warpgroup: A in registers as for mma.sync, B in rows of {rows_of}.
+{_HEAD} void {multiply_name(dtype, b_in_rows, "weights_")}(
+    float (&sums)[{elements}], const unsigned (&a)[4], unsigned long long b, int add) {{
+  asm volatile(
+      "{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{elements + 5}, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n{columns}{shape} {{\\n"
+      "{registers}}},\\n"
+      "{{{", ".join(f"%{word}" for word in words)}}}, %{elements + 4}, add, 1, 1, {transposed};\\n}}"
+      : {outputs}
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}}
+"""
+
+
+def _sums(elements: int, letter: str) -> tuple[str, str]:
+    """(registers, outputs) of a function's assembler text for `elements` sums, eight on a line."""
+    rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
+    registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
+    return registers, ",\n        ".join(", ".join(f'"+{letter}"(sums[{i}])' for i in row) for row in rows)
 
 
 def wgmma_functions(dtype: str, columns: int, ranks: Iterable[int], b_in_rows: bool) -> dict[str, str]:

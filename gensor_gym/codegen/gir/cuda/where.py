@@ -82,7 +82,7 @@ class Pointers:
     def once(self, access: Access, prefix: str = "") -> list[str]:
         """CUDA conditions under which a row stores a value that several rows share.
 
-        They choose the first row along all axes of rows along which the access does not move.
+        They choose the first row along all axes of rows that do not index the access.
         """
         extents = self.nest.row_extents
         axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]

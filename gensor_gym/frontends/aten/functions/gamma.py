@@ -1,7 +1,8 @@
-"""The logarithm of the gamma function and its derivatives: a sum of terms, then an asymptotic series, which is accurate there.
+"""The logarithm of the gamma function and its derivatives.
 
-Formulas: NIST Digital Library of Mathematical Functions, 5.5, 5.11 and 5.15, and 25.11 for Hurwitz's zeta function. If torch
-computes a function in float32, torch's formula is used.
+Some terms are summed until the argument is so large that an asymptotic series is accurate. Formulas: NIST Digital Library of
+Mathematical Functions, 5.5, 5.11 and 5.15, and 25.11 for Hurwitz's zeta function. If torch computes a function in float32,
+torch's formula is used.
 """
 
 from __future__ import annotations

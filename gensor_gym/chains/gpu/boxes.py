@@ -1,0 +1,63 @@
+"""Which matrices of a chain the tensor memory accelerator (TMA, sm_90) copies: those that a tensor map describes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.chains.chain import Chain, Matrix
+from gensor_gym.chains.gpu.tiles import ITEM, is_deep
+
+ALIGNED = 16 // ITEM
+"""Offset and strides of a tensor map are multiples of this number of elements (16 bytes, `cuTensorMapEncodeTiled`)."""
+MOST_DIMENSIONS = 5
+"""Dimensions of a tensor map (`cuTensorMapEncodeTiled`)."""
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The matrices of all elements of a batch as one array. Dimensions are outermost first, the innermost contiguous."""
+
+    matrix: Matrix
+    shape: tuple[int, ...]  # [R] elements
+    strides: tuple[int, ...]  # [R - 1] elements, of all dimensions but the innermost
+    batch: tuple[tuple[int, int], ...]
+    """(divisor, extent) of each of the R - 2 dimensions of the batch: its index is `element / divisor % extent`."""
+
+
+def boxes_of(chain: Chain) -> tuple[Boxes, Boxes, Boxes] | None:
+    """The left operand, then both right operands as arrays of boxes; None if a tensor map cannot describe one of them.
+
+    Rows of the left operand go along the reduction. Those of a right operand may go either way, as they lie side by side.
+    """
+    one, other = chain.products
+    found = [_boxes(chain, chain.left, deep=True, extents=(one.rows, one.inner))]
+    for matrix, extents in ((chain.first, (one.inner, one.columns)), (chain.second, (other.inner, other.columns))):
+        found.append(_boxes(chain, matrix, is_deep(matrix), extents))
+    left, first, second = found
+    return None if left is None or first is None or second is None else (left, first, second)
+
+
+def _boxes(chain: Chain, matrix: Matrix, deep: bool, extents: tuple[int, int]) -> Boxes | None:
+    """A matrix whose contiguous rows go along its columns (`deep`), or along its rows."""
+    steps, sizes = ((matrix.row, matrix.column), extents) if deep else ((matrix.column, matrix.row), extents[::-1])
+    batch = _batch(chain.batch, matrix.batch)
+    row = steps[0] or -(-sizes[1] // ALIGNED) * ALIGNED  # a single row has no stride of its own
+    strides = (*(step for _, _, step in batch), row)
+    if steps[1] != 1 or len(strides) >= MOST_DIMENSIONS or any(place % ALIGNED for place in (matrix.offset, *strides)):
+        return None
+    shape = (*(extent for _, extent, _ in batch), *sizes)
+    return Boxes(matrix, shape, strides, tuple((below, extent) for below, extent, _ in batch))
+
+
+def _batch(extents: tuple[int, ...], steps: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """(elements below, extent, stride) of the fewest dimensions of a batch, outermost first, without repetitions."""
+    found, below = list[tuple[int, int, int]](), 1
+    for extent, step in zip(reversed(extents), reversed(steps), strict=True):
+        if step and extent > 1:
+            inner = found[0] if found else (0, 0, 0)
+            if inner[0] * inner[1] == below and inner[1] * inner[2] == step:
+                found[0] = (inner[0], inner[1] * extent, inner[2])
+            else:
+                found.insert(0, (below, extent, step))
+        below *= extent
+    return found
