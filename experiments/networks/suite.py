@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -68,12 +70,31 @@ The MLPs and MHAs are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, tabl
 """
 
 
+_PATH = re.compile(r"((?:\w+\.)+)(\w+)(?:\(([\d, ]+)\))?")
+
+
+def workload_of(name: str) -> Workload:
+    """A network of SUITE, or of a function without arguments by its path and the shape of its image.
+
+    An example is `torchvision.models.swin_t(3, 224, 224)`, which is also its default shape. ValueError for an unknown name.
+    """
+    if name in SUITE:
+        return SUITE[name]
+    if (found := _PATH.fullmatch(name)) is None:
+        expected = f"one of {', '.join(SUITE)}, or a path such as torchvision.models.swin_t(3, 224, 224)"
+        raise ValueError(f"network {name!r}: expected {expected}{near(name, SUITE)}")
+    module, function, extents = found[1].rstrip("."), found[2], found[3]
+    try:
+        build = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"network {name!r}: {error}") from error
+    return Workload(build, (tuple(map(int, extents.split(","))),) if extents else _IMAGE)
+
+
 def module_of(name: str, seed: int = 0) -> nn.Module:
-    """A network in evaluation mode with random weights; ValueError for an unknown name."""
-    if name not in SUITE:
-        raise ValueError(f"network {name!r}: expected one of {', '.join(SUITE)}{near(name, SUITE)}")
+    """A network of `workload_of` in evaluation mode with random weights."""
     torch.manual_seed(seed)
-    return as_used(SUITE[name].build())
+    return as_used(workload_of(name).build())
 
 
 def as_used(module: nn.Module) -> nn.Module:
@@ -90,7 +111,7 @@ def as_used(module: nn.Module) -> nn.Module:
 
 def inputs_of(name: str, batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
     """Random inputs of a network: normal for float32 tensors, uniform for ids."""
-    return drawn(SUITE[name].inputs, batch, seed)
+    return drawn(workload_of(name).inputs, batch, seed)
 
 
 def in_type(name: str, dtype: str, batch: int = 1, seed: int = 0) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

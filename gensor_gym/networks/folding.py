@@ -18,6 +18,9 @@ from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
 from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.networks.moves.factors import with_factors_after
+from gensor_gym.networks.moves.shuffles import Shuffles
+from gensor_gym.networks.moves.slices import slices_first
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.inputs import decode, encode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
@@ -25,7 +28,30 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 def folded(network: Network) -> Network:
     """Equivalent network with less work at each call; its constants are computed in float64 and rounded once."""
-    return _with_joins_in_place(with_constants_made(_with_factors_in_weights(with_constants_made(network))))
+    made = with_constants_made(_with_factors_in_weights(with_constants_made(network)))
+    return _with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made))))
+
+
+def _with_rows_moved(network: Network) -> Network:
+    """The network with gathers of rows in place of joins of parts of one value (`networks.moves.shuffles`)."""
+    made = Shuffles(network.graph)
+    if not made.ids:
+        return network
+    fresh = (Value(name, ids.shape, "int32", constant=True) for name, ids in made.ids.items())
+    moved = _pruned(network, (*network.graph.inputs, *fresh), _in_order(made.nodes), {**network.constants, **made.ids})
+    return _with_origins(moved, network, made.instead)
+
+
+def _with_slices_first(network: Network) -> Network:
+    """The network with slices of a transposed value taken before the transpose (`networks.moves.slices`)."""
+    nodes, served = slices_first(network)
+    return _with_origins(_pruned(network, network.graph.inputs, nodes, network.constants), network, served) if served else network
+
+
+def _with_origins(made: Network, network: Network, instead: Mapping[str, str]) -> Network:
+    """The network `made`, whose new nodes have the origins of nodes of `network` that they are named with in `instead`."""
+    origins = {one: network.origins[old] for one, old in instead.items() if one in made.nodes and old in network.origins}
+    return dataclasses.replace(made, origins={**made.origins, **origins})
 
 
 def _with_joins_in_place(network: Network) -> Network:
@@ -34,8 +60,7 @@ def _with_joins_in_place(network: Network) -> Network:
     values = network.graph.values
     kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in HALVES}
     made = _pruned(network, network.graph.inputs, nodes, network.constants, kinds)
-    origins = {copy: network.origins[whole] for copy, whole in copies.items() if whole in network.origins}
-    return dataclasses.replace(made, origins={**made.origins, **origins})
+    return _with_origins(made, network, copies)
 
 
 def with_constants_made(network: Network) -> Network:

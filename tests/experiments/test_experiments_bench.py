@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from agents.cli.arguments import CONF, compose
@@ -15,6 +16,8 @@ from experiments.benches.bench import bench, suites
 from experiments.benches.construct import best_known
 from experiments.benches.environment.start import COLD, start_of
 from experiments.benches.environment.start_process import PHASES
+from experiments.benches.networks.profile import sheet
+from experiments.networks.suite import inputs_of, module_of, workload_of
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
@@ -146,6 +149,24 @@ def test_profile(tmp_path: Path) -> None:
         run_suite("profile", tmp_path, "profile.names=[mlp1]")
     with pytest.raises(ValueError, match="did you mean cut_all"):
         run_suite("profile", tmp_path, "profile.plan=cut_al")
+
+
+def test_a_profile_names_kernels_far_from_their_floor() -> None:
+    """The most seconds beyond floors first, and none that reach the share."""
+    row = {"piece": "first", "share": 0.5, "isolated_s": 1e-3, "flops_floor_s": 0.8e-3, "bytes_floor_s": 1e-6}
+    times = {"near": 1e-3, "far": 4e-3, "farther": 9e-3}
+    steps = [{**row, "computation": name, "in_context_s": {"median": time}} for name, time in times.items()]
+    whole = {"in_context_s": {"median": 0.014}, "plain_s": {"median": 0.014}, "sum_of_isolated_s": 3e-3, "sum_of_floors_s": 3e-3}
+    assert [line[0].text for line in sheet("net", steps, whole, 0.7).rows] == ["farther", "far"]
+    assert len(sheet("net", steps, whole).rows) == 3
+
+
+def test_networks_by_their_paths() -> None:
+    assert workload_of("torch.nn.ReLU(2, 3)").inputs == ((2, 3),) and workload_of("torch.nn.ReLU").inputs == ((3, 224, 224),)
+    assert module_of("torch.nn.ReLU")(-torch.ones(1)) == 0 and inputs_of("torch.nn.ReLU(2, 3)", batch=4)[0].shape == (4, 2, 3)
+    for name in ("torch.nn.Relu", "torch.nothing.f", "resnet5", "torch.nn.ReLU()"):
+        with pytest.raises(ValueError, match="network"):
+            workload_of(name)
 
 
 @pytest.mark.thorough

@@ -1,7 +1,7 @@
 """Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).
 
 Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, and a
-table that groups equal kernels.
+table that groups equal kernels, by what they take beyond their floors. `profile.below=0.7` leaves those that reach this share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
-from agents.cli.checks import check_whole
+from agents.cli.checks import check_positive, check_whole
 from agents.networks import CompiledNetwork
 from agents.runs.sheets.cells import percent, seconds
 from agents.runs.sheets.sheet import Sheet
@@ -116,6 +116,11 @@ def _moved(size: int, hw: Hardware) -> float:
     return seconds
 
 
+def of_floor(row: Mapping[str, Any]) -> float:
+    """Share of a kernel's time that its higher floor is; `row` is one of `by_kernel`."""
+    return float(max(row["flops_floor_s"], row["bytes_floor_s"]) / row["in_context_s"])
+
+
 def name_of(network: Network, piece: Sequence[str]) -> str:
     """The module's name of a piece's first operation, and the number of further operations."""
     first = network.origins.get(piece[0], piece[0])
@@ -124,7 +129,7 @@ def name_of(network: Network, piece: Sequence[str]) -> str:
 
 
 def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Equal computations together, slowest first: their number, their total seconds and their share of the network."""
+    """Equal computations together, by seconds beyond their floors: their number, their totals, their share of the network."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["computation"], []).append(row)
@@ -136,7 +141,7 @@ def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         }
         for text, same in groups.items()
     ]  # fmt: skip
-    return sorted(found, key=lambda row: -row["in_context_s"])
+    return sorted(found, key=lambda row: -row["in_context_s"] * (1 - of_floor(row)))
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -144,6 +149,8 @@ def run(config: DictConfig, emit: Lines) -> None:
     settings, folder = config.profile, Path(config.output)
     check_names(settings, "profile")
     check_whole(settings, 1, "trials", "calls", "batch", "threads", of="profile.", null=("threads",))
+    if settings.below is not None:
+        check_positive(settings, "below", of="profile.")
     threads = settings.threads or usable_cores()
     emit(kind="machine", threads=threads, calls=settings.calls, **machine())
     for name in settings.names:
@@ -159,7 +166,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         emit(kind="network", **row, **found, stolen=steal.share())
         for step in steps:
             emit(kind="step", network=name, threads=threads, **step)
-        sheet(name, steps, found).show(Console())
+        sheet(name, steps, found, settings.below).show(Console())
 
 
 def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
@@ -173,13 +180,13 @@ def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any
     return answer
 
 
-def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any]) -> Sheet:
-    """Table of a network's kernels, with equal kernels grouped, slowest first."""
-    head = ("kernel", "times", "share", "in context", "alone", "floor by flops", "floor by bytes", "first")
+def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any], below: float | None = None) -> Sheet:
+    """Table of a network's kernels whose floor is less than `below` of their time; equal kernels are one line."""
+    head = ("kernel", "times", "share", "in context", "of floor", "alone", "floor by flops", "floor by bytes", "first")
     rows = [
-        (row["computation"], str(row["times"]), percent(row["share"]), seconds(row["in_context_s"]),
+        (row["computation"], str(row["times"]), percent(row["share"]), seconds(row["in_context_s"]), percent(of_floor(row)),
          seconds(row["isolated_s"]), seconds(row["flops_floor_s"]), seconds(row["bytes_floor_s"]), row["first"])
-        for row in by_kernel(steps)
+        for row in by_kernel(steps) if below is None or of_floor(row) < below
     ]  # fmt: skip
     found = [seconds(whole[key]["median"]).text for key in ("in_context_s", "plain_s")]
     sums = [seconds(whole[key]).text for key in ("sum_of_isolated_s", "sum_of_floors_s")]
@@ -187,4 +194,4 @@ def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any]) -> Shee
         f"a call takes {found[0]} with the clock between kernels, {found[1]} without",
         f"kernels alone add up to {sums[0]}, floors to {sums[1]}: these are no times of a network",
     ]
-    return Sheet.of(f"{name}: where the time goes", head, rows, notes)
+    return Sheet.of(f"{name}: where the time goes, by what is beyond the floor", head, rows, notes)

@@ -17,6 +17,7 @@ from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.fusion.blocks import block_of
 from gensor_gym.networks.fusion.decisions import panel_of_both, with_piece
+from gensor_gym.networks.fusion.rows import with_rows_together
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan, cut_all, ordered, reads_of
@@ -33,7 +34,8 @@ _APART = 2.0
 def fine(network: Network, machine: Hardware | None = None) -> Plan:
     """Plan `cut_all` for a machine or any CPU, with two products and the row nest between as one piece if a chain supports them.
 
-    Among the remaining pieces, rows that read a product join it if a panel supports them; panels have no kernels on GPUs.
+    Among the remaining pieces, rows that read a product join it if a panel supports them, and rows join rows that they read.
+    Panels have no kernels on GPUs, where rows stay apart.
     """
     plan, gpu = cut_all(network), machine if machine is not None and machine.kind == "gpu" else None
     for name, node in network.graph.nodes:
@@ -43,7 +45,7 @@ def fine(network: Network, machine: Hardware | None = None) -> Plan:
             if joined is not None and not joined.fault:
                 plan = joined
                 break
-    return _with_panels(plan) if gpu is None else plan
+    return with_rows_together(_with_panels(plan)) if gpu is None else plan
 
 
 def _blocks(network: Network, second: str, gpu: Hardware | None) -> Iterator[Piece]:

@@ -1,0 +1,1 @@
+"""Rewrites of a network by which moves of data become reads of other kernels."""

@@ -1,0 +1,84 @@
+"""Constant factors of a product's operand, which multiply the product instead.
+
+The operand is then made by moves alone, as queries are of an array that holds queries, keys and values: a block of products reads
+that array in place (`fusion.blocks`), where the factor needed a kernel and memory of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Contract, Map, Node, Reshape, Slice, Transpose
+from gensor_gym.networks.network import Network
+
+
+def with_factors_after(network: Network) -> Network:
+    """The network whose products of float32 are multiplied by the factors of operands that moves make of a larger array."""
+    graph, nodes, origins = network.graph, list[tuple[str, Node]](), dict(network.origins)
+    scaled = {
+        _shaped(graph, name): found for name, node in graph.nodes if isinstance(node, Contract)
+        if (found := [one for source in node.sources if (one := _scaled(graph, source)) is not None])
+    }  # fmt: skip
+    moved = {one: _operand(graph.makers[one]) for found in scaled.values() for one in found}
+    for name, node in graph.nodes:
+        if name in moved:
+            continue
+        node = node.reading({one: moved.get(one, one) for one in node.inputs})
+        if name in scaled:
+            plain = _fresh(f"{name}_plain", graph)
+            nodes.append((plain, node))
+            origins |= {plain: origins[name]} if name in origins else {}
+            node = Map(_times(Operand(plain), [graph.makers[one] for one in scaled[name]]))
+        nodes.append((name, node))
+    graph = dataclasses.replace(graph, nodes=tuple(nodes))
+    return dataclasses.replace(network, graph=graph, origins=origins) if moved else network
+
+
+def _shaped(graph: Dataflow, name: str) -> str:
+    """A product in the shape in which it is read: its reshape if nothing else reads it, so that maps have the axes of others."""
+    while name not in graph.returns and len(graph.readers[name]) == 1:
+        (reader,) = graph.readers[name]
+        if not isinstance(graph.makers[reader], Reshape):
+            break
+        name = reader
+    return name
+
+
+def _scaled(graph: Dataflow, name: str) -> str | None:
+    """The map behind an operand, past moves that nothing else reads, that multiplies moved elements by a constant; or None."""
+    while len(graph.readers[name]) == 1 and name not in graph.returns:
+        node = graph.makers.get(name)
+        if isinstance(node, Map):
+            is_float = name not in graph.whole and graph.values[name].dtype == graph.dtype
+            source = _operand(node)
+            moves = source and isinstance(graph.makers.get(graph.behind(source, (Reshape,))[-1]), Slice | Transpose)
+            return name if is_float and moves else None
+        if not isinstance(node, Reshape | Transpose):
+            return None
+        name = node.source
+    return None
+
+
+def _operand(node: Node) -> str:
+    """The value that a map multiplies or divides by a constant; empty for other nodes."""
+    match node:
+        case Map(Call("multiply" | "divide", (Operand(name), Constant()))) | Map(Call("multiply", (Constant(), Operand(name)))):
+            return name
+    return ""
+
+
+def _times(product: Expression, maps: list[Node]) -> Expression:
+    """The product multiplied and divided as the maps do their operands."""
+    for node in maps:
+        assert isinstance(node, Map) and isinstance(node.expression, Call)
+        arguments = tuple(product if isinstance(one, Operand) else one for one in node.expression.arguments)
+        product = Call(node.expression.function, arguments)
+    return product
+
+
+def _fresh(name: str, graph: Dataflow) -> str:
+    while name in graph.values:
+        name += "_"
+    return name

@@ -1,0 +1,200 @@
+"""Moves of whole rows in an order that no strides express, such as of rolled windows, as one gather by constant ids.
+
+A roll is a join of slices, with a kernel for each. A gather is a read of a row nest in another order: a sum or normalisation of
+the rows needs no kernel for it. A normalisation before the moves is computed after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Contract, Gather, Map, Node, Reduce, Reshape, Slice, Transpose
+
+LEAST_COLUMNS = 16
+"""Fewest elements of a row, because an id is read for each row."""
+MOST_MOVED = 1 << 24
+"""Most elements of a value whose moves are followed element by element."""
+_MOVES = (Reshape, Transpose, Slice, Concat)
+
+
+@dataclass
+class Shuffles:
+    """A graph's nodes after moves of rows become gathers."""
+
+    graph: Dataflow
+    nodes: dict[str, Node] = field(init=False)
+    """All nodes, also those that nothing reads any more."""
+    ids: dict[str, np.ndarray] = field(default_factory=dict)
+    """Name of a new constant -> ids, int32 [rows]."""
+    instead: dict[str, str] = field(default_factory=dict)
+    """Name of a new node -> the node that it replaces."""
+
+    def __post_init__(self) -> None:
+        """Replace the moves."""
+        self.nodes = dict(self.graph.makers)
+        sources = _moved_from(self.graph)
+        joined = _after(self.graph, sources, Concat)
+        for name in _ends(self.graph, sources):
+            base, rows = _computed_before(self.graph, name, sources)
+            if name in joined or rows or _is_in_nest(self.graph, name, sources[name]):
+                ids = _rows_moved(self.graph, name, sources[name])
+                if ids is not None and not np.array_equal(ids, np.arange(len(ids))):
+                    self._gather(name, (base, *rows), sources[name], ids)
+
+    def _gather(self, end: str, computed: tuple[str, ...], source: str, ids: np.ndarray) -> None:
+        """Replace the value `end` by a gather of the first of the values `computed`; the others are then computed from it."""
+        values, (base, *rows) = self.graph.values, computed
+        shape = values[end].shape
+        chosen = self._name(f"rows_of_{end}", end)
+        self.ids[chosen] = ids.reshape(shape[:-1])
+        flat = self._add(f"{base}_rows", Reshape(base, (values[base].size // shape[-1], shape[-1])), end)
+        made = {base: self._add(f"{base}_moved", Gather(flat, chosen), end)}
+        for name in rows:
+            made[name] = self._computed(name, made, shape)
+        self.nodes[end] = self.nodes.pop(made[source])
+
+    def _computed(self, name: str, made: Mapping[str, str], shape: tuple[int, ...]) -> str:
+        """Name of a row-wise node's value for the gathered rows; `made` has the values before it."""
+        node = self.graph.makers[name]
+        if isinstance(node, Reshape):
+            return made[node.source]
+        if isinstance(node, Reduce):
+            return self._add(name, Reduce(made[node.source], node.body, (len(shape) - 1,)), name)
+        if isinstance(node, Broadcast):
+            source = made.get(node.source) or self._add(node.source, Reshape(node.source, shape[-1:]), name)
+            return self._add(name, Broadcast(source, shape), name)
+        beside = {one: self._computed(one, made, shape) for one in node.inputs if one not in made}
+        return self._add(name, node.reading({**made, **beside}), name)
+
+    def _add(self, name: str, node: Node, old: str) -> str:
+        self.nodes[made := self._name(name, old)] = node
+        return made
+
+    def _name(self, name: str, old: str) -> str:
+        while name in self.graph.values or name in self.nodes or name in self.ids:
+            name += "_there"
+        self.instead[name] = old
+        return name
+
+
+def _moved_from(graph: Dataflow) -> dict[str, str]:
+    """Name of every float that moves make of one value -> that value."""
+    found: dict[str, str] = {}
+    for name, node in graph.nodes:
+        of = {found.get(one, one) for one in node.inputs}
+        kinds = (graph.dtype, *HALVES)
+        if isinstance(node, _MOVES) and len(of) == 1 and name not in graph.whole and graph.values[min(of)].dtype in kinds:
+            found[name] = of.pop()
+    return found
+
+
+def _after(graph: Dataflow, sources: Mapping[str, str], kind: type[Node]) -> set[str]:
+    """Moved values that a node of this kind is among the moves of."""
+    found = set[str]()
+    for name in sources:
+        if isinstance(graph.makers[name], kind) or not found.isdisjoint(graph.makers[name].inputs):
+            found.add(name)
+    return found
+
+
+def _ends(graph: Dataflow, sources: Mapping[str, str]) -> Iterator[str]:
+    """Values after joins, or after reshapes and transposes, that others than such moves read."""
+    moved = _after(graph, sources, Concat) | (_after(graph, sources, Transpose) & _after(graph, sources, Reshape))
+    for name in sources:
+        if name in moved and (name in graph.returns or any(one not in moved for one in graph.readers[name])):
+            yield name
+
+
+def _is_in_nest(graph: Dataflow, name: str, source: str) -> bool:
+    """Whether only row nests read a value of rows of its source, such as a sum with what was there before windows."""
+    last = graph.values[name].shape[-1:] == graph.values[source].shape[-1:]
+    return last and name not in graph.returns and all(isinstance(graph.makers[one], Map | Reduce) for one in graph.readers[name])
+
+
+def _rows_moved(graph: Dataflow, name: str, source: str) -> np.ndarray | None:
+    """Ids, int32 [rows], of the rows of `source` that are the rows of `name`; None unless whole rows are moved."""
+    size, shape = graph.values[source].size, graph.values[name].shape
+    columns = shape[-1] if shape else 1
+    if columns < LEAST_COLUMNS or size % columns or max(size, graph.values[name].size) > MOST_MOVED:
+        return None
+    places = _places(graph, name, {source: np.arange(size, dtype=np.int32).reshape(graph.values[source].shape)})
+    rows = places.reshape(-1, columns)
+    is_whole = (rows[:, 0] % columns == 0).all() and (rows == rows[:, :1] + np.arange(columns, dtype=np.int32)).all()
+    return rows[:, 0] // columns if is_whole else None
+
+
+def _places(graph: Dataflow, name: str, known: dict[str, np.ndarray]) -> np.ndarray:
+    """Positions in the source of a moved value's elements, int32 of its shape; `known` has those of the source."""
+    if name not in known:
+        node = graph.makers[name]
+        given = [_places(graph, one, known) for one in node.inputs]
+        match node:
+            case Reshape(_, to):
+                known[name] = given[0].reshape(to)
+            case Transpose(_, order):
+                known[name] = given[0].transpose(order)
+            case Slice(_, axis, start, stop):
+                known[name] = given[0][(slice(None),) * axis + (slice(start, stop),)]
+            case Concat(_, axis):
+                known[name] = np.concatenate(given, axis)
+    return known[name]
+
+
+def _computed_before(graph: Dataflow, end: str, sources: Mapping[str, str]) -> tuple[str, list[str]]:
+    """(value whose rows are gathered, row-wise nodes that make the moved value of it, in order).
+
+    The moved value itself and no nodes, if it or a node between is read elsewhere, or if several values would be gathered.
+    """
+    source, columns = sources[end], (1, *graph.values[end].shape)[-1]
+    moves = {name for name, of in sources.items() if of == source}
+    inside: set[str] = {*moves} - {end}
+    if not _is_read_within(graph, source, moves) or not all(_is_read_within(graph, one, moves) for one in inside):
+        return source, []
+    rows, beside = list[str](), dict[str, None]()
+    for name, node in reversed(graph.nodes):
+        within = {*rows, *moves}
+        if _is_row_wise(graph, name, columns) and name not in moves and _is_read_within(graph, name, within):
+            rows.insert(0, name)
+            beside |= dict.fromkeys(one for one in node.inputs if not _is_vector(graph, one, columns))
+    bases = [one for one in beside if one not in rows]
+    shape = graph.values[source].shape
+    values = [graph.values[one] for one in bases]
+    fits = len(bases) == 1 and values[0].shape[-1:] == shape[-1:] and values[0].size == graph.values[source].size
+    reduces = any(isinstance(graph.makers[name], Reduce) for name in rows)
+    return (bases[0], rows) if fits and reduces and source in rows else (source, [])
+
+
+def _is_read_within(graph: Dataflow, name: str, within: set[str]) -> bool:
+    return name not in graph.returns and bool(graph.readers[name]) and within.issuperset(graph.readers[name])
+
+
+def _is_row_wise(graph: Dataflow, name: str, columns: int) -> bool:
+    """Whether a value of rows of `columns` floats, or of one for each row, is computed row by row of others."""
+    node, values = graph.makers[name], graph.values
+    last = values[name].shape[-1:]
+    if name in graph.whole or values[name].dtype != graph.dtype or last not in ((columns,), (1,)):
+        return False
+    match node:
+        case Map():  # a product's kernel takes maps of its result alone
+            made = [graph.makers.get(one) for one in node.inputs if not _is_vector(graph, one, columns)]
+            return not any(isinstance(one, Contract) for one in made) or any(isinstance(one, Broadcast) for one in made)
+        case Reduce(source, _, axes):
+            return axes == (len(values[source].shape) - 1,) and values[source].shape[-1] == columns
+        case Reshape(source):
+            return values[source].shape[-1:] == last
+        case Broadcast(source, to):
+            return values[source].shape == (*to[:-1], 1)
+    return False
+
+
+def _is_vector(graph: Dataflow, name: str, columns: int) -> bool:
+    """Whether a value repeats a vector of `columns` numbers in every row."""
+    node = graph.makers.get(name)
+    if not isinstance(node, Broadcast):
+        return False
+    *outer, last = (1, *graph.values[node.source].shape)
+    return last == columns == node.to[-1] and set(outer) <= {1}

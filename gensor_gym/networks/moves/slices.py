@@ -1,0 +1,48 @@
+"""Slices of a transposed value, taken before the transpose: each reader then moves its own part, in its reads.
+
+An example is queries, keys and values of one product. Together they are transposed to memory if any of them is computed with
+first; apart, a normalisation of queries and keys and a product of values read the array as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Contract, Map, Node, Reduce, Reshape, Slice, Transpose
+from gensor_gym.networks.network import Network
+
+
+def slices_first(network: Network) -> tuple[list[tuple[str, Node]], Mapping[str, str]]:
+    """(nodes with slices before transposes that only slices read, name of each new node -> the slice it serves)."""
+    graph, nodes, served = network.graph, list[tuple[str, Node]](), dict[str, str]()
+    for name, node in graph.nodes:
+        turned = graph.makers.get(node.source) if isinstance(node, Slice) else None
+        if isinstance(node, Slice) and isinstance(turned, Transpose) and _is_cut(graph, node.source):
+            part = f"{name}_part"
+            while part in graph.values:
+                part += "_"
+            nodes.append((part, Slice(turned.source, turned.order[node.axis], node.start, node.stop)))
+            node, served[part] = Transpose(part, turned.order), name
+        nodes.append((name, node))
+    return nodes, served
+
+
+def _is_cut(graph: Dataflow, name: str) -> bool:
+    """Whether several slices alone read a transposed value, and row nests and perhaps products of a batch read the slices."""
+    parts = graph.readers[name]
+    if len(parts) < 2 or name in graph.returns or not all(isinstance(graph.makers[one], Slice) for one in parts):
+        return False
+    readers = [graph.makers[reader] for part in parts for reader in _readers(graph, part)]
+    return any(isinstance(node, Map | Reduce) for node in readers) and all(map(_folds, readers))
+
+
+def _folds(node: Node) -> bool:
+    """Whether a node's kernel reads moved values in place."""
+    return isinstance(node, Map | Reduce | Transpose) or (isinstance(node, Contract) and len(node.operator.spatial) == 3)
+
+
+def _readers(graph: Dataflow, name: str) -> Iterator[str]:
+    """Readers of a value and of its reshapes."""
+    for reader in graph.readers[name]:
+        yield from _readers(graph, reader) if isinstance(graph.makers[reader], Reshape) else [reader]
