@@ -19,6 +19,7 @@ from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
 from gensor_gym.codegen.c.micro import halves as c_halves
 from gensor_gym.codegen.c.micro import pairs as c_pairs
+from gensor_gym.codegen.c.micro import quantized as c_quantized
 from gensor_gym.codegen.c.micro import turn as c_turn
 from gensor_gym.codegen.c.micro.functions import FUNCTIONS
 from gensor_gym.operators.bodies import REDUCTIONS, Reduction
@@ -200,8 +201,8 @@ _SCALARS = {
 }
 
 _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS | c_turn.HELPERS
-_VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
-_SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
+_VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()} | c_quantized.HELPERS
+_SCALAR = _SCALARS | c_quantized.SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _CALLED = ("absolute", "at_most", "less", "where", "log")
 """Functions that other functions call, which must be defined first."""
 _ORDER = (
@@ -217,8 +218,18 @@ _CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")
 
 def prelude(body: str, accumulator: str, item: str) -> str:
     """C definitions of the types and helpers that `body` uses (`vec8`, `load_16`, ...)."""
+    types, index, helpers = _definitions(body, accumulator, item)
+    return "\n".join(["".join(types), "".join(index), *helpers])
+
+
+def _definitions(body: str, accumulator: str, item: str) -> tuple[list[str], list[str], list[str]]:
+    """C definitions that `body` uses: of types, of helpers of indices, and of other helpers."""
     texts = _wanted(body, accumulator, item)
-    used = body + "".join(texts.values())
+    used, reals = body + "".join(texts.values()), list[str]()
+    if names := c_quantized.plain_names(used):
+        own, _, helped = _definitions(names, "float", "float")
+        reals = [c_quantized.named_real("".join(own)), *map(c_quantized.named_real, helped)]
+        used += "".join(reals)
     widths = sorted({int(width) for width in re.findall(r"\bvec(\d+)\b", used)})
     types = [f"typedef {accumulator} vec1;\n"] if 1 in widths else []
     types += [_TYPE.format(acc=accumulator, w=w, bytes=4 * w) for w in widths if w > 1]
@@ -226,9 +237,8 @@ def prelude(body: str, accumulator: str, item: str) -> str:
     types += [c_halves.TYPE.format(w=w, bytes=2 * w) for w in bits]
     bits = sorted({int(width) for width in re.findall(r"\bpairs(\d+)\b", used)})
     types += [c_pairs.TYPE.format(w=w, bytes=4 * w) if w > 1 else c_pairs.TYPE_OF_ONE for w in bits]
-    helpers = [texts[key] for key in sorted(texts, key=_rank)]
-    index = [text for name, text in INDEX.items() if f"{name}(" in used]
-    return "\n".join(["".join(types), "".join(index), *helpers])
+    helpers = [*reals, *(texts[key] for key in sorted(texts, key=_rank))]
+    return types, [text for name, text in INDEX.items() if f"{name}(" in used], helpers
 
 
 def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
@@ -252,7 +262,7 @@ def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str
     while queue:
         name, width = queue.pop()
         key = (name, int(width))
-        base, ending = _parts(name)
+        base, ending = _parts(name) if name not in c_quantized.HELPERS else (name, "")
         if key in texts:
             continue
         if ending in c_halves.ENDINGS:
