@@ -21,34 +21,35 @@ static inline vec{w} quantized_{w}(real{w} x, real{w} zero) {
     return (vec{w})(x + 12582912.0f) - 0x4b400000 + __builtin_convertvector(zero, vec{w}); /* 1.5 * 2^23, and its bits */
 }
 """,
-    "store_narrow": """static inline void store_narrow_{w}(int8_t *p, vec{w} x) {
-    typedef int8_t narrow __attribute__((vector_size({w}), aligned(1), may_alias));
-    *(narrow *)p = __builtin_convertvector(x, narrow);
+    "narrowed": """/* Of whole numbers from -128 to 127. */
+static inline octets{w} narrowed_{w}(vec{w} x) {
+    typedef int32_t words __attribute__((vector_size({bytes})));
+    return __builtin_convertvector(__builtin_convertvector(x, words), octets{w});
 }
+""",
+    "store_narrow": """static inline void store_narrow_{w}(int8_t *p, vec{w} x) { *(octets{w} *)p = narrowed_{w}(x); }
 """,
     "store_masked_narrow": """/* Lanes whose index + lane lies in 0..size-1 to memory. */
 static inline void store_masked_narrow_{w}(int8_t *p, long index, long size, vec{w} x) {
-    typedef int8_t narrow __attribute__((vector_size({w})));
-    const narrow bytes = __builtin_convertvector(x, narrow);
-    for (long lane = most(-index, 0), end = least(size - index, {w}); lane < end; lane++) p[lane] = bytes[lane];
+    const octets{w} all = narrowed_{w}(x);
+    for (long lane = most(-index, 0), end = least(size - index, {w}); lane < end; lane++) p[lane] = all[lane];
 }
 """,
     "store_first_narrow": """/* The first `count` lanes, a constant. */
 static inline __attribute__((always_inline)) void store_first_narrow_{w}(int8_t *p, long count, vec{w} x) {
-    typedef int8_t narrow __attribute__((vector_size({w})));
-    const narrow bytes = __builtin_convertvector(x, narrow);
-    memcpy(p, &bytes, (unsigned long)count);
+    const octets{w} all = narrowed_{w}(x);
+    memcpy(p, &all, (unsigned long)count);
 }
 """,
     "scatter_narrow": """/* The first `count` lanes, `stride` elements apart. */
 static inline void scatter_narrow_{w}(int8_t *p, long stride, long count, vec{w} x) {
-    typedef int8_t narrow __attribute__((vector_size({w})));
-    const narrow bytes = __builtin_convertvector(x, narrow);
-    for (long lane = 0; lane < count; lane++) p[lane * stride] = bytes[lane];
+    const octets{w} all = narrowed_{w}(x);
+    for (long lane = 0; lane < count; lane++) p[lane * stride] = all[lane];
 }
 """,
 }
 """Helper -> template of its C text, in the form of `c/micro/vectors.py`. Numbers to store are whole and fit int8."""
+TYPE = "typedef int8_t octets{w} __attribute__((vector_size({w}), aligned(1), may_alias));\n"
 SCALARS = {
     "reals": "static inline float reals_1(int32_t x) { return (float)x; }\n",
     "quantized": """static inline int32_t quantized_1(float x, float zero) {
@@ -56,6 +57,8 @@ SCALARS = {
     return (int32_t)rintf(x < 127.0f - zero ? x : 127.0f - zero) + (int32_t)zero;
 }
 """,
+    "load_narrow": "static inline {acc} load_narrow_1(const int8_t *p) { return *p; }\n",
+    "store_narrow": "static inline void store_narrow_1(int8_t *p, {acc} x) { *p = (int8_t)x; }\n",
     "store_masked_narrow": """static inline void store_masked_narrow_1(int8_t *p, long index, long size, {acc} x) {
     if (inside(index, size)) *p = (int8_t)x;
 }

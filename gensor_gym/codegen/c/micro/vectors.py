@@ -206,7 +206,7 @@ _SCALAR = _SCALARS | c_quantized.SCALARS | c_dot.SCALARS | c_along.SCALARS | {na
 _CALLED = ("absolute", "at_most", "less", "where", "log")
 """Functions that other functions call, which must be defined first."""
 _ORDER = (
-    *c_halves.CONVERSIONS, "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED,
+    *c_halves.CONVERSIONS, "narrowed", "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED,
     *_PAIRS,
 )  # fmt: skip
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
@@ -233,6 +233,8 @@ def _definitions(body: str, accumulator: str, item: str) -> tuple[list[str], lis
     widths = sorted({int(width) for width in re.findall(r"\bvec(\d+)\b", used)})
     types = [f"typedef {accumulator} vec1;\n"] if 1 in widths else []
     types += [_TYPE.format(acc=accumulator, w=w, bytes=4 * w) for w in widths if w > 1]
+    bits = sorted({int(width) for width in re.findall(r"\boctets(\d+)\b", "".join(texts.values()))})
+    types += [c_quantized.TYPE.format(w=w) for w in bits]
     bits = sorted({int(width) for width in re.findall(r"\bhalves(\d+)\b", used)})
     types += [c_halves.TYPE.format(w=w, bytes=2 * w) for w in bits]
     bits = sorted({int(width) for width in re.findall(r"\bpairs(\d+)\b", used)})
@@ -262,7 +264,8 @@ def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str
     while queue:
         name, width = queue.pop()
         key = (name, int(width))
-        base, ending = _parts(name) if name not in c_quantized.HELPERS else (name, "")
+        own = c_quantized.SCALARS if width == "1" else c_quantized.HELPERS
+        base, ending = (name, "") if name in own else _parts(name)
         if key in texts:
             continue
         if ending in c_halves.ENDINGS:
