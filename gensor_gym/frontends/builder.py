@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from keyword import iskeyword
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,10 @@ class Builder:
         self._known: dict[tuple[Node, bool, str], str] = {}
         self._rounded: dict[str, str] = {}
         """Name of a map or reduction whose value has 16 bits -> its type (`Dataflow.rounded`)."""
+        self.quantized: dict[str, Any] = {}
+        """Name of a dequantised value -> its int8 numbers (`aten.quantized.Quantized`)."""
+        self.integer: Callable[[Builder, Operator, tuple[str, ...]], str | None] = lambda *_: None
+        """Rule for products of dequantised values in integers."""
         self._joined: dict[str, str] = {}
         """Name of a concatenation -> its 16-bit type, empty for other types."""
         self._wraps: dict[str, str] = {}
@@ -74,7 +79,7 @@ class Builder:
     def constant(self, name: str, array: np.ndarray, half: str = "") -> str:
         """Add a constant, a tensor that is the same at every call.
 
-        It is of the 16-bit type `half`, without one of float32, or of int64 if integers are above 2**24.
+        It is of the type `half`, such as one of 16 bits, without one of float32, or of int64 if integers are above 2**24.
         """
         far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
         dtype = "int64" if far else "float32"
@@ -152,6 +157,14 @@ class Builder:
         """Elements of a constant; None for a value that may change from call to call."""
         return self._constants.get(name)
 
+    def made(self, name: str) -> Node | None:
+        """The node that makes a value; None for inputs and constants."""
+        return self._made.get(name)
+
+    def rounded(self, name: str, kind: str) -> None:
+        """Say that a map's value is stored in a type of `STORED`."""
+        self._rounded[name] = kind
+
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
         """Sums, maxima or minima along axes, which stay with extent 1; one node reduces neighbouring axes, the last first."""
         if body == "min":
@@ -183,6 +196,8 @@ class Builder:
             raise ValueError("means of integers: expected float32")
         if self.is_whole and operator.name in _PRODUCTS and operator.points <= MOST_MULTIPLIED:
             return _PRODUCTS[operator.name](self, *sources)
+        if self.quantized and (made := self.integer(self, operator, sources)) is not None:
+            return made
         if self.half and any(self.half_of(one) for one in sources):
             operator, sources = of_type(operator, self.half), tuple(self.halved(one, self.half) for one in sources)
         elif any(self.half_of(one) for one in sources):

@@ -17,7 +17,7 @@ from gensor_gym.dataflow.channels import channel_axes, channel_vector
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
-from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.dataflow.nodes import STORED, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.inputs import decode, encode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
@@ -32,7 +32,7 @@ def _with_joins_in_place(network: Network) -> Network:
     """The network with joins whose parts are computed directly in the join's memory, some by a copy (`dataflow.joins`)."""
     nodes, copies = with_parts_of_their_own(network.graph)
     values = network.graph.values
-    kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in HALVES}
+    kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in STORED}
     made = _pruned(network, network.graph.inputs, nodes, network.constants, kinds)
     origins = {copy: network.origins[whole] for copy, whole in copies.items() if whole in network.origins}
     return dataclasses.replace(made, origins={**made.origins, **origins})
@@ -96,7 +96,7 @@ def _with_factors_in_weights(network: Network) -> Network:
     graph, made = network.graph, dict(network.nodes)
     arrays, fresh = dict(network.constants), list[Value]()
     for name, node in graph.nodes:
-        chain = _chain(network, name) if isinstance(node, Contract) else None
+        chain = _chain(network, name) if isinstance(node, Contract) and node.operator.dtype != "int8" else None
         if chain is None or not isinstance(node, Contract):
             continue
         weight, own = node.sources[chain.place], f"{node.sources[chain.place]}_of_{name}"

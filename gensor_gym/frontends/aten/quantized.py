@@ -1,0 +1,147 @@
+"""Quantised numbers of torch's export flow, and products of what is dequantised, which integers compute.
+
+torch quantises by q = clamp(round(x * (1 / scale)) + zero, least, most) and dequantises by x = (q - zero) * scale, in float32
+(`torch.ao.quantization.fx._decomposed`). Numbers of uint8 are int8 numbers here, 128 lower, as their zero points are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from gensor_gym.dataflow.channels import channel_axes
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Transpose
+from gensor_gym.dataflow.quantized import quantize
+from gensor_gym.frontends.builder import Builder, of
+from gensor_gym.frontends.covered import TABLE
+from gensor_gym.operators.text import of_type
+from gensor_gym.operators.types import Operator
+
+OPERATIONS = "quantized_decomposed."
+DEQUANTIZE = f"{OPERATIONS}dequantize_per_"
+_SHIFTS = {torch.uint8: 128, torch.int8: 0}
+_MOST_SUMMED = 1 << 16
+"""Most products of a sum, which int32 holds with room for zero points: 2**16 * 128 * 128 * 2 = 2**31."""
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """int8 numbers of a dequantised value: (numbers - zero) * scale."""
+
+    numbers: str
+    scale: np.ndarray
+    """float32 scales, one or [channels]."""
+    zero: int
+    axis: int | None = None
+    """Axis of the channels, None for one scale."""
+
+
+def _shift(dtype: Any) -> int:
+    if dtype not in _SHIFTS:
+        raise ValueError(f"quantised numbers of {dtype}: expected uint8 or int8")
+    return _SHIFTS[dtype]
+
+
+def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: int, dtype: Any, **options: Any) -> str:
+    shift = _shift(dtype)
+    made = b.map(quantize(of("multiply", x, float(np.float32(1.0 / scale))), zero - shift, least - shift, most - shift), "quantized")
+    b.rounded(made, "int8")
+    return made
+
+
+def _dequantize(
+    b: Builder, numbers: str, scale: float, zero: float, least: int, most: int, dtype: Any, out_dtype: Any = None
+) -> str:
+    if out_dtype not in (None, torch.float32):
+        raise ValueError(f"dequantised numbers of {out_dtype}: expected float32")
+    zero = zero - _shift(dtype)
+    made = b.map(of("multiply", of("subtract", numbers, zero), float(np.float32(scale))), "dequantized")
+    b.quantized[made] = Quantized(numbers, np.float32([scale]), int(zero))
+    return made
+
+
+RULES = {
+    f"{OPERATIONS}{name}.{kind}": rule
+    for name, rule in (("quantize_per_tensor", _quantize), ("dequantize_per_tensor", _dequantize)) for kind in ("default", "tensor")
+}  # fmt: skip
+TABLE.update(RULES)
+
+
+def constant(b: Builder, made: str, numbers: torch.Tensor, target: str, arguments: tuple[Any, ...]) -> None:
+    """Remember the int8 numbers of the constant `made`, which the operation `target` has dequantised; others stay float32."""
+    if numbers.dtype not in _SHIFTS:
+        return
+    per_channel = "per_channel" in target
+    scale, zero, axis = torch.as_tensor(arguments[0]), torch.as_tensor(arguments[1]), arguments[2] if per_channel else None
+    if len(set(zero.flatten().tolist())) != 1:
+        return
+    shift = _shift(numbers.dtype)
+    given = b.constant(f"{made}_int8", numbers.to(torch.int32).numpy() - shift, "int8")
+    b.quantized[made] = Quantized(given, scale.to(torch.float32).reshape(-1).numpy(), int(zero.flatten()[0]) - shift, axis)
+
+
+def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
+    """The value of a product whose operands are dequantised, computed in integers; None if they are not, or a rule is missing.
+
+    One operand is constant, with zero point 0 and a scale for each channel, or one. The result is the int32 sum of products of
+    numbers, less the zero point of the other operand times the sums of constants, times both scales.
+    """
+    if op.body != "multiply_add" or op.dtype != "float32" or op.points // op.output.size > _MOST_SUMMED:
+        return None
+    found = [_found(b, name) for name in sources]
+    place = next((place for place in channel_axes(op) if b.known(_root(b, sources[place])) is not None), None)
+    if place is None or len(found) != 2 or not all(found):
+        return None
+    fixed, other = found[place], found[1 - place]
+    assert fixed is not None and other is not None
+    if fixed.zero or other.axis is not None or fixed.axis not in (None, channel_axes(op)[place]):
+        return None
+    options = {"pad_value": other.zero} if other.zero and any(read.is_padded(op.extents) for read in op.reads) else {}
+    whole, names = of_type(op, "int8", **options), [one.numbers for one in found if one is not None]
+    if other.zero:
+        sums = _sums(b, fixed.numbers, channel_axes(op)[place])
+        whole, names = whole.with_epilogue("bias"), [*names, b.constant("zeros", -other.zero * sums, "int32")]
+    made = b.add(Contract(whole, tuple(names)), op.name)
+    channel, axes = op.channel_dimension, len(op.output.shape)
+    scale = np.broadcast_to(fixed.scale * other.scale, (op.output.shape[channel],))
+    return b.call("multiply", made, b.constant("scale", scale.reshape(-1, *[1] * (axes - 1 - channel))))
+
+
+def _sums(b: Builder, numbers: str, axis: int) -> np.ndarray:
+    """Sums of a constant's numbers over all axes but one, int64."""
+    moves: list[Node] = []
+    while (node := b.made(numbers)) is not None:
+        moves, numbers = [node, *moves], node.inputs[0]
+    array = b.known(numbers)
+    assert array is not None
+    for node in moves:
+        array = np.transpose(array, node.order) if isinstance(node, Transpose) else np.reshape(array, node.to)  # type: ignore
+    return array.astype(np.int64).sum(tuple(one for one in range(array.ndim) if one != axis))
+
+
+def _root(b: Builder, name: str) -> str:
+    while isinstance(node := b.made(name), Reshape | Transpose):
+        name = node.source
+    return name
+
+
+def _found(b: Builder, name: str) -> Quantized | None:
+    """The numbers of a dequantised value, or of one that is moved; None for other values."""
+    if name in b.quantized:
+        return b.quantized[name]
+    node = b.made(name)
+    if not isinstance(node, Reshape | Transpose) or (found := _found(b, node.source)) is None:
+        return None
+    axis = found.axis
+    if isinstance(node, Reshape) and axis is not None:
+        before, after = b.shapes[node.source], node.to
+        kept = [place for place, extent in enumerate(after) if extent == before[axis]]
+        if [one for one in before if one > 1] != [one for one in after if one > 1] or len(kept) != 1:
+            return None
+        axis = kept[0]
+    elif axis is not None:
+        axis = node.order.index(axis)
+    return replace(found, numbers=b.add(replace(node, source=found.numbers), f"{found.numbers}_moved"), axis=axis)
