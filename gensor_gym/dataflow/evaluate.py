@@ -45,6 +45,8 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
         shape, dtype = graph.values[name].shape, graph.values[name].dtype
         found = evaluate_node(node, known, name in graph.whole)
         found = stored(found, dtype) if dtype in HALVES else found
+        if dtype == "int8":  # whole numbers, and so are their errors
+            found = Bounded(found.value, np.floor(found.error))
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
         for source in dict.fromkeys(node.inputs):  # a value that no later node reads is freed
             left[source] -= 1

@@ -226,7 +226,8 @@ class Contract:
     def __post_init__(self) -> None:
         """Check that the operator is a sum of products, sum or maximum of floats without epilogue; ValueError if not."""
         op, types = self.operator, ("float32", *HALVES)
-        if op.dtype == "int8" and op.body == "multiply_add" and [stage.name for stage in op.epilogue] in ([], ["bias"]):
+        added = [stage.name for stage in op.epilogue]
+        if op.dtype == "int8" and op.body in ("multiply_add", "max") and added in ([], ["bias"][: op.body != "max"]):
             return
         if op.epilogue or op.dtype not in types or op.body not in ("multiply_add", "sum", "max"):
             raise ValueError(f"contract of {op}: expected a sum, product or maximum of {', '.join(types)} without epilogue")

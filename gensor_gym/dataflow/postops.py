@@ -40,9 +40,14 @@ def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp |
     if len(own) != 1 or len(others) > 1:
         return None
     if not others:
-        stage = _OF_ONE.get(str(renamed(node.expression, {own[0]: "y"})))
+        stage = function_of(node.expression)
         return PostOp(stage) if stage in accepted_stages(op) else None
     return _with_operand(graph, node.expression, own[0], others[0], op)
+
+
+def function_of(expression: Expression) -> str | None:
+    """The stage of an expression of one value; None if it is no stage."""
+    return _OF_ONE.get(str(renamed(expression, dict.fromkeys(operands(expression), "y"))))
 
 
 def _with_operand(graph: Dataflow, expression: Expression, own: str, other: str, op: Operator) -> PostOp | None:

@@ -7,7 +7,7 @@ and the addend stays as a bias.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,14 +18,16 @@ from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
 from gensor_gym.dataflow.nodes import STORED, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
-from gensor_gym.networks.network import Network, needed
-from gensor_gym.operators.inputs import decode, encode
-from gensor_gym.operators.types import ARRAY_DTYPE, Operator
+from gensor_gym.networks.network import Network, in_order, pruned
+from gensor_gym.networks.requantized import requantized
+from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.types import Operator
 
 
 def folded(network: Network) -> Network:
     """Equivalent network with less work at each call; its constants are computed in float64 and rounded once."""
-    return _with_joins_in_place(_with_constants_made(_with_factors_in_weights(_with_constants_made(network))))
+    made = _with_factors_in_weights(_with_constants_made(network))
+    return _with_joins_in_place(_with_constants_made(requantized(_with_constants_made(made))))
 
 
 def _with_joins_in_place(network: Network) -> Network:
@@ -33,7 +35,7 @@ def _with_joins_in_place(network: Network) -> Network:
     nodes, copies = with_parts_of_their_own(network.graph)
     values = network.graph.values
     kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in STORED}
-    made = _pruned(network, network.graph.inputs, nodes, network.constants, kinds)
+    made = pruned(network, network.graph.inputs, nodes, network.constants, kinds)
     origins = {copy: network.origins[whole] for copy, whole in copies.items() if whole in network.origins}
     return dataclasses.replace(made, origins={**made.origins, **origins})
 
@@ -48,7 +50,7 @@ def _with_constants_made(network: Network) -> Network:
         else:
             kept.append((name, node))
     inputs = (*graph.inputs, *(graph.values[name].as_constant() for name in arrays if name in network.nodes))
-    return _pruned(network, inputs, kept, arrays)
+    return pruned(network, inputs, kept, arrays)
 
 
 def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.ndarray:
@@ -64,28 +66,6 @@ def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.nd
 def _numbers(array: np.ndarray) -> np.ndarray:
     """float64 values of a constant; those of bfloat16 are given as bits."""
     return decode(array, "bfloat16").astype(np.float64)
-
-
-def _held(array: np.ndarray, dtype: str) -> np.ndarray:
-    """A constant as kernels read it: in its data type, bfloat16 as bits."""
-    return array if array.dtype == ARRAY_DTYPE[dtype] else encode(array, dtype)
-
-
-def _pruned(
-    network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray],
-    rounded: Set[tuple[str, str]] = frozenset(),
-) -> Network:  # fmt: skip
-    """Network of these inputs, nodes and constants, without everything that no output needs.
-
-    `rounded` are values of 16 bits in addition to those of the network (`Dataflow.rounded`).
-    """
-    kinds = network.graph.rounded | rounded
-    graph = needed(network.graph.name, inputs, nodes, network.graph.returns, network.graph.whole, kinds)
-    constants = {value.name: _held(arrays[value.name], value.dtype) for value in graph.inputs if value.constant}
-    asked = [value for value in network.inputs if value not in graph.inputs]
-    unread = {network.inputs.index(value): value for value in asked}
-    origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}
-    return Network(graph, constants, origins, unread, network.form, network.types, network.arguments, network.limits)
 
 
 def _with_factors_in_weights(network: Network) -> Network:
@@ -113,7 +93,7 @@ def _with_factors_in_weights(network: Network) -> Network:
         made[name] = dataclasses.replace(node, sources=sources)
         made[f"{addend}_wide"] = Broadcast(addend, shape)
         made[chain.maps[-1]] = Map(Call("add", (Operand(name), Operand(f"{addend}_wide"))))
-    return _pruned(network, (*graph.inputs, *fresh), _in_order(made), arrays)
+    return pruned(network, (*graph.inputs, *fresh), in_order(made), arrays)
 
 
 def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -175,17 +155,3 @@ def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tup
     if vector is None or vector not in network.constants:
         return None
     return node.expression.function, _numbers(network.constants[vector]).reshape(-1)
-
-
-def _in_order(made: Mapping[str, Node]) -> list[tuple[str, Node]]:
-    """Nodes in an order in which each comes after the nodes that it reads."""
-    found: dict[str, Node] = {}
-    for start in made:
-        waiting = [start]
-        while waiting:
-            name = waiting[-1]
-            if missing := [one for one in made[name].inputs if one in made and one not in found]:
-                waiting += missing
-            else:
-                found.setdefault(waiting.pop(), made[name])
-    return list(found.items())

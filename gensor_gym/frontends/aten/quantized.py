@@ -89,6 +89,9 @@ def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
     One operand is constant, with zero point 0 and a scale for each channel, or one. The result is the int32 sum of products of
     numbers, less the zero point of the other operand times the sums of constants, times both scales.
     """
+    if op.body == "max" and op.dtype == "float32" and (pooled := _found(b, sources[0])) is not None and pooled.axis is None:
+        made = b.add(Contract(of_type(op, "int8"), (pooled.numbers,)), op.name)
+        return b.map(of("multiply", of("subtract", made, pooled.zero), float(pooled.scale[0])), "largest")
     if op.body != "multiply_add" or op.dtype != "float32" or op.points // op.output.size > _MOST_SUMMED:
         return None
     found = [_found(b, name) for name in sources]
