@@ -103,7 +103,7 @@ def _taken(network: Network, chain: _Chain, expression: Expression, last: str, o
     other, is_sum = names[1 - names.index(last)], expression.function == "add"
     if set(expression.arguments) != {Operand(last), Operand(other)}:
         return False
-    vector = channel_vector(graph, other, op)
+    vector = channel_vector(graph, other, op) or (other if len(op.output.shape) == 1 else None)
     if vector is not None and vector in network.constants:
         numbers = network.constants[vector].astype(np.float64).reshape(-1)
         chain.factor = chain.factor if is_sum else chain.factor * numbers

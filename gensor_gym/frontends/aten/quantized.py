@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from gensor_gym.dataflow.channels import channel_axes
+from gensor_gym.dataflow.expressions import Operand
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Transpose
-from gensor_gym.dataflow.quantized import quantize
+from gensor_gym.dataflow.quantized import LEAST, MOST, quantize
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.operators.text import of_type
@@ -47,7 +48,23 @@ def _shift(dtype: Any) -> int:
 
 def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: int, dtype: Any, **options: Any) -> str:
     shift = _shift(dtype)
+    known = b.quantized.get(x)
+    if known is not None and known.axis is None and (known.zero, known.scale[0]) == (zero - shift, np.float32(scale)):
+        if (least - shift, most - shift) == (LEAST, MOST):
+            return known.numbers  # what was dequantised is quantised again
+    node = b.made(x)
+    if isinstance(node, Contract) and node.operator.body == "max" and (least - shift, most - shift) == (LEAST, MOST):
+        return _largest(b, node.operator, _quantize(b, node.sources[0], scale, zero, least, most, dtype))
     made = b.map(quantize(of("multiply", x, float(np.float32(1.0 / scale))), zero - shift, least - shift, most - shift), "quantized")
+    b.rounded(made, "int8")
+    return made
+
+
+def _largest(b: Builder, op: Operator, numbers: str) -> str:
+    """int8 maxima of what is quantised, which are the maxima, quantised, because quantisation keeps the order."""
+    made = b.add(Contract(of_type(op, "int8"), (numbers,)), op.name)
+    plain = b.call("multiply", made, _wide(b, op, np.float32([1.0])))
+    made = b.map(quantize(Operand(plain), Operand(_wide(b, op, np.float32([0.0])))), "largest")
     b.rounded(made, "int8")
     return made
 
@@ -108,9 +125,14 @@ def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
         sums = _sums(b, fixed.numbers, channel_axes(op)[place])
         whole, names = whole.with_epilogue("bias"), [*names, b.constant("zeros", -other.zero * sums, "int32")]
     made = b.add(Contract(whole, tuple(names)), op.name)
+    return b.call("multiply", made, _wide(b, op, fixed.scale * other.scale))
+
+
+def _wide(b: Builder, op: Operator, numbers: np.ndarray) -> str:
+    """A number for each channel of an operator's output, or the same for all, repeated along the other axes."""
     channel, axes = op.channel_dimension, len(op.output.shape)
-    scale = np.broadcast_to(fixed.scale * other.scale, (op.output.shape[channel],))
-    return b.call("multiply", made, b.constant("scale", scale.reshape(-1, *[1] * (axes - 1 - channel))))
+    vector = np.broadcast_to(numbers, (op.output.shape[channel],)).reshape(-1, *[1] * (axes - 1 - channel))
+    return b.add(Broadcast(b.constant("scale", vector), op.output.shape))
 
 
 def _sums(b: Builder, numbers: str, axis: int) -> np.ndarray:
