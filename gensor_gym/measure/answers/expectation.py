@@ -91,7 +91,8 @@ def bound_terms(op: Operator) -> BoundTerms:
 
 def linear_part(op: Operator) -> Operator:
     """The operator without the functions in its epilogue; its value for absolute inputs is the magnitude m of the error bound."""
-    return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None))
+    padding = abs(op.pad_value) if op.body == "multiply_add" else op.pad_value
+    return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None), pad_value=padding)
 
 
 Evaluate = Callable[[Operator, Transform], np.ndarray]
