@@ -161,9 +161,11 @@ class Builder:
         """The node that makes a value; None for inputs and constants."""
         return self._made.get(name)
 
-    def rounded(self, name: str, kind: str) -> None:
-        """Say that a map's value is stored in a type of `STORED`."""
-        self._rounded[name] = kind
+    def quantize(self, name: str, source: str) -> None:
+        """Say that a map of `source` is stored in int8; the kernel that computes `source` may compute the map as well."""
+        self._rounded[name] = "int8"
+        if isinstance(self._made.get(root := self._root(source)), Map | Reduce):
+            self._origins[name] = self._origins[root]
 
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
         """Sums, maxima or minima along axes, which stay with extent 1; one node reduces neighbouring axes, the last first."""

@@ -9,13 +9,13 @@ where clipping does the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gensor_gym.dataflow.channels import channel_vector
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
-from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reshape, Value
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Value
 from gensor_gym.dataflow.postops import function_of
 from gensor_gym.dataflow.quantized import INT8, LEAST, MOST, quantize, quantized
 from gensor_gym.networks.network import Network, in_order, pruned
@@ -58,7 +58,26 @@ def requantized(network: Network) -> Network:
         kinds.add((last if is_same else flat, INT8))
         arrays.update(vectors)
     fresh = [Value(name, array.shape, "float32", constant=True) for name, array in arrays.items() if name not in graph.values]
-    return pruned(network, (*graph.inputs, *fresh), in_order(made), arrays, kinds) if kinds else network
+    return _read_apart(pruned(network, (*graph.inputs, *fresh), in_order(made), arrays, kinds) if kinds else network)
+
+
+def _read_apart(network: Network) -> Network:
+    """The network whose rows dequantise what they read themselves, so that no value between kernels is float32 for it."""
+    nodes, origins = list[tuple[str, Node]](), dict(network.origins)
+    for name, node in network.graph.nodes:
+        for one in node.inputs if isinstance(node, Map | Reduce) else ():
+            maker = network.nodes.get(one)
+            found = dequantized(maker.expression) if isinstance(maker, Map) else None
+            if found is not None and network.graph.values[found[0]].dtype == INT8:
+                own = f"{one}_for_{name}"
+                nodes.append((own, network.nodes[one]))
+                origins[own] = origins.get(name, "")
+                node = node.reading({other: own if other == one else other for other in node.inputs})
+        nodes.append((name, node))
+    if len(nodes) == len(network.graph.nodes):
+        return network
+    made = pruned(network, network.graph.inputs, nodes, network.constants)
+    return replace(made, origins={name: origins[name] for name, _ in made.graph.nodes if name in origins})
 
 
 def _chain(network: Network, product: str, node: Contract) -> tuple[_Chain, str, tuple[float, float]] | None:

@@ -56,7 +56,7 @@ def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: i
     if isinstance(node, Contract) and node.operator.body == "max" and (least - shift, most - shift) == (LEAST, MOST):
         return _largest(b, node.operator, _quantize(b, node.sources[0], scale, zero, least, most, dtype))
     made = b.map(quantize(of("multiply", x, float(np.float32(1.0 / scale))), zero - shift, least - shift, most - shift), "quantized")
-    b.rounded(made, "int8")
+    b.quantize(made, x)
     return made
 
 
@@ -65,7 +65,7 @@ def _largest(b: Builder, op: Operator, numbers: str) -> str:
     made = b.add(Contract(of_type(op, "int8"), (numbers,)), op.name)
     plain = b.call("multiply", made, _wide(b, op, np.float32([1.0])))
     made = b.map(quantize(Operand(plain), Operand(_wide(b, op, np.float32([0.0])))), "largest")
-    b.rounded(made, "int8")
+    b.quantize(made, plain)
     return made
 
 
