@@ -21,7 +21,7 @@ from agents.core.ranking import Construction
 from gensor_gym.codegen.families import family_of, graph_of
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import HALVES
+from gensor_gym.dataflow.nodes import STORED
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.space.table import LARGEST
 from gensor_gym.graph.schedule import Schedule
@@ -170,13 +170,13 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     """Name of the default strategy.
 
     It is `in_turn` for an operator of float32, the type that `gensor adapt` times, on a machine that it has measured;
-    `markov_ext` for an operator of 16 bits, whose tensor cores, or pairs of products on a CPU, depend on knobs; and `gir_descent`
+    `markov_ext` for an operator of 16 or 8 bits, whose tensor cores, or groups of products on a CPU, depend on knobs; `gir_descent`
     for a fused operator whose space would take minutes to enumerate.
     """
     searched = searched_of(computation)
     if searched == CONSTRUCTIONS and computation.dtype == _TIMED and _object(_MEASURED)(hardware):
         return _ADAPTED
-    if searched == CONSTRUCTIONS and computation.dtype in HALVES:
+    if searched == CONSTRUCTIONS and computation.dtype in STORED:
         return _WITH_KNOBS
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS
