@@ -170,8 +170,8 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     """Name of the default strategy.
 
     It is `in_turn` for an operator of float32, the type that `gensor adapt` times, on a machine that it has measured;
-    `markov_ext` for an operator of 16 or 8 bits, whose tensor cores, or groups of products on a CPU, depend on knobs; `gir_descent`
-    for a fused operator whose space would take minutes to enumerate.
+    `markov_ext` for an operator of 16 or 8 bits, whose tensor cores, or groups of products on a CPU, depend on knobs; and
+    `gir_descent` for a fused operator whose space would take minutes to enumerate.
     """
     searched = searched_of(computation)
     if searched == CONSTRUCTIONS and computation.dtype == _TIMED and _object(_MEASURED)(hardware):

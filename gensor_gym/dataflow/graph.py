@@ -9,7 +9,7 @@ from functools import cached_property
 from keyword import iskeyword
 from typing import ClassVar
 
-from gensor_gym.dataflow.expressions import operations
+from gensor_gym.dataflow.expressions import INT8, check_int8, operations
 from gensor_gym.dataflow.nodes import (
     DTYPES,
     STORED,
@@ -26,7 +26,6 @@ from gensor_gym.dataflow.nodes import (
     Transpose,
     Value,
 )  # fmt: skip
-from gensor_gym.dataflow.quantized import INT8, check_int8
 from gensor_gym.dataflow.whole import is_computable
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
@@ -53,7 +52,7 @@ class Dataflow:
     """Names of the nodes that compute in int64 (`dataflow.whole`); all other nodes compute in float32."""
     rounded: frozenset[tuple[str, str]] = frozenset()
     """(name of a map or reduction, type of `STORED`) pairs. Such a value is rounded where a kernel stores it; until then kernels
-    may keep it in float32. int8 is of maps (`dataflow.quantized`). What a contraction makes has its operator's type."""
+    may keep it in float32. int8 is of maps (`dataflow.expressions`). What a contraction makes has its operator's type."""
     dtype: ClassVar[str] = "float32"
     whole_dtype: ClassVar[str] = "int64"
 

@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 
 from gensor_gym.dataflow.channels import channel_vector
-from gensor_gym.dataflow.expressions import Call, Expression, Operand, operands, renamed
+from gensor_gym.dataflow.expressions import LEAST, MOST, Call, Expression, Operand, operands, quantized, renamed
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Map, Node, Reshape
-from gensor_gym.dataflow.quantized import LEAST, MOST, quantized
 from gensor_gym.operators.epilogue import DEQUANTIZE, QUANTIZE, RESIDUAL_INT8, accepted_stages
 from gensor_gym.operators.types import Operator
 

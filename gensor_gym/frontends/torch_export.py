@@ -14,8 +14,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.node import map_arg
 
+from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.dataflow.nodes import DTYPES, HALVES
-from gensor_gym.dataflow.quantized import INT8
 from gensor_gym.frontends.aten import quantized  # and all other rules, which fill the table
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.casts import CAST, casts_of, name_of
@@ -85,7 +85,8 @@ def _check_example(place: str, given: Any) -> None:
     if isinstance(given, FIXED):
         return
     if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
-        wanted = f"a float32 tensor on the CPU, one of {', '.join(list(_TYPES.values())[1:])}, a number, or these in tuples, lists and dicts"
+        others = ", ".join(name for name in _TYPES.values() if name != "float32")
+        wanted = f"a float32 tensor on the CPU, one of {others}, a number, or these in tuples, lists and dicts"
         raise Unsupported(f"example input {place} is {_said(given)}: expected {wanted}")
 
 
@@ -332,8 +333,8 @@ class _Reader:
             made_of = self.numbers.get(name)
             self.constants[name] = self.builder.constant(name, array, kind if kind in HALVES else "")
             if made_of is not None:
-                numbers, *arguments = (self.made[one.name] if isinstance(one, torch.fx.Node) else one for one in made_of.args)
-                quantized.constant(self.builder, self.constants[name], numbers, str(made_of.target), tuple(arguments))
+                given: Any = map_arg(made_of.args, lambda one: self.made[one.name])
+                quantized.constant(self.builder, self.constants[name], given[0], str(made_of.target), given[1:])
         return self.constants[name]
 
 

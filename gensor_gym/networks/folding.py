@@ -18,8 +18,8 @@ from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
 from gensor_gym.dataflow.nodes import STORED, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.networks.fusion.requantized import requantized
 from gensor_gym.networks.network import Network, in_order, pruned
-from gensor_gym.networks.requantized import requantized
 from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import Operator
 

@@ -25,7 +25,8 @@ def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray
 
     Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. If an operator
     computes in int64, its integers are small or anywhere in the range of their type. bfloat16 and float8_e4m3fn, which NumPy
-    lacks, are uint16 and uint8 arrays of their bits. Operands of a quantised epilogue have their own spread, zero points are whole.
+    lacks, are uint16 and uint8 arrays of their bits. Operands of a quantised epilogue have their own spread; zero points are
+    whole.
     """
     whole, spreads = bool(getattr(op, "whole", ())), getattr(op, "spreads", {})
     found = [_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name), whole) for tensor in op.inputs]

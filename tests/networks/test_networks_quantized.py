@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import random
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,12 +13,9 @@ import torch.ao.quantization.fx._decomposed  # noqa: F401  (which registers the 
 from torch import Tensor, nn
 
 from agents.networks import compile_module
-from gensor_gym.codegen.runtime.c import load
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.frontends.torch_export import from_torch
-from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.fusion.fine import fine
 from tests.support.thorough import thorough_but
 
 Q = torch.ops.quantized_decomposed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gensor_gym.codegen.c.elements.quantized import finished, of_written
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.finish import accumulate, epilogue_lines
-from gensor_gym.codegen.c.micro.quantized import finished, of_written
 from gensor_gym.codegen.c.operand import element, stored
 from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear

@@ -22,6 +22,6 @@ from gensor_gym.frontends.aten import (
 )
 
 __all__ = [
-    "choices", "functions", "images", "maps", "moves", "norms", "places", "products", "quantized", "quotients", "ranks", "recurrences",
-    "reductions", "written",
+    "choices", "functions", "images", "maps", "moves", "norms", "places", "products", "quantized", "quotients", "ranks",
+    "recurrences", "reductions", "written",
 ]  # fmt: skip

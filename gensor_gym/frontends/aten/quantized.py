@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from gensor_gym.dataflow.channels import channel_axes
-from gensor_gym.dataflow.expressions import Operand
-from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Transpose
-from gensor_gym.dataflow.quantized import LEAST, MOST, quantize
+from gensor_gym.dataflow.expressions import LEAST, MOST, Operand, quantize
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Reshape, Transpose
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.operators.text import of_type
@@ -23,7 +21,8 @@ from gensor_gym.operators.types import Operator
 
 OPERATIONS = "quantized_decomposed."
 DEQUANTIZE = f"{OPERATIONS}dequantize_per_"
-_SHIFTS = {torch.uint8: 128, torch.int8: 0}
+_SHIFTS = {"torch.uint8": 128, "torch.int8": 0}
+"""Data type of torch -> what its numbers are above int8."""
 _MOST_SUMMED = 1 << 16
 """Most products of a sum, which int32 holds with room for zero points: 2**16 * 128 * 128 * 2 = 2**31."""
 
@@ -41,9 +40,9 @@ class Quantized:
 
 
 def _shift(dtype: Any) -> int:
-    if dtype not in _SHIFTS:
+    if str(dtype) not in _SHIFTS:
         raise ValueError(f"quantised numbers of {dtype}: expected uint8 or int8")
-    return _SHIFTS[dtype]
+    return _SHIFTS[str(dtype)]
 
 
 def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: int, dtype: Any, **options: Any) -> str:
@@ -55,7 +54,8 @@ def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: i
     node = b.made(x)
     if isinstance(node, Contract) and node.operator.body == "max" and (least - shift, most - shift) == (LEAST, MOST):
         return _largest(b, node.operator, _quantize(b, node.sources[0], scale, zero, least, most, dtype))
-    made = b.map(quantize(of("multiply", x, float(np.float32(1.0 / scale))), zero - shift, least - shift, most - shift), "quantized")
+    inverse = float(np.float32(1.0 / scale))
+    made = b.map(quantize(of("multiply", x, inverse), zero - shift, least - shift, most - shift), "quantized")
     b.quantize(made, x)
     return made
 
@@ -63,8 +63,8 @@ def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: i
 def _largest(b: Builder, op: Operator, numbers: str) -> str:
     """int8 maxima of what is quantised, which are the maxima, quantised, because quantisation keeps the order."""
     made = b.add(Contract(of_type(op, "int8"), (numbers,)), op.name)
-    plain = b.call("multiply", made, _wide(b, op, np.float32([1.0])))
-    made = b.map(quantize(Operand(plain), Operand(_wide(b, op, np.float32([0.0])))), "largest")
+    plain = b.call("multiply", made, _wide(b, op, np.ones(1)))
+    made = b.map(quantize(Operand(plain), Operand(_wide(b, op, np.zeros(1)))), "largest")
     b.quantize(made, plain)
     return made
 
@@ -72,32 +72,30 @@ def _largest(b: Builder, op: Operator, numbers: str) -> str:
 def _dequantize(
     b: Builder, numbers: str, scale: float, zero: float, least: int, most: int, dtype: Any, out_dtype: Any = None
 ) -> str:
-    if out_dtype not in (None, torch.float32):
+    if str(out_dtype) not in ("None", "torch.float32"):
         raise ValueError(f"dequantised numbers of {out_dtype}: expected float32")
     zero = zero - _shift(dtype)
     made = b.map(of("multiply", of("subtract", numbers, zero), float(np.float32(scale))), "dequantized")
-    b.quantized[made] = Quantized(numbers, np.float32([scale]), int(zero))
+    b.quantized[made] = Quantized(numbers, np.array([scale], np.float32), int(zero))
     return made
 
 
 RULES = {
     f"{OPERATIONS}{name}.{kind}": rule
-    for name, rule in (("quantize_per_tensor", _quantize), ("dequantize_per_tensor", _dequantize)) for kind in ("default", "tensor")
+    for name, rule in (("quantize_per_tensor", _quantize), ("dequantize_per_tensor", _dequantize))
+    for kind in ("default", "tensor")
 }  # fmt: skip
 TABLE.update(RULES)
 
 
-def constant(b: Builder, made: str, numbers: torch.Tensor, target: str, arguments: tuple[Any, ...]) -> None:
+def constant(b: Builder, made: str, numbers: Any, target: str, arguments: tuple[Any, ...]) -> None:
     """Remember the int8 numbers of the constant `made`, which the operation `target` has dequantised; others stay float32."""
-    if numbers.dtype not in _SHIFTS:
+    scale, zero = (np.asarray(one).reshape(-1) for one in arguments[:2])
+    if str(numbers.dtype) not in _SHIFTS or len(set(zero.tolist())) != 1:
         return
-    per_channel = "per_channel" in target
-    scale, zero, axis = torch.as_tensor(arguments[0]), torch.as_tensor(arguments[1]), arguments[2] if per_channel else None
-    if len(set(zero.flatten().tolist())) != 1:
-        return
-    shift = _shift(numbers.dtype)
-    given = b.constant(f"{made}_int8", numbers.to(torch.int32).numpy() - shift, "int8")
-    b.quantized[made] = Quantized(given, scale.to(torch.float32).reshape(-1).numpy(), int(zero.flatten()[0]) - shift, axis)
+    shift, axis = _shift(numbers.dtype), arguments[2] if "per_channel" in target else None
+    given = b.constant(f"{made}_int8", numbers.numpy().astype(np.int32) - shift, "int8")
+    b.quantized[made] = Quantized(given, scale.astype(np.float32), int(zero[0]) - shift, axis)
 
 
 def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
@@ -137,13 +135,13 @@ def _wide(b: Builder, op: Operator, numbers: np.ndarray) -> str:
 
 def _sums(b: Builder, numbers: str, axis: int) -> np.ndarray:
     """Sums of a constant's numbers over all axes but one, int64."""
-    moves: list[Node] = []
-    while (node := b.made(numbers)) is not None:
-        moves, numbers = [node, *moves], node.inputs[0]
+    moves: list[Transpose | Reshape] = []
+    while isinstance(node := b.made(numbers), Transpose | Reshape):
+        moves, numbers = [node, *moves], node.source
     array = b.known(numbers)
     assert array is not None
     for node in moves:
-        array = np.transpose(array, node.order) if isinstance(node, Transpose) else np.reshape(array, node.to)  # type: ignore
+        array = np.transpose(array, node.order) if isinstance(node, Transpose) else np.reshape(array, node.to)
     return array.astype(np.int64).sum(tuple(one for one in range(array.ndim) if one != axis))
 
 
@@ -167,6 +165,6 @@ def _found(b: Builder, name: str) -> Quantized | None:
         if [one for one in before if one > 1] != [one for one in after if one > 1] or len(kept) != 1:
             return None
         axis = kept[0]
-    elif axis is not None:
+    elif isinstance(node, Transpose) and axis is not None:
         axis = node.order.index(axis)
     return replace(found, numbers=b.add(replace(node, source=found.numbers), f"{found.numbers}_moved"), axis=axis)

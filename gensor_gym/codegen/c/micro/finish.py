@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.elements.quantized import finished, of_written, real
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro.fold import fold_lanes
-from gensor_gym.codegen.c.micro.quantized import finished, of_written, real
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, stored, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines, linear
@@ -81,8 +81,8 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
             value, prefix = f"{name}_real", "real_"
             lines.append(f"real{width} {value} = reals_{width}({name}) * {load};")
         elif stage.name == QUANTIZE:
-            zero = f"real{width} {name}_zero = {load} - (real{width}){{0}};" if width > 1 else f"const float {name}_zero = {load};"
-            lines += [zero, f"{name} = quantized_{width}({value}, {name}_zero);"]
+            wide = f"{load} - (real{width}){{0}}" if width > 1 else load
+            lines += [f"const real{width} {name}_zero = {wide};", f"{name} = quantized_{width}({value}, {name}_zero);"]
         elif stage.name in ALONE:
             lines.append(f"{value} = {prefix}{_HELPERS.get(stage.name, stage.name)}_{width}({value});")
         elif stage.name == RESIDUAL_INT8:

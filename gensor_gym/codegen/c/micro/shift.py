@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.elements.quantized import finished, of_written
 from gensor_gym.codegen.c.fuse import Shift
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.finish import epilogue_lines, result_name, results, row_guard
-from gensor_gym.codegen.c.micro.quantized import finished, of_written
 from gensor_gym.codegen.c.operand import Reader, count, stored_literal, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines, linear

@@ -2,7 +2,7 @@
 
 Helpers are written in the vector extensions that gcc, clang and zig share. Intrinsics are used only if the extensions lack
 an operation (masked memory access, maximum), and always have a plain alternative. `{w}` is the number of lanes, `{acc}`
-their type, `{item}` the type in memory. Helpers named `_narrow` convert between these types, those of `micro/halves.py` convert
+their type, `{item}` the type in memory. Helpers named `_narrow` convert between these types, those of `c/elements` convert
 16-bit floats.
 """
 
@@ -14,14 +14,15 @@ import re
 
 import numpy as np
 
+from gensor_gym.codegen.c.elements import halves as c_halves
+from gensor_gym.codegen.c.elements import quantized as c_quantized
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
-from gensor_gym.codegen.c.micro import halves as c_halves
 from gensor_gym.codegen.c.micro import pairs as c_pairs
-from gensor_gym.codegen.c.micro import quantized as c_quantized
 from gensor_gym.codegen.c.micro import turn as c_turn
 from gensor_gym.codegen.c.micro.functions import FUNCTIONS
+from gensor_gym.codegen.c.micro.intrinsics import streamed
 from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 _TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), may_alias));\n"
@@ -206,8 +207,8 @@ _SCALAR = _SCALARS | c_quantized.SCALARS | c_dot.SCALARS | c_along.SCALARS | {na
 _CALLED = ("absolute", "at_most", "less", "where", "log")
 """Functions that other functions call, which must be defined first."""
 _ORDER = (
-    *c_halves.CONVERSIONS, "narrowed", "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED,
-    *_PAIRS,
+    *c_halves.CONVERSIONS, "narrowed", "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf",
+    *_CALLED, *_PAIRS,
 )  # fmt: skip
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
 """Constants of `exp` without an instruction for powers of two: at the lowest argument, the power's bits become zero."""
@@ -287,7 +288,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = dict.fromkeys(("masked_load", "masked_store", "chosen", "sticky", "scaled", "end"), "")
     values["powers"] = _POWERS
-    values |= {"halves": _halves(width), "held": _held(width), "streamed": _streamed(width)}
+    values |= {"halves": _halves(width), "held": _held(width), "streamed": streamed(width)}
     if not narrow:
         values |= _intrinsics(name, width, accumulator)
     values["convert"] = f"    return *(const vec{width} *)p;\n"
@@ -322,28 +323,6 @@ def _held(width: int) -> str:
     """C text of an empty assembly statement that makes the compiler keep x in a register."""
     macro = {16: "__AVX512F__", 8: "__AVX__", 4: "__SSE__"}.get(width)
     return f'#ifdef {macro}\n    __asm__("" : "+v"(x));\n#endif\n' if macro else ""
-
-
-_STREAMS = {16: ("__AVX512F__", "movntps512"), 8: ("__AVX__", "movntps256"), 4: ("__SSE__", "movntps")}
-
-
-def _streamed(width: int) -> str:
-    """C text of a non-temporal store, which bypasses the caches, for an aligned address."""
-    macro, function = _STREAMS.get(width, ("GG_NONE", ""))
-    bytes_ = 4 * width
-    typed = f"typedef float wide __attribute__((vector_size({bytes_})));"
-    return f"""#if defined __clang__ || defined {macro}
-    if (((uintptr_t)p & {bytes_ - 1}) == 0) {{
-        {typed}
-#ifdef __clang__
-        __builtin_nontemporal_store((wide)x, (wide *)p);
-#else
-        __builtin_ia32_{function}(p, (wide)x);
-#endif
-        return;
-    }}
-#endif
-"""
 
 
 def _pieces(width: int) -> str:

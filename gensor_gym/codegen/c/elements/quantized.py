@@ -1,4 +1,4 @@
-"""Epilogues that change the type of int8 products' elements: int32 becomes float32 (`dequantize`), which becomes int8 (`quantize`).
+"""Epilogues that change the type of an int8 product's elements, from int32 to float32 and int8, and int8 numbers in memory.
 
 Helpers of floats are those of float32 kernels, under names that begin with `real_`; their vectors are `real16` and so on.
 """

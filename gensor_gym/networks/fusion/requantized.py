@@ -14,10 +14,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gensor_gym.dataflow.channels import channel_vector
-from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
+from gensor_gym.dataflow.expressions import (
+    INT8,
+    LEAST,
+    MOST,
+    Call,
+    Constant,
+    Expression,
+    Operand,
+    dequantized,
+    operands,
+    quantize,
+    quantized,
+    renamed,
+)  # fmt: skip
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Value
 from gensor_gym.dataflow.postops import function_of
-from gensor_gym.dataflow.quantized import INT8, LEAST, MOST, quantize, quantized
 from gensor_gym.networks.network import Network, in_order, pruned
 from gensor_gym.operators.types import Operator
 
@@ -137,14 +149,6 @@ def _taken(network: Network, chain: _Chain, expression: Expression, last: str, o
     return True
 
 
-def dequantized(expression: Expression) -> tuple[str, float, float] | None:
-    """(name, zero, scale) of the expression (name - zero) * scale; None for others."""
-    match expression:
-        case Call("multiply", (Call("subtract", (Operand(name), Constant(zero))), Constant(scale))):
-            return name, zero, scale
-    return None
-
-
 class _Arranged:
     """The nodes that compute a chain after a product, in an order of stages of its kernel."""
 
@@ -155,7 +159,7 @@ class _Arranged:
         self.vectors: dict[str, np.ndarray] = {}
 
     def nodes(self, inverse: float, zero: float) -> tuple[dict[str, Node], dict[str, np.ndarray]]:
-        """(nodes, the last of which is the quantised value; constant vectors that they read)."""
+        """(nodes, last the quantised value; constant vectors that they read)."""
         chain, has_units = self.chain, self.chain.stage in ("", "relu")
         numbers = chain.numbers if has_units else None
         _, below, step = numbers or ("", 0.0, 1.0)
@@ -180,7 +184,7 @@ class _Arranged:
     def _wide(self, name: str, numbers: np.ndarray | float) -> Operand:
         op, own = self.op, f"{name}s_after_{self.product}"
         along = [-1] + [1] * (len(op.output.shape) - 1 - op.channel_dimension)
-        self.vectors[own] = np.float32(np.broadcast_to(numbers, self.chain.factor.shape)).reshape(along)
+        self.vectors[own] = np.broadcast_to(numbers, self.chain.factor.shape).astype(np.float32).reshape(along)
         self.made[f"{own}_wide"] = Broadcast(own, op.output.shape)
         return Operand(f"{own}_wide")
 
