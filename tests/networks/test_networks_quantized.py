@@ -12,10 +12,15 @@ import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401  (which registers the operations)
 from torch import Tensor, nn
 
+from agents import networks
 from agents.networks import compile_module
+from gensor_gym.codegen.c.micro import vectors
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.networks.folding import folded
+from gensor_gym.networks.fusion.fine import fine
+from gensor_gym.networks.network import Network
 from tests.support.thorough import thorough_but
 
 Q = torch.ops.quantized_decomposed
@@ -61,9 +66,11 @@ class Weights(nn.Module):
 class Layer(nn.Module):
     """A product of quantised numbers, perhaps a residual, a function, and its quantised result."""
 
-    def __init__(self, rng: random.Random, into: Grid, out: Grid | None, function: str, residual: Grid | None, image: bool) -> None:
+    def __init__(self, rng: random.Random, image: bool) -> None:
         super().__init__()
-        self.into, self.out, self.function, self.residual, self.image = into, out, function, residual, image
+        self.image, self.into, self.function = image, grid(rng), rng.choice(("", "relu", "gelu"))
+        self.out = grid(rng) if rng.random() < 0.8 else None
+        self.residual = grid(rng) if rng.random() < 0.4 else None
         c, k, r = rng.choice((3, 8, 17)), rng.choice((5, 16, 33)), rng.choice((1, 3))
         self.groups = 2 if image and rng.random() < 0.2 else 1
         self.options: dict[str, Any] = {"stride": rng.choice((1, 2)), "padding": r // 2, "groups": self.groups}
@@ -74,8 +81,8 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Apply the layer to x; y is the residual."""
-        x, w = self.into(x), self.weights()
-        made = nn.functional.conv2d(x, w, self.weights.bias, **self.options) if self.image else nn.functional.linear(x, w, self.weights.bias)
+        x, w, bias = self.into(x), self.weights(), self.weights.bias
+        made = nn.functional.conv2d(x, w, bias, **self.options) if self.image else nn.functional.linear(x, w, bias)
         made = made if self.residual is None else made + self.residual(y)
         made = getattr(torch, self.function)(made) if self.function == "relu" else made
         made = nn.functional.gelu(made) if self.function == "gelu" else made
@@ -93,8 +100,7 @@ def layer(seed: int) -> tuple[Layer, tuple[Tensor, Tensor]]:
     """A random layer and its inputs."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    out = grid(rng) if rng.random() < 0.8 else None
-    module = Layer(rng, grid(rng), out, rng.choice(("", "relu", "gelu")), grid(rng) if rng.random() < 0.4 else None, seed % 2 == 0).eval()
+    module = Layer(rng, seed % 2 == 0).eval()
     x = torch.randn(module.shape)
     with torch.no_grad():
         made = module(x, torch.zeros(1))
@@ -118,7 +124,8 @@ def exact(module: Layer, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if module.out is None:
         return made, made
     ends = torch.iinfo(module.out.dtype)
-    return made, (torch.clamp(torch.round(made / module.out.scale) + module.out.zero, ends.min, ends.max) - module.out.zero) * module.out.scale
+    numbers = torch.clamp(torch.round(made / module.out.scale) + module.out.zero, ends.min, ends.max)
+    return made, (numbers - module.out.zero) * module.out.scale
 
 
 def fault(module: Layer, inputs: tuple[Tensor, Tensor], found: Tensor) -> str:
@@ -156,3 +163,101 @@ def test_random_layers_are_exact_but_for_ties(batch: int) -> None:
             found = compiled(module, inputs)(*inputs)
         assert not fault(module, inputs, found), (seed, fault(module, inputs, found))
         assert not fault(module, inputs, module(*inputs).detach()), seed
+
+
+@pytest.mark.parametrize("name", ["zeros", "factors", "quantized"])
+def test_planted_faults_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zero point that is dropped, another channel's scale, and numbers that wrap around where they are to be clipped."""
+    module, inputs = layer(2)
+    module.out, module.into = Grid(0.004, 3, torch.int8), Grid(0.02, 100)  # much is clipped
+    if name == "quantized":
+        right, text = "x = real_min_{w}(real_max_{w}(x, -128.0f - zero), 127.0f - zero);", vectors._VECTOR[name]
+        assert right in text
+        monkeypatch.setitem(vectors._VECTOR, name, text.replace(right, ""))
+    else:
+        folds = networks.folded
+
+        def faulty(network: Network) -> Network:
+            made = folds(network)
+            arrays = {one: np.roll(array, 1, 0) if one.startswith(name) else array for one, array in made.constants.items()}
+            dropped = {one: 0 * array if one.startswith("zeros") and name == "zeros" else array for one, array in arrays.items()}
+            assert any(one.startswith(name) for one in arrays)
+            return dataclasses.replace(made, constants=dropped)
+
+        monkeypatch.setattr(networks, "folded", faulty)
+    with torch.no_grad():
+        assert fault(module, inputs, compiled(module, inputs)(*inputs))
+
+
+class Network8(nn.Module):
+    """Convolution, pooling, a residual block, means and a layer, all of quantised numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = Weights(16, 3, 3, 3), Weights(16, 16, 1, 1), Weights(5, 16)
+        self.grids = [Grid(0.02, 120), Grid(0.03, 0), Grid(0.05, 128), Grid(0.04, 7)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the network to images."""
+        into, one, other, mean = self.grids
+        y = torch.relu(nn.functional.conv2d(into(x), self.first(), self.first.bias, padding=1))
+        y = one(nn.functional.max_pool2d(y, 3, 2, 1))
+        z = other(torch.relu(nn.functional.conv2d(y, self.second(), self.second.bias) + y))
+        return nn.functional.linear(mean(z.mean((2, 3))), self.last(), self.last.bias)
+
+
+def test_values_between_kernels_stay_in_8_bits() -> None:
+    torch.manual_seed(0)
+    module, x = Network8().eval(), torch.randn(2, 3, 12, 12)
+    network = folded(from_torch(module, (x,)))
+    steps = fine(network).steps
+    texts = [str(step.computation).partition(")+")[2] for step in steps if not str(step.computation).startswith("fused")]
+    assert texts == [
+        "bias+dequantize+bias+quantize", "dequantize+quantize", "bias+dequantize+bias+residual_int8+scale+quantize",
+        "bias+dequantize+bias",
+    ]  # fmt: skip
+    written = [network.graph.values[name].dtype for step in steps for name in step.writes]
+    assert written[:4] == ["int8"] * 4
+    with torch.no_grad():
+        found, wanted = compiled(module, (x,))(x), module(x)
+    (bound,) = network.reference(x.numpy())
+    assert (np.abs(found.numpy() - bound.value) <= bound.error).all() and bound.error.max() < 0.1
+    torch.testing.assert_close(found, wanted, rtol=0, atol=float(bound.error.max()) + 1e-5)
+
+
+class Whole(nn.Module):
+    """A result of quantised numbers, or an operation on them."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Quantise x."""
+        made: Tensor = self.function(Grid(0.1, 3).quantized(x))
+        return made
+
+
+@pytest.mark.parametrize("function, said", [
+    (lambda x: x, "output 0 is of torch.uint8: expected what dequantize_per_tensor makes"),
+    (lambda x: x + x, "reads quantised numbers: expected dequantize_per_tensor before"),
+])  # fmt: skip
+def test_what_is_refused(function: Any, said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        from_torch(Whole(function).eval(), (torch.randn(4, 4),))
+
+
+def test_quantised_by_torchao() -> None:
+    """The flow of torch's documentation, where torchao is installed."""
+    flow = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e")
+    quantizers = pytest.importorskip("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
+    module, x = nn.Sequential(nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 8)).eval(), torch.randn(20, 13)
+    quantizer = quantizers.X86InductorQuantizer()
+    quantizer.set_global(quantizers.get_default_x86_inductor_quantization_config())
+    prepared = flow.prepare_pt2e(torch.export.export(module, (x,)).module(), quantizer)
+    prepared(x)
+    converted = flow.convert_pt2e(prepared)
+    network = folded(from_torch(converted, (x,)))
+    assert [node.operator.dtype for _, node in network.graph.nodes if isinstance(node, Contract)] == ["int8"] * 2
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(converted, (x,))(x), converted(x), rtol=0, atol=1e-2)
