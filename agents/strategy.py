@@ -41,7 +41,7 @@ Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
 
 
 class Search(Protocol[Searched]):
-    """Any strategy, for the kind of session that it supports."""
+    """A strategy for sessions of type `Searched`: construction graphs, fused operators or recorded spaces."""
 
     def search(self, session: Searched, rng: np.random.Generator) -> None:
         """Spend the session's budget; randomness comes from `rng` only."""
@@ -169,9 +169,9 @@ _ADAPTED, _MEASURED, _TIMED = "in_turn", "agents.hybrids.here:measured_here", "f
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     """Name of the default strategy.
 
-    It is `in_turn` for an operator of float32, the type that `gensor adapt` times, on a machine that it has measured;
-    `markov_ext` for an operator of 16 or 8 bits, whose tensor cores, or groups of products on a CPU, depend on knobs; and
-    `gir_descent` for a fused operator whose space would take minutes to enumerate.
+    On a machine that `gensor adapt` has measured it is `in_turn` for operators of float32, the type that `gensor adapt` times.
+    For operators of 16 or 8 bits it is `markov_ext`, because tensor cores, or groups of products on a CPU, depend on knobs. For fused
+    operators whose space would take minutes to enumerate it is `gir_descent`.
     """
     searched = searched_of(computation)
     if searched == CONSTRUCTIONS and computation.dtype == _TIMED and _object(_MEASURED)(hardware):

@@ -117,12 +117,12 @@ COMMANDS = {
     ),
     "generalise": Command(
         "experiments.studies.generalise.study:main",
-        "trained policies on operators that nothing was trained on, beside search by the model",
+        "trained policies, and search by the model, on operators that nothing was trained on",
         ("evaluations=4096 output=outputs/generalise", "evaluations=512 env.hardware=a100 output=outputs/generalise_a100"),
     ),
     "fused_study": Command(
         "experiments.studies.fused:main",
-        "searches of fused operators by the model, beside a learned policy",
+        "searches of fused operators by the model, and a learned policy",
         ("output=outputs/fused", "'parts=[fused/unseen]' 'seeds=[0]' output=outputs/unseen"),
     ),
     "stock": Command(
@@ -139,11 +139,6 @@ COMMANDS = {
         "experiments.studies.cost_models.study:main",
         "learners that rank the recorded programs of Measured v1, and which programs to record next",
         ("output=outputs/cost_models", "operators=100 'seeds=[0]' 'replayed=[zen4_1c]' output=outputs/few"),
-    ),
-    "transfer": Command(
-        "experiments.studies.transfer:main",
-        "policies trained on the model of one GPU, tested on those of others",
-        ("'env.hardware=[h200,a100,t4]'", "'env.hardware=[h200,a100]' output=outputs/two"),
     ),
     "transfer_recorded": Command(
         "experiments.studies.transfer_recorded.study:main",
@@ -219,7 +214,7 @@ COMMANDS = {
     ),
     "reproduce": Command(
         "experiments.tables.reproduce:main",
-        "tables of the papers, made anew beside the published numbers",
+        "tables of the papers, with the published numbers",
         ("table=gensor_operators", "table=sim_to_real"),
     ),
     "report": Command(

@@ -257,18 +257,12 @@ def _ratios(page: str, strategy: str, reference: str) -> dict[str, float]:
 
 
 def test_what_is_said_of_the_live_comparison_follows_from_its_page() -> None:
-    """docs/generalisation.md: the mean from medians, without the one convolution, and how much sixteen operators can tell."""
+    """docs/generalisation.md: how much sixteen operators can tell, and how many tell enough."""
     page = (ROOT / "results/host/live_columns/summary.md").read_text(encoding="utf-8")
     ratios = _ratios(page, "columns_fine_tuned", "markov_ext")
-    least = min(ratios, key=lambda op: ratios[op])
-    rest = [value for op, value in ratios.items() if op != least]
     spread, effect, normal = stdev(ratios.values()), -math.log(0.95), NormalDist()
     wanted = ((normal.inv_cdf(0.975) + normal.inv_cdf(0.8)) * spread / effect) ** 2
     power = normal.cdf(effect / (spread / math.sqrt(len(ratios))) - normal.inv_cdf(0.975))
     said = " ".join((ROOT / "docs/generalisation.md").read_text(encoding="utf-8").split())
-    assert least == "conv2d(n=1, c=512, h=7, w=7, k=512, r=3, s=3, padding=1)" and len(ratios) == 16
-    for fact in (
-        f"{math.exp(mean(ratios.values())):.3f} from the medians", f"{math.exp(mean(rest)):.3f} without",
-        f"deviation of {spread:.3f}", f"{math.ceil(wanted)} operators", f"{100 * power:.0f} %",
-    ):  # fmt: skip
-        assert fact in said, fact
+    assert len(ratios) == 16
+    assert f"5 % in {100 * power:.0f} % of studies; {math.ceil(wanted)} operators would in 80 %" in said

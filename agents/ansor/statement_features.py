@@ -212,7 +212,7 @@ def _buffer(
 
 
 def _curve(nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Log arithmetic intensity [B, 10], interpolated at ten even positions on the log of the operations inside each loop."""
+    """The curve of arithmetic intensity: its log [B, 10] at ten equal distances on the log of the operations inside each loop."""
     work = max(sum(nest.operations.values()), 1.0)
     done = np.log2(inner * work)[::-1]
     intensity = done - np.log2(touched.sum(axis=1) * 4.0)[::-1]

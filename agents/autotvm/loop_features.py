@@ -1,7 +1,7 @@
 """Features of programs for learned cost models: every loop of a fixed nest with its context, in the same columns for every task.
 
 AutoTVM describes a program by its loops, each with length, annotation, position, arithmetic and its accesses to each buffer (Chen
-et al., NeurIPS 2018, section 3.1; in their extractor, loops that move a buffer count as touching it, other loops as reuse). Our
+et al., NeurIPS 2018, section 3.1). In their extractor, a loop that moves a buffer touches it, and another loop reuses it. Our
 nest is the same for every task: STAGES loops over each of the 8 axis slots, including loops of length 1. Programs of all
 operators and machines thus have the same columns, which transfer needs.
 

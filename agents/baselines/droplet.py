@@ -4,9 +4,10 @@ Sources are AutoTVM's `droplet_tuner.py` and notes on "Explore as a Storm, Explo
 take the descent along the coordinates of a configuration, in measured batches that are filled by speculation with points further
 along. A point is accepted if its mean is smaller and a t-test is significant (p = 0.05). The search ends if no neighbour is
 better.
-We add the start (the fastest measured program of Roller's rules; AutoTVM's default is the first configuration), the
-coordinates (one position of a column at a time, see `agents.core.programs`, without diagonals), speculation along the
-last successful direction, and further descents from random programs while there is budget.
+
+Four parts are ours. The start is the fastest measured program of Roller's rules (in AutoTVM the first configuration). A
+coordinate is one position of a column (`agents.core.programs`), without diagonals. Speculation follows the last successful
+direction. While there is budget, further descents start from random programs.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Tpe:
         return optuna.create_study(sampler=sampler)
 
     def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
-        """Vector of the first proposal that is legal and not measured yet; None after REPEATS other proposals."""
+        """Vector of the first proposal that is legal and not measured; None if there is no such proposal among REPEATS."""
         for _ in range(REPEATS):
             trial = study.ask({**space})
             vector = _vector(ledger, [trial.params[name] for name in space])

@@ -55,7 +55,7 @@ def refuse(error: BaseException) -> NoReturn:
 
 
 def debugging() -> bool:
-    """Whether errors are shown with their trace."""
+    """Whether errors are shown with their traceback."""
     return bool(os.environ.get(DEBUG))
 
 

@@ -146,7 +146,7 @@ def _listen(read: int, numbers: list[signal.Signals]) -> None:
 
 
 def _in_main(*_: Any) -> None:
-    """Raise `Stopped`, and again if it was lost, but not while Numba compiles."""
+    """Raise `Stopped`, or raise it again if it was lost; while Numba compiles, wait for its end."""
     global _raised_at
     if asked() and not _held and time.monotonic() - _raised_at > _LOST and not of_a_stop(sys.exc_info()[1]):
         if _compiles():

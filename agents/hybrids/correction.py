@@ -72,7 +72,7 @@ class Correction:
         return found
 
     def log_ratio(self, features: np.ndarray) -> np.ndarray:
-        """Predicted log(measured / model) float64 [B] from features [B, F], up to a summand constant for the operator."""
+        """Predicted log(measured / model) float64 [B] from features [B, F], up to a constant for the operator."""
         found = (self.residual.inplace_predict(features) + self.direct.inplace_predict(features) - features[:, 0]) / 2
         return np.asarray(found, dtype=np.float64)
 

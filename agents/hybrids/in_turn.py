@@ -1,4 +1,4 @@
-"""The traverser's walks and a policy's programs in turn, both ranked by a learned model of time.
+"""Programs of the traverser and of a policy alternately, ranked by a learned model of time.
 
 Each source alone proposes similar programs, so the best of a few is barely faster than the first.
 """
@@ -37,14 +37,14 @@ class InTurn(Adapted):
 
     proposer: str = "columns"
     turns: int = 4
-    """Number of programs that are measured in turn, the traverser's first. Predictions and measurements then choose.
+    """Number of programs that are measured alternately, the traverser's first. Predictions and measurements choose the rest.
 
     In the study (results/cpu_study) the policy came first. The best of four does not depend on it; the traverser's first
     program was the faster one.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the first programs in turn, then like `Corrected`, until the budget is spent or nothing new is found."""
+        """Measure the first programs alternately, then search like `Corrected` until the budget or the new programs run out."""
         begun = self._both(session.graph, rng)
         for schedule in islice(_in_turn(begun), self.turns):
             session.measure([schedule])

@@ -69,7 +69,7 @@ class Times:
             self._factors = np.log(known.seconds).mean() - self._logs(known.rows).mean(axis=1)
 
     def _logs(self, rows: np.ndarray) -> np.ndarray:
-        """Logarithms of seconds of legal rows by each correction, up to a summand, float64 [corrections, B]."""
+        """Log seconds float64 [corrections, B] of legal rows by each correction, up to a constant."""
         features = features_of(self.choices.graph, rows)
         model = np.log(self.choices.graph.latencies(rows))
         return np.array([model + correction.log_ratio(features) for correction in self.corrections])

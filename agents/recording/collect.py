@@ -65,7 +65,7 @@ class Collection:
         self._backend = backend
 
     def run(self, listed: Sequence[Chosen], compilers: set[int]) -> Iterator[list[Row]]:
-        """Yield the rows of each operator that is not done in turn; the CPUs `compilers` compile the next operator meanwhile."""
+        """Yield the rows of each unfinished operator; meanwhile the CPUs `compilers` compile the next operator."""
         for one, ready in prepared(self.missing(listed), self.compiled, compilers):
             yield self.timed(one, ready)
 

@@ -51,7 +51,7 @@ def programs(op: Operator, hw: Hardware, seed: int) -> list[Program]:
 
 
 def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Program]:
-    """Yield the programs of each origin in turn; some may be equal."""
+    """Yield the programs of one origin after another; some may be equal."""
     traverser = _constructed("markov_ext", graph, rng)
     yield from _ranked("markov_ext", traverser, TRAVERSER_RANKS)
     paper = ConstructionGraph(graph.operator, graph.hardware, "gensor")

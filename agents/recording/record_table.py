@@ -58,7 +58,7 @@ class Content:
 
 
 def content_of(recording: Recording) -> Content:
-    """Content of a recording that was made with the present version."""
+    """The content of a recording, which must have been made with the present version."""
     plan, created = recording.plan, {record.measurement.digest: record.created for record in recording.stored()}
     return Content(
         plan, recording.device, recording.schedules, recording.digests, recording.known, created, recording.anchors,
@@ -167,7 +167,7 @@ def card(about: dict[str, Any]) -> str:
 
 
 def _cannot(count: int) -> str:
-    """Words between a number of schedules and "be told from the fastest", singular or plural."""
+    """The words after a number of schedules, singular or plural: "3 .. be told from the fastest"."""
     return "schedule alone can" if count == 1 else "schedules cannot"
 
 

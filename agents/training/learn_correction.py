@@ -1,9 +1,9 @@
 """Learn a correction of the model from measurements: `python -m experiments learn_correction measured=WHAT output=FOLDER`.
 
 WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`, with programs of the train
-part on one machine, or a list of these. The card compares the correction's ranking of programs with the model's on held-out
-operators of its last item (groups of operators are held out in turn, on all machines together) and, for a machine of Measured v1,
-on the operators of its other parts.
+part on one machine. It may be a list of these. The card compares the correction's ranking of programs with the model's on the
+operators of the last item. They are held out in groups, one group after another and on all machines together. For a machine of
+Measured v1, it also compares them on the operators of the other parts.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ OTHERS = {
 
 
 def training_of(agent: str) -> Training:
-    """The training of an agent, `WALK` if there is no special one. `WALK.learn` reports an unknown agent."""
+    """The training of an agent, `WALK` if the agent has no training of its own. `WALK.learn` reports an unknown agent."""
     return OTHERS.get(agent, WALK)
 
 

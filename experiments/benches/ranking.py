@@ -1,9 +1,10 @@
 """How well the model ranks measured programs of an operator: random programs, and the programs that it ranks first.
 
-For every operator these programs are measured: random legal schedules of space `extended` (schedules slower than `slowest_s` by
-the model are left out and counted), all trials of searches by the strategies, the first programs of a construction's ranking, and
-programs spread over the rest of it, up to `programs` in all. Equal kernels count once. Some random programs are timed again: the
-rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so that the command resumes.
+Up to `programs` programs of each operator are measured. They are random legal schedules of space `extended`, all trials of
+searches by the strategies, the first programs of a construction's ranking, and programs spread over the rest of it. Random
+schedules slower than `slowest_s` by the model are left out and counted. Equal kernels count once. Some random programs are timed
+again: the rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so that the
+command resumes.
 """
 
 from __future__ import annotations

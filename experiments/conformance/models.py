@@ -112,7 +112,7 @@ def _vision_case(library: str, family: str, number: int) -> Case:
 
 
 def _running(library: str, family: str, name: str) -> Case | None:
-    """A variant with an image; None if torch runs it at no size, or it has too many weights."""
+    """A variant with an image; None if torch cannot run it at any size, or if it has too many weights."""
     build = importlib.import_module("timm").create_model if library == "timm" else _torchvision_model
     for size in (*SIZES, DEFAULT_SIZE):
         for how in ({"img_size": size}, {"image_size": size}, {"input_size": (size, size)}, {}):

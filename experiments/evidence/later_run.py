@@ -117,7 +117,7 @@ def _headline(day: Path) -> list[str]:
     names = sorted({row["strategy"] for row in rows if row["kind"] == "search"}, key=lambda name: (name != TRAVERSER, name))
     found: Any = standings([row for row in rows if row["run"] == rows[-1]["run"]], names)
     return [
-        "## A policy fine-tuned on the device, beside the traverser", "",
+        "## A policy fine-tuned on the device, and the traverser", "",
         *(f"- {said}" for said in conclusions(found["over_first"])), "",
         f"Operators of the test part. Ratios are geometric means over operators with {LEVEL} intervals of a bootstrap over them; "
         "one training seed.", "", *contest_lines(found), "",

@@ -174,8 +174,8 @@ def _fused(day: Path) -> list[str]:
     mean = geometric_mean(row["over_torch"] for row in rows)
     return [
         "## Fused operators", "",
-        f"The fastest of twelve programs that the model ranks first, beside the faster of torch and torch.compile: {mean:.2f} in "
-        "the geometric mean.", "",
+        f"The fastest of twelve programs that the model ranks first, compared with the faster of torch and torch.compile: "
+        f"{mean:.2f} in the geometric mean.", "",
         *table(("name", "operator", "torch's time over ours", "of a copy's bandwidth"), cells), "",
     ]  # fmt: skip
 
@@ -192,8 +192,8 @@ ABOUT = {
     "first_contact": "kernels of families that no device had run", "proposals": "who proposed which kernel, in which order",
     "trials": "every kernel of the study, verified and timed", "together": "winners of the study and torch in interleaved rounds",
     "environment": "the environment on CuPy times", "known_trials": "programs of earlier days and today's first choices",
-    "known_together": "the same beside torch, in interleaved rounds", "adaptive": "searches that learn from ten trials",
-    "fused": "fused operators beside torch and a copy",
+    "known_together": "these programs and torch, in interleaved rounds", "adaptive": "searches that learn from ten trials",
+    "fused": "fused operators, torch and a copy, in interleaved rounds",
 }  # fmt: skip
 """Name of a file of rows -> its description."""
 

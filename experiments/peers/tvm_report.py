@@ -102,7 +102,7 @@ def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str
     """Markdown text of the results page."""
     versions = about["versions"]
     page = [
-        "# Our search beside MetaSchedule of TVM", "",
+        "# Our search and TVM's MetaSchedule", "",
         "**A system comparison.** Spaces, code generators, compilers, thread pools and ways of measuring differ as well as the "
         "searches; no single one of them is credited with a difference.", "",
         f"{about['processor']}, threads: {about['threads']}, {about['date']}, code {about['code']}. "

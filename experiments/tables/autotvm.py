@@ -47,7 +47,7 @@ NOTES = (
     "Published: TITAN X, measured, 800 trials (2000 for genetic and random search), 3 repeats, C1 to C12 of ResNet-18, CUDA "
     "template of direct convolution. Its curves are figures whose numbers are not at hand, so only directions compare.",
     "The genetic search here has a population of 16 and begins with walks; the paper's has 100 and begins with random programs.",
-    "Faster: trials that the search beside needs for what it has after half of its trials, over those that this one needs for "
+    "Faster: trials that the other search needs for what it has after half of its trials, over those that this one needs for "
     "the same (geometric mean; one that never has it counts as having it with the next trial). Published of transfer: 2 to 10 "
     "times, as secondary sources have it.",
 )
@@ -91,8 +91,8 @@ def _table(title: str, study: Study, folder: Path) -> Table:
     names = [name for name in ("autotvm", *PUBLISHED) if name in study.scores.curves]
     rows = [_row(study, name) for name in names]
     columns = (
-        "search", *(f"regret after {k}, ours" for k in study.checkpoints), "beside", f"difference after {study.checkpoints[-1]}",
-        "faster, ours", "published",
+        "search", *(f"regret after {k}, ours" for k in study.checkpoints), "other search",
+        f"difference after {study.checkpoints[-1]}", "faster, ours", "published",
     )  # fmt: skip
     panels = {
         title: {name: speeds(study.scores, name) for name in members if name in study.scores.curves}

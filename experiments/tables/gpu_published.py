@@ -102,4 +102,4 @@ def make(config: DictConfig, _folder: Path) -> list[Table]:
         *(f"Published: {source}." for source in dict.fromkeys(case.source for case in PUBLISHED[: config.limit])),
         "No constant of the model is fitted to these figures; `docs/design.md` says where each comes from.",
     )
-    return [Table("The model of GPUs beside published rates of libraries", Stamp.PREDICTED, columns, tuple(rows), notes)]
+    return [Table("The GPU model compared with published rates of libraries", Stamp.PREDICTED, columns, tuple(rows), notes)]

@@ -21,7 +21,7 @@ from gensor_gym.networks.fusion.rules import PLANS
 
 NETWORKS = ("mobilenet_v2", "resnet34", "resnet50", "bert", "gpt2")
 NOTE = (
-    "Published figures of these networks are of GPUs and of batches that are not public: none stands beside ours. BERT and GPT-2 "
+    "Published figures of these networks are of GPUs and of batches that are not public: none is comparable. BERT and GPT-2 "
     "whole, at 128 tokens; random weights of a fixed seed."
 )
 PLAN = "fine"
@@ -39,7 +39,7 @@ def make_networks(config: DictConfig, folder: Path) -> list[Table]:
     ]  # fmt: skip
     versions = ", ".join(f"{package} {version}" for package, version in versions_of(PACKAGES).items())
     notes = (*conditions(config, rows, PLAN), f"{versions}; inductor is torch.compile with frozen weights.", NOTE)
-    return [Table("Networks beside libraries, batch 1", Stamp.REPLICATED, columns, tuple(cells), notes)]
+    return [Table("Networks compared with libraries, batch 1", Stamp.REPLICATED, columns, tuple(cells), notes)]
 
 
 # Rows of networks for tables: the settings of their timing, and cells that several tables share.
@@ -75,7 +75,7 @@ def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case], plan: str =
 
 
 def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -> list[str]:
-    """Sentences on the timing of our side, and on missing cases with their reasons."""
+    """Sentences about how our networks were timed, and about missing cases with the reasons."""
     how = settings_of(config, plan)
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [

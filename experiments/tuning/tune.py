@@ -5,7 +5,7 @@ and uses more operators of the train part. Among the last settings, the best on 
 is used, so that the result is the same on every machine. Operators of the test part are refused.
 
 The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the share of tasks on which it
-is slower than Roller, by however little: a traverser should not lose to the search that it is compared with.
+is slower than Roller at all, because a traverser should not lose to the search that it is compared with.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class _Batched:
 
     @classmethod
     def of(cls, view: Strided, name: str) -> _Batched:
-        """Split a view into batch, rows and columns; ValueError if rows or columns have no single stride."""
+        """Split a view into batch, rows and columns; ValueError if rows or columns do not have a single stride."""
         *batch, rows, columns = view.axes
         if len(rows) > 1 or len(columns) > 1:
             raise ValueError(f"{name}: rows or columns of {view.tensor} have no one stride")
@@ -164,7 +164,7 @@ class _Batched:
         return cls(view, batch[0] if batch else (), *steps)
 
     def matrix(self, batch: tuple[int, ...]) -> Matrix:
-        """The matrix with these strides along the batch."""
+        """A copy of this matrix with the given strides along the batch."""
         return Matrix(self.view.tensor, self.view.offset, batch, self.row, self.column)
 
 

@@ -23,7 +23,7 @@ def ceil_to(size: int, unit: int) -> int:
 
 
 def pitch_of(chain: Chain) -> int:
-    """Elements between rows of scores: whole cache lines, and not a multiple of 64, so that rows map to many sets of a cache."""
+    """Distance between rows of scores in elements: whole cache lines, not a multiple of 64, so that rows use many cache sets."""
     lines = ceil_to(chain.columns, LINE) // LINE
     return LINE * (lines + (lines % 4 == 0))
 

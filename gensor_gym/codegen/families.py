@@ -114,7 +114,7 @@ class Chains:
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ChainGraph | GpuChainGraph:
-        """The graph of the chain's schedules; None means the space `gir`."""
+        """The graph of the chain's schedules; `space` None means `gir`."""
         return (ChainGraph if hardware.kind == "cpu" else GpuChainGraph)(computation, hardware, space or "gir")
 
     def generate(self, computation: Dataflow, schedule: AnyChainSchedule, hardware: Hardware) -> Kernel:

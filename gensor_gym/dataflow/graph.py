@@ -136,7 +136,7 @@ class Dataflow:
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """The name, then the names of the sources behind it through nodes of classes `views`, up to the first that is no view."""
+        """The name, then its source, and so on while the node belongs to one of the classes `views`."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs

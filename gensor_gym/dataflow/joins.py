@@ -112,7 +112,7 @@ def _root(nodes: Mapping[str, Node], name: str) -> str:
 
 
 def _is_alike(graph: Dataflow, part: str, whole: str) -> bool:
-    """Whether a part has the type of the value that contains it, which integers never do."""
+    """Whether a part has the same type as the value that contains it; False for integers."""
     return part not in graph.whole and graph.values[part].dtype == graph.values[whole].dtype
 
 

@@ -128,7 +128,11 @@ def static_features(op: Operator, hardware: Hardware) -> np.ndarray:
 
 
 def _operator_features(op: Operator) -> np.ndarray:
-    """Group `operator`: log extents by slot; per tensor and slot whether the stride is not 0, whether it is 1; body; sizes."""
+    """Features of group `operator`: log extents, strides, body, sizes.
+
+    Each slot has a log extent. For each tensor and slot, one feature says whether the stride is not 0, another whether it is 1.
+    The body is one-hot. The sizes are log operations, log compulsory bytes and log intensity.
+    """
     slots = [slot_of(a, len(op.spatial)) for a in range(len(op.axes))]
     extents, moves = np.zeros(MAX_AXES), np.zeros((2, _TENSORS_SEEN, MAX_AXES))
     for slot, extent in zip(slots, op.extents, strict=True):

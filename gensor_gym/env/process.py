@@ -181,7 +181,7 @@ def _step_each(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended, scratch,
     room, terms
 ):  # noqa: ANN001, ANN202  # fmt: skip
-    """Do `step_range` with the given scratch space."""
+    """Call `step_range` with the given scratch space."""
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False
         if not skip[b]:

@@ -23,10 +23,10 @@ _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
 class ConstructVecEnv(VecEnv):
     """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv` or `GirVectorEnv` in mode SAME_STEP.
 
-    Ended episodes are reset within the step; their info contains `episode` {r, l, t, regret} (like Monitor),
+    Ended episodes are reset within the step. Their info contains `episode` {r, l, t, regret} (like Monitor),
     `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no
-    optimum is known), with `reward="best_so_far"` also `paid` and `best`. Other infos are empty; masks come from
-    `env_method("action_masks")`. It needs no VecMonitor around it, because infos already contain `episode`.
+    optimum is known). Measured programs add `samples`, and `reward="best_so_far"` adds `paid` and `best`. Other infos are
+    empty. Masks come from `env_method("action_masks")`. VecMonitor is unnecessary, because infos already contain `episode`.
     """
 
     def __init__(self, envs: EpisodesVectorEnv) -> None:
@@ -92,7 +92,7 @@ class ConstructVecEnv(VecEnv):
                 "status": status,
                 "steps": steps,
                 "regret": gap,
-                **{name: facts[name][i] for name in ("paid", "best") if name in facts},
+                **{name: facts[name][i] for name in ("samples", "paid", "best") if name in facts},
             }
             self.reset_infos[i] = {"action_mask": info["action_mask"][i]}
         self._returns[ended], self._lengths[ended] = 0.0, 0

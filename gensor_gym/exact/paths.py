@@ -117,7 +117,7 @@ class _Left:
         return steps
 
     def _axis(self, at: list[int], axis: int, level: int) -> int:
-        """Steps along one axis: in its virtual threads, the level under construction, and the later levels."""
+        """Number of steps along one axis: in its virtual threads, the level under construction, and the later levels."""
         for closed in range(level):
             if at[TILE + closed * MAX_AXES + axis] != self.tiles[closed][axis]:
                 return _FAR

@@ -30,7 +30,7 @@ class Values:
 
     @property
     def horizon(self) -> int:
-        """Steps of an episode."""
+        """Maximum number of steps of an episode."""
         return len(self.values) - 1
 
     def edge_values(self, left: int) -> np.ndarray:

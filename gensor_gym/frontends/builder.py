@@ -304,7 +304,7 @@ class Builder:
             yield name, node
 
     def _root(self, name: str) -> str:
-        """Name of the value behind one or several reshapes; `name` itself if it is no reshape."""
+        """Name of the value behind one or several reshapes; `name` itself if it is not a reshape."""
         while isinstance(node := self._made.get(name), Reshape):
             name = node.source
         return name

@@ -24,7 +24,7 @@ def name_of(dtype: Any) -> str:
 
 
 def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Name of a node of torch's graph -> data types that its value is cast to in turn, for types that kernels do not compute.
+    """Name of a node of torch's graph -> data types that its value is cast to, in order, for types that kernels do not compute.
 
     A node that only moves a cast value has the same casts. The first type is the integer or bool type that the value had, if any.
     A cast from float32 to float64 and back has no casts.

@@ -121,7 +121,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def in_place_of_torchs() -> Iterator[None]:
-    """Within the `with` block torch's own Python decompositions of these operations, which come before any table, are hidden."""
+    """Hide torch's own Python decompositions of these operations, which take precedence over any table, in the `with` block."""
     hidden = {one: one.py_kernels.pop(DispatchKey.Autograd) for one in DECOMPOSITIONS if DispatchKey.Autograd in one.py_kernels}
     try:
         for one in hidden:

@@ -205,7 +205,7 @@ class _Reader:
         return None if len(results) > 1 and type(form) is tuple and form == tuple(range(len(results))) else form
 
     def _types(self, result: torch.fx.Node) -> tuple[str, ...]:
-        """Data types that an output is cast to in turn, or its own type."""
+        """Data types that an output is cast to, in order; its own type if it is not cast."""
         return self.casts.get(result.name) or (name_of(result.meta["val"].dtype),)
 
     def _output(self, place: int, result: Any) -> str:

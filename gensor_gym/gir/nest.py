@@ -138,7 +138,7 @@ class RowNest:
 
     @cached_property
     def cell(self) -> dict[str, Cell]:
-        """Name -> cell."""
+        """Cells by name."""
         return {cell.name: cell for cell in self.cells}
 
     def pass_of_store(self, name: str) -> int:

@@ -179,7 +179,7 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
 
 
 def _live(along: tuple[Instruction, ...]) -> int:
-    """Most vectors that are live at an instruction, plus the accumulators of all reductions."""
+    """Maximum number of vectors that are live at an instruction, plus the accumulators of all reductions."""
     last: Mapping[str, int] = {name: place for place, i in enumerate(along) for name, part in i.sources if part.wide}
     made: dict[str, int] = {}
     most = 0

@@ -60,9 +60,9 @@ def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
     With convolution=1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it is
-    the innermost spatial axis, unless a read strides along it or its extent is 1. In these two cases it is a reduce axis that is
-    contiguous in every read and moves no dimension together with another axis, if such an axis exists (dot products: gemv, row
-    sums; not the columns of a strided window, which are few).
+    the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in gemv
+    and row sums. This axis must be contiguous in every read and must not move a dimension together with another axis; so the few
+    columns of a strided window are excluded. If no such axis exists, it is the innermost spatial axis after all.
     """
     inner = op.spatial[-1]
     if convolution == 1:

@@ -59,7 +59,7 @@ def _resamples(count: int, block: int, seed: int) -> np.ndarray:
 
 
 def block_length(samples: np.ndarray) -> int:
-    """Length of blocks: the cube root of the count, or if neighbours are alike 2 (2 r / (1 - r^2))^(2/3) times as long.
+    """Length of blocks: the cube root of the count, multiplied by 2 (2 r / (1 - r^2))^(2/3) if neighbours are correlated.
 
     r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein 1986).
     The factor 2 is there because few samples underestimate r. The length is at most half of the count.

@@ -184,10 +184,10 @@ class TuningSpace:
 
     @cached_property
     def _regrets(self) -> dict[str, np.ndarray]:
-        """Timing -> result of `regrets`, if it was computed."""
+        """Results of `regrets` so far, by timing."""
         return {}
 
     @cached_property
     def _optimal(self) -> dict[str, np.ndarray]:
-        """Timing -> result of `optimal`, if it was computed."""
+        """Results of `optimal` so far, by timing."""
         return {}

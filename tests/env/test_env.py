@@ -272,7 +272,7 @@ def test_copies_with_a_live_worker_share_the_backend() -> None:
 
 
 def test_the_reward_of_a_slow_program_is_one_call() -> None:
-    """`samples` says so, in both forms; an illegal program and the model have no samples."""
+    """`samples` says so, in each form; an illegal program and the model have no samples."""
     operator, named = "gemm(m=256, n=256, k=256)", {"hardware": "host", "backend": "cpu"}  # some 15 ms unscheduled
     env, envs = ConstructEnv(operator, **named), ConstructVectorEnv(2, operator, **named)
     env.reset(seed=0)
@@ -281,6 +281,10 @@ def test_the_reward_of_a_slow_program_is_one_call() -> None:
     assert (info["status"], info["samples"]) == ("OK", 1)
     assert infos["samples"].tolist() == [1, 1] and infos["_samples"].all()
     envs.close()
+    adapter = pytest.importorskip("gensor_gym.env.sb3").make_sb3(1, operator=operator, **named)
+    adapter.reset()
+    assert adapter.step(np.array([0]))[3][0]["samples"] == 1
+    adapter.close()
     env.close()
 
 

@@ -184,7 +184,7 @@ def test_the_page_is_whole(tmp_path: Path) -> None:
     raw = rows(tmp_path / "raw", 0.8)
     text = "\n".join(page.lines_of(raw, "day"))
     assert text.startswith("## Do learned policies beat the traverser?\n\n**Yes")
-    for words in ("### Secondary", "classes with recorded times", "beside `random`", "WRONG" if "WRONG" in text else "OK"):
+    for words in ("### Secondary", "classes with recorded times", "over `random`", "WRONG" if "WRONG" in text else "OK"):
         assert words in text
     names = page.draw(raw, tmp_path / "day")
     assert all((tmp_path / name).stat().st_size > 10_000 for name in names)

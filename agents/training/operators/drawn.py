@@ -53,7 +53,10 @@ def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Opera
 def _drawn(
     count: int, machine: str, dtypes: Sequence[str], rng: np.random.Generator, is_apart: Callable[[Operator], bool]
 ) -> list[Operator]:
-    """Draw `count` distinct operators, classes in turn. Classes in _WITH_TYPES have one of `dtypes`, other classes float32."""
+    """Draw `count` distinct operators, from one class after another.
+
+    Classes in _WITH_TYPES have one of `dtypes`, other classes float32.
+    """
     hw, found = hardware.get(machine), dict[Operator, None]()
     for _ in range(MOST_DRAWS * count):
         name = _ORDER[len(found) % len(_ORDER)]

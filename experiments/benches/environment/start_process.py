@@ -28,7 +28,7 @@ class Compilations(event.Listener):  # type: ignore[misc]
         self._seconds: dict[str, list[float]] = defaultdict(list)
 
     def on_start(self, event: Any) -> None:
-        """Record the start, with no time of inner compilations yet."""
+        """Record the start; the time of inner compilations begins at 0."""
         self._running.append([time.process_time(), 0.0])
 
     def on_end(self, event: Any) -> None:

@@ -101,7 +101,7 @@ def learned_from(correction: str) -> frozenset[str]:
 
 
 class KernelsByModel(AnalyticBackend):
-    """Backend of the model's seconds that identifies programs by their kernels, so that a search makes a device's trials."""
+    """Analytic backend that identifies programs by their kernels, so that a search makes the same trials as on a device."""
 
     def __init__(self, predict: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> None:
         """Begin without kernels. `predict` is the strategy's own model, if it has one: (graph, rows) -> seconds."""

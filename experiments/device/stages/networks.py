@@ -1,8 +1,9 @@
 """Stage: whole networks as one CUDA graph, compared with eager and compiled torch. The model chose the kernels beforehand.
 
-A row of a network has the errors of ours and of torch in the same data type against torch in float64, all on the device, and
-interleaved samples: ours; torch in float32; torch as users call it, whose convolutions may use tf32. Networks of bfloat16 have
-the latter alone. All are replayed as CUDA graphs. Rows of torch.compile come last, because compiling a network takes longest.
+A network's row has two errors against torch in float64 on the device: ours, and that of torch in the same data type. It also has
+interleaved samples of ours, of torch in float32, and of torch as users call it, whose convolutions may use tf32. For bfloat16,
+the samples of torch in float32 are missing. All are replayed as CUDA graphs. Rows of torch.compile come last, because compiling a
+network takes longest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Stage 2: the best kernel that the model's ranking finds, compared with torch (cuBLAS, cuDNN) and torch.compile (Triton).
 
-The candidates of each operator are tried within its share of the time, and the fastest is timed again together with the library,
-in interleaved rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that type. Several
-workers take an operator each, so that candidates are made and compiled while one is timed. torch.compile takes seconds to
-compile, so it comes last, if there is time left.
+The candidates of each operator are tried within its share of the time. The fastest is then timed again together with the library,
+in interleaved rounds and by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that type. Each
+of several workers has its own operator, so that candidates are made and compiled while another is timed. torch.compile comes
+last, if there is time left, because it takes seconds to compile.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Cost models of programs compared on Measured v1, and which programs a budget of recording should go to."""
+"""Cost models of programs, compared on Measured v1, and the programs to record first under a budget."""

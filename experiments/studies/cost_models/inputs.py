@@ -1,4 +1,4 @@
-"""What the cost models of the study read: the features of the correction, or the primitives of a schedule as a sequence.
+"""Inputs of the study's cost models: the features of the correction, or the primitives of a schedule as a sequence.
 
 The sequence follows TLP (arXiv 2211.03578), which reads the primitives and their numbers, not the generated code. The tokens are
 our reconstruction for this graph: one for the splits of each axis, one for each knob.
@@ -35,7 +35,7 @@ class Sequences:
     """bool [B, TOKENS]: axes longer than 1 and knobs that are not at their default."""
 
     def flat(self) -> np.ndarray:
-        """The same numbers as one row for each program, float32 [B, S + TOKENS * WIDTH]."""
+        """All numbers as one row for each program, float32 [B, S + TOKENS * WIDTH]."""
         return np.concatenate([self.operator, self.tokens.reshape(len(self.tokens), -1)], axis=1)
 
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -29,7 +29,7 @@ LEARNERS = ("model", "trees", "trees_listwise", "trees_sequence", "network", "at
 
 @dataclass(frozen=True)
 class Job:
-    """What a training and a replay share: the recorded programs and the fold that is held out."""
+    """Base of trainings and replays: the recorded programs and the fold that is held out."""
 
     machine: str
     operators: int | None
@@ -99,7 +99,7 @@ def work(job: Training | Replay) -> dict[str, Any]:
 
 @cache
 def recorded(machine: str, count: int | None, validation: bool) -> tuple[Observed, Sequences]:
-    """Programs of the part `train` of Measured v1, with `validation` of that part, too, and their sequences."""
+    """Programs of the train part of Measured v1, with `validation` also of the validation part, and their sequences."""
     table = measured.load(machine)
     table = table[table.part.isin(("train", "validation") if validation else ("train",))]
     kept = evenly(sorted(table.operator.astype(str).unique()), count)
@@ -108,7 +108,7 @@ def recorded(machine: str, count: int | None, validation: bool) -> tuple[Observe
 
 
 def _predicted(job: Training, observed: Observed, sequences: Sequences, out: np.ndarray) -> np.ndarray:
-    """Predicted logarithms of the programs held out, up to a summand of the operator."""
+    """Predicted log seconds of the held-out programs, up to a constant for each operator."""
     if job.learner == "model":
         return observed.model[out]
     if job.learner == "trees":

@@ -1,7 +1,7 @@
 """Learners that rank the programs of an operator: boosted trees, a network over features, self-attention over primitives.
 
 All minimise one listwise loss (ListNet, Cao et al. 2007): the cross-entropy between two distributions over the programs of an
-operator, that of exp(-sharpness * log time) and that of exp(score). Predictions are logarithms of seconds up to a summand of the
+operator, that of exp(-sharpness * log time) and that of exp(score). Predictions are log seconds, up to a constant for each
 operator.
 """
 
@@ -22,7 +22,7 @@ WIDTHS = {"network": 256, "attention": 32}
 
 
 def softmax(scores: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """exp(scores) over their sum within each group; `groups` [B] are numbers 0, 1, .. ."""
+    """Softmax of the scores within each group; `groups` [B] holds group numbers from 0."""
     highest = np.full(groups.max() + 1, -np.inf)
     np.maximum.at(highest, groups, scores)
     found = np.exp(scores - highest[groups])
@@ -105,7 +105,7 @@ def _batches(groups: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.
 
 
 def _perceptron(features: int) -> Any:
-    """Two hidden layers; scores [B] of features [B, F]."""
+    """A network with two hidden layers that maps features [B, F] to scores [B]."""
     from torch.nn import Flatten, Linear, Sequential, SiLU
 
     width = WIDTHS["network"]
@@ -113,14 +113,14 @@ def _perceptron(features: int) -> Any:
 
 
 def _attention(sizes: int, numbers: int) -> Any:
-    """Two layers of self-attention over the operator's token and those of the primitives; scores [B]."""
+    """A network with two layers of self-attention over tokens of the operator and the primitives; it returns scores [B]."""
     import torch
     from torch import nn
 
     width = WIDTHS["attention"]
 
     class Attention(nn.Module):
-        """Absent tokens are left out."""
+        """Self-attention that ignores absent tokens."""
 
         def __init__(self) -> None:
             super().__init__()

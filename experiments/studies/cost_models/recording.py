@@ -1,4 +1,4 @@
-"""Replay of a recording under a budget of programs: what a model of time knows after each, if the next programs are chosen.
+"""Replay of a recording under budgets of programs: how good a model of time is after each, for two ways to choose programs.
 
 Programs are recorded by unit: all of an operator, or some of them. Units come at random, or those first on which an ensemble
 disagrees most. TCL (arXiv 2604.12891) samples by representativeness, diversity and uncertainty; this is uncertainty alone, our
@@ -37,8 +37,8 @@ def replay(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Record until each budget of programs is spent; yield (recorded programs, predicted logarithms of all programs [B]).
 
-    `held_out` bool [B] marks programs that are never recorded. The first budget is spent at random. Programs that may still be
-    recorded are not predicted after the last.
+    `held_out` bool [B] marks programs that are never recorded. The first budget is spent at random. After the last
+    budget, only held-out programs are predicted.
     """
     whole, score = ORDERS[order]
     rng = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ def replay(
 
 
 def _units(groups: np.ndarray, chosen: np.ndarray, whole: bool, rng: np.random.Generator) -> list[np.ndarray]:
-    """The units of the chosen programs, in random order; a rest of fewer than SOME programs is a unit, too."""
+    """The units of the chosen programs, in random order; the last unit of an operator may have fewer than SOME programs."""
     units: list[np.ndarray] = []
     for group in np.unique(groups[chosen]):
         mine = rng.permutation(np.flatnonzero(chosen & (groups == group)))
@@ -66,7 +66,7 @@ def _units(groups: np.ndarray, chosen: np.ndarray, whole: bool, rng: np.random.G
 
 
 def _ensemble(observed: Observed, at: np.ndarray, asked: np.ndarray, seed: int) -> np.ndarray:
-    """Predicted logarithms of the programs `asked` [N], up to a summand of the operator, by each booster [2 * MEMBERS, N]."""
+    """Predictions [2 * MEMBERS, N] of each booster for the programs `asked` [N]: log seconds, up to a constant per operator."""
     dense = np.unique(observed.groups[at], return_inverse=True)[1]
     found, features = [], observed.features[asked]
     for member in range(MEMBERS):

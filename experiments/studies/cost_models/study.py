@@ -1,4 +1,4 @@
-"""Cost models compared, and what to record next: `python -m experiments cost_models` (conf/cost_models.yaml).
+"""Compare cost models, and orders of recording: `python -m experiments cost_models` (conf/cost_models.yaml).
 
 Every learner ranks the recorded programs of operators or classes that were held out of Measured v1. Then the recording is
 replayed under budgets of programs, at random and chosen. No kernel is timed. The plan is `results/cost_models/README.md`.
@@ -147,7 +147,7 @@ class CostModels(Study[Plan, Found]):
 
 
 def _by_operator(lines: list[list[Row]]) -> np.ndarray:
-    """Scores [operators, seeds, SCORES] of lines [folds][seeds], operators in the order of the folds."""
+    """Scores [operators, seeds, SCORES] from lines [folds][seeds]; operators are in the order of the folds."""
     return np.concatenate([np.array([[one[name] for name in SCORES] for one in of]).transpose(2, 0, 1) for of in lines])
 
 
@@ -177,7 +177,7 @@ def _apart(line: Mapping[str, float]) -> str:
 
 
 def _order(name: str, one: Mapping[str, Any], repeats: int) -> tuple[str, ...]:
-    """An order's row of a table of replays."""
+    """Row of the table of replays for one order."""
     apart = ("-", "-") if name == RANDOM else (_apart(one["over"][name][-1]), f"{one['better'][name]} of {repeats}")
     return f"`{name}`", *map(_text, one["scores"][name]), *apart, f"{one['operators'][name][-1]:.0f}"
 

@@ -197,7 +197,7 @@ class GeneralisePlan(Plan):
         return found
 
     def seeds_of(self, strategy: str) -> tuple[int, ...]:
-        """Seeds of a strategy's searches, paired with the policies' seeds. A strategy with fewer seeds repeats them in turn."""
+        """Seeds of a strategy's searches, paired with the policies' seeds. A strategy with fewer seeds repeats them in order."""
         count = self.begun.get(strategy, len(self.seeds))
         return tuple(self.seeds[i % count] for i in range(len(self.seeds)))
 

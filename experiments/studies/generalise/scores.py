@@ -266,9 +266,9 @@ def groups_of(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
 def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
     """Costs of a policy's best of several episodes, compared with the first strategy that reaches its interquartile mean regret.
 
-    `evaluations` and `seconds` each have the policy's cost per operator, the first strategy's cost (None if none gets as good
-    within the study), the cost of training, and the number of operators from which the policy costs less in total (None if it
-    costs more on each).
+    `evaluations` and `seconds` each have four entries: the policy's cost per operator; the first strategy's cost, None if no
+    strategy gets as good within the study; the cost of training; and the number of operators from which the policy costs less in
+    total, None if it costs more on each operator.
     """
     plan = study.plan
     evaluations, regret, seconds = study.first(learned.sampled)

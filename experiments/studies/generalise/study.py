@@ -53,7 +53,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         f"seeds; in brackets {LEVEL} intervals of a bootstrap over operators and training seeds, a seed being the same policy on "
         f"all operators. Seed i of a search is paired with policy i{paired}. Before its first program a search has the "
         "unscheduled one.", "",
-        "## Regret after so many evaluations", "",
+        "## Regret by number of evaluations", "",
         *_by_count("", summary).markdown(), "",
         f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
         "## Regret after so many seconds", "",
@@ -89,7 +89,7 @@ def sheet(summary: dict[str, Any]) -> Sheet:
                 f"{100 * one['mean']['mean']:.1f} %; {policy['reference']} then {100 * beside['iqm']['mean']:.1f} %, difference "
                 f"{interval_text(beside['over'], 1, sign=True)}"
             )
-    return _by_count("IQM regret after so many evaluations", summary, said)
+    return _by_count("IQM regret by number of evaluations", summary, said)
 
 
 def _by_count(title: str, summary: dict[str, Any], notes: Sequence[str] = ()) -> Sheet:
@@ -150,7 +150,7 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
     least = next(iter(one["beside"].values()))["over"]["p_least"]
     return [
-        f"### {label.capitalize()}, beside searches stopped at the same evaluations", "",
+        f"### {label.capitalize()}, and searches stopped after as many evaluations", "",
         "On every operator and with every seed the search is stopped at exactly the evaluations that the policy took there. "
         "Differences are paired, policy minus search, in IQM and mean regret; negative means that the policy is better. p: "
         "sign-flip test on the operators' means, adjusted by Holm over the strategies (the least p possible here is "

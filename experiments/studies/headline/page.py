@@ -89,7 +89,7 @@ def secondary(timed: Timed) -> list[Line]:
     most = f"first {RANKS[-1]} programs, the first {len(timed.deep(RANKS[-1]))} operators"
     lines = parts(timed, f"first program alone (k = {RANKS[0]})", most)
     others = [arm for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
-    lines += [compared(f"beside `{arm}`", timed, timed.whole, FIRST, arm) for arm in others]
+    lines += [compared(f"over `{arm}`", timed, timed.whole, FIRST, arm) for arm in others]
     adjusted = holm([line.p for line in lines])
     return [Line(**{**vars(line), "p_holm": p}) for line, p in zip(lines, adjusted, strict=True)]
 

@@ -161,7 +161,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
             (name, said.get("beside", summary["reference"]), f"{said['direction']}: {said['because']}", *said["found"])
             for name, said in summary["hypotheses"].items()
         ]
-        head = ("variant", "beside", "expected", *after)
+        head = ("variant", "against", "expected", *after)
         lines += ["## Hypotheses", "", "Written down before the run.", "", *table(head, rows), ""]
     lines += ["## Tasks", "", *table(("operator", "part of the split", "kernels"), [
         (task["operator"], task["part"], str(task["kernels"])) for task in tasks

@@ -212,7 +212,7 @@ def roles(plan: RecordedPlan) -> list[str]:
 
 
 def _about(plan: RecordedPlan, kernel: str, device: str) -> dict[str, Any]:
-    """Size of a recorded space, and the number of its configurations near the best."""
+    """Facts about a recorded space: sizes, configurations near the best, and the slowest time over the best."""
     space = load_space(plan.file(kernel, device))
     times = space.seconds(plan.config["timing"])
     return {

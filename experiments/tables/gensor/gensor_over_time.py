@@ -135,7 +135,10 @@ def _over(above: Cell, below: Cell) -> str:
 def _draw(
     searches: Searches, ended: Ended, best: dict[Operator, float], found: list[Contender], folder: Path
 ) -> str:
-    """Draw the arithmetic mean over searches of the speed so far, 0 before the first kernel, next to the published curve."""
+    """Draw the speed of the best kernel over time next to the published curve.
+
+    The speed is the arithmetic mean over searches; a search without a kernel has speed 0.
+    """
     ends = [of.outcome.elapsed_s for of in ended.values()]
     firsts = [at[0] for of in ended.values() if len(at := _best(of.rows)[0])]
     grid = np.geomspace(max(min(firsts), 1e-4) * 0.7, max(ends) * 1.2, POINTS)

@@ -143,7 +143,7 @@ Ended = dict[tuple[Operator, str, int], Found]
 
 
 def trials_of(config: DictConfig, tier: str, live: int = LIVE_TRIALS) -> int:
-    """Trials of the searches that measure: the configuration's number, else MODEL_TRIALS or `live`, depending on the tier."""
+    """Number of trials of the searches that measure: the configuration's, else MODEL_TRIALS or `live`, depending on the tier."""
     return int(config.model_trials or MODEL_TRIALS) if tier == MODEL else int(config.trials or live)
 
 

@@ -85,7 +85,7 @@ def verdicts(curves: dict[str, np.ndarray], tasks: dict[str, Any]) -> list[str]:
         found = "not told apart" if seen == "same" else "as expected" if seen == said["direction"] else "the opposite"
         ends = ", ".join(f"{np.exp(v):.3f}" for v in (float(low), float(high)))
         lines.append(
-            f"{name} beside {tasks['reference']}: expected {said['direction']}, because {said['because']}. Found: {found}, "
+            f"{name} against {tasks['reference']}: expected {said['direction']}, because {said['because']}. Found: {found}, "
             f"{np.exp(ratios.mean()):.3f} times the speed [{ends}]."
         )
     return lines

@@ -75,7 +75,7 @@ class Study:
         for name, said in self.summary["hypotheses"].items():
             beside = said.get("beside", self.summary["reference"])
             found = ", ".join(f"{v} after {k}" for k, v in zip(self.checkpoints, said["found"], strict=True))
-            lines.append(f"{name} beside {beside}: expected {said['direction']}, because {said['because']}. Found: {found}.")
+            lines.append(f"{name} against {beside}: expected {said['direction']}, because {said['because']}. Found: {found}.")
         return [*lines, *(f"Left out: {name}: {why}" for name, why in self.summary["broken"].items())]
 
 

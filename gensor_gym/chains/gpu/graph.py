@@ -26,7 +26,7 @@ class GpuChainGraph(FieldGraph[GpuChainSchedule]):
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
         """Recognise the chain and build its model.
 
-        ValueError if it is not a chain, has no kernel on tensor cores or none that fits, or for another space.
+        ValueError if it is not a chain, if no kernel on tensor cores exists or fits, or for another space.
         """
         if hardware.kind != "gpu" or space != "gir":
             raise ValueError(f"{operator} on {hardware.name}, space {space!r}: expected a GPU and space gir")
@@ -45,9 +45,9 @@ class GpuChainGraph(FieldGraph[GpuChainSchedule]):
 
     @property
     def apart(self) -> float:
-        """Least seconds of separate kernels for both products and the nest; our reconstruction.
+        """Lower bound in seconds for separate kernels of both products and the nest; our reconstruction.
 
-        They are three launches, and the traffic of all tensors, and of scores and weights, which are written and read.
+        It counts three launches, the traffic of all tensors, and writing and reading scores and weights.
         """
         scores = self.chain.elements * self.chain.rows * self.chain.columns
         nbytes = self.operator.compulsory_bytes + 4 * ITEM * scores

@@ -1,4 +1,4 @@
-"""What a chain must be to have a kernel on a GPU's tensor cores."""
+"""Conditions under which a chain has a kernel on a GPU's tensor cores."""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
 A block's step is a tile of keys: two products on tensor cores, and between them the nest's instructions on the scores, among them
 exponentials at the rate of the special-function units. Warps of a multiprocessor's partition overlap one another's products and
-nests. A step waits for shuffles, a barrier and what the stages do not hide of a load. The time is the longer of all steps of the
-slowest multiprocessor and of the traffic, plus a share of the shorter, plus a launch. The form is our reconstruction after
-FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements; rates and latencies are the machine's.
+nests. A step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the longer of two,
+the steps of the slowest multiprocessor and the traffic, plus a share of the shorter, plus a launch. The form is our
+reconstruction after FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements; rates and latencies are
+the machine's.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class GpuChainModel:
 
     @cached_property
     def room(self) -> Room:
-        """What blocks need."""
+        """Resources of blocks."""
         return Room(self.chain, self.hardware)
 
     @cached_property
@@ -76,7 +77,7 @@ class GpuChainModel:
         return found
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every term of rows int32 [B, ROW]: float64 [B, 1 + len(TERMS)], their total first."""
+        """Seconds, float64 [B, 1 + len(TERMS)], of rows int32 [B, ROW]: the total, then each term."""
         header, chain, hw = GpuChainSchedule.columns(rows), self.chain, self.hardware
         steps = self.stream.passes * self._tiles(header)
         blocks = chain.elements * -(-chain.rows // self.room.rows(header))
@@ -106,7 +107,7 @@ class GpuChainModel:
         return found
 
     def _step(self, header: Columns) -> Columns:
-        """Cycles of a block's step on a multiprocessor of its own [B], by the part of the multiprocessor that it uses."""
+        """Cycles [B] of one step of a block that has a multiprocessor to itself, by the part of the multiprocessor."""
         hw, room = self.hardware, self.room
         rows, keys = self.room.rows(header), header["keys"]
         scores = rows * keys
@@ -120,7 +121,7 @@ class GpuChainModel:
         return {"products": products, "nest": nest, "staging": staging}
 
     def _beside(self, header: Columns) -> np.ndarray:
-        """Instructions of a warp in a step that do not grow with its scores [B]: copies, folds, rescaled sums of the output."""
+        """Instructions [B] of a warp in a step that do not depend on its number of scores: copies, folds, rescaling of sums."""
         copies = self.room.buffer_bytes(header) / _COPY_BYTES / (header["warps"] * WARP)
         rescaled = self.room.out // 2 if self.stream.running is not None else 0
         found: np.ndarray = _LOAD * copies + header["heights"] * (rescaled + _ROW) + _ROW
@@ -146,7 +147,7 @@ class GpuChainModel:
         return instructions / self.stream.passes, powers / self.stream.passes
 
     def _late(self, header: Columns, busy: np.ndarray) -> np.ndarray:
-        """Cycles of a step until its tile has arrived from the second-level cache, which earlier steps do not hide [B]."""
+        """Cycles [B] that a step waits for its tile from the second-level cache, beyond those that earlier steps hide."""
         latency = self.hardware.level("l2").latency * self.hardware.clock
         return np.maximum(0.0, latency - (header["stages"] - 1) * busy)
 
@@ -162,6 +163,6 @@ class GpuChainModel:
 
     @property
     def _loads(self) -> int:
-        """Loads of one score in all passes."""
+        """Number of loads for one score in all passes."""
         cells = [cell for place in range(self.stream.passes) for cell in self.stream.wide(place)]
         return sum(isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)

@@ -1,4 +1,4 @@
-"""What a block of a chain needs on a GPU, for many schedules at once: shared memory and registers."""
+"""Resources of a chain's block on a GPU, for many schedules at once: shared memory and registers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Room:
         return ceil_to(self.chain.products[1].columns, DEPTH)
 
     def rows(self, header: Columns) -> np.ndarray:
-        """Rows of a block [B]."""
+        """Number [B] of rows of a block."""
         return header["warps"] * header["heights"] * HEIGHT
 
     def buffer_bytes(self, header: Columns) -> np.ndarray:
@@ -58,7 +58,7 @@ class Room:
         return ITEM * self.rows(header) * (self.inner + PAD) + header["stages"] * self.buffer_bytes(header)
 
     def registers(self, header: Columns) -> np.ndarray:
-        """Registers of a thread [B]: scores and what is loaded for them, sums of the output, rows of the left operand, others."""
+        """Registers [B] of a thread: scores, elements loaded for them, sums of the output, rows of the left operand, others."""
         tall, keys = header["heights"], header["keys"]
         held = np.where(header["hold"] == 1, tall * self.inner // 4, tall * 4)
         found: np.ndarray = tall * (keys // 2 * (1 + self._loads) + self.out // 2) + held + 8 * tall + _OTHER
@@ -71,7 +71,7 @@ class Room:
         return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
 
     def resident(self, header: Columns) -> np.ndarray:
-        """Resident blocks of a multiprocessor, at least 1; [B]. A kernel asks for this number, which limits its registers."""
+        """Number [B] of resident blocks of a multiprocessor, at least 1. A kernel requests it, which limits its registers."""
         hw = self.hardware
         limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
         needs = (header["warps"] * WARP, self.registers(header), self.shared_bytes(header))
@@ -90,7 +90,7 @@ class Room:
 
 
 def is_deep(matrix: Matrix) -> bool:
-    """Whether a right operand's tile has a row for each element of the reduction: its columns are side by side in memory.
+    """Whether a right operand's tile has a row for each element of the reduction, because columns are adjacent in memory.
 
     Otherwise the tile has a row for each column of the product. A single row or column (stride 0) may be either.
     """

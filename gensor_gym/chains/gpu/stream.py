@@ -1,9 +1,9 @@
-"""How the nest of a chain goes along tiles of its columns, whose scores are in registers and are forgotten after the tile.
+"""The passes of a chain's nest along tiles of its columns; registers hold the scores of one tile only.
 
-A reduction along the columns is complete after a pass, so a nest takes a pass for every reduction that its weights need in turn,
-and every pass computes the scores again. Weights that are exp(x - max(x)) times a number of the row take one pass less: the
-maximum is a running one, and when it grows, what was added up so far is rescaled. The number of the row multiplies the finished
-output. That is FlashAttention-2 (Dao, arXiv 2307.08691, section 3.1) if the number is 1 / sum(exp(x - max(x))).
+A reduction along the columns is complete after a pass. So a nest takes one pass for each reduction that depends on another, and
+every pass computes the scores again. Weights that are exp(x - max(x)) times a number of the row take one pass less, with a
+running maximum: when it grows, the sums so far are rescaled. The number of the row multiplies the finished output. This is
+FlashAttention-2 (Dao, arXiv 2307.08691, section 3.1) if the number is 1 / sum(exp(x - max(x))).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ONE, _ZERO = Constant(1.0), Constant(0.0)
 
 @dataclass(frozen=True)
 class Running:
-    """Weights as powers times a number of the row, with a running maximum."""
+    """Weights that are exponentials times a number of the row, computed with a running maximum."""
 
     power: str
     """Name of the cell exp(x - max(x))."""
@@ -91,7 +91,7 @@ class Stream:
 
 
 def _behind(nest: RowNest, ends: Iterable[str], follows: Callable[[Cell], bool], known: Iterable[str] = ()) -> set[str]:
-    """Names of the cells `ends` and of what they are made of, through cells for which `follows` holds; without `known`."""
+    """Names of the cells `ends` and of all that they depend on, except `known`; only cells with `follows` are traced further."""
     found, waiting, out = set[str](), list(ends), set(known)
     while waiting:
         name = waiting.pop()
@@ -102,7 +102,7 @@ def _behind(nest: RowNest, ends: Iterable[str], follows: Callable[[Cell], bool],
 
 
 def _running(nest: RowNest, power: Cell, weights: str) -> Running | None:
-    """The weights as multiples of a cell; None if it is no exp(x - max(x)), or if other reductions are complete too late."""
+    """The weights as multiples of a cell; None unless it is exp(x - max(x)) and all other reductions are complete in time."""
     shifted, factor = shifted_power(nest, power.name), _factor(nest, Operand(weights), power.name)
     if shifted is None or factor is None:
         return None
@@ -116,7 +116,7 @@ def _running(nest: RowNest, power: Cell, weights: str) -> Running | None:
 
 
 def _factor(nest: RowNest, part: Expression, power: str) -> Expression | None:
-    """The number of the row by which `power` is multiplied to make `part`; None if `part` is no such multiple."""
+    """The number of the row such that `part` is `power` times that number; None if there is none."""
     match part:
         case Operand(name) if name == power:
             return _ONE

@@ -125,7 +125,7 @@ class Limit:
     size: str
 
     def known(self, first: int, last: int) -> bool | None:
-        """Whether elements `first`..`last` after the first lane's are readable: True for all, False for none, else None."""
+        """True if all elements from `first` to `last` after the first lane's are readable, False if none is, otherwise None."""
         if self.terms or not self.size.isdigit():
             return None
         low, high, size = self.constant + first, self.constant + last, int(self.size)

@@ -47,7 +47,7 @@ class Kind:
 
 
 def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
-    """The kinds of some kernels, in the given order. Fused operators belong to no kind: they are called by name only."""
+    """The kinds of some kernels, in the given order. Fused operators do not belong to a kind: they are called by name only."""
     found: dict[str, list[Exports]] = {}
     for one in exports:
         if not isinstance(one.kernel.operator, Operator):

@@ -91,7 +91,7 @@ class _Layout:
 
     @property
     def line(self) -> int:
-        """Elements of a cache line."""
+        """Number of elements of a cache line."""
         return LINE // self.program.element.nbytes
 
     @cached_property

@@ -135,7 +135,7 @@ class Whole:
         return 0.0 if reduction == "sum" else float("-inf")
 
     def text(self, expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
-        """C text of an expression; `names` maps its operands to variables. Inverses are of no use to integers."""
+        """C text of an expression; `names` maps its operands to variables. Integers do not use inverses."""
         if isinstance(expression, Constant):
             return self.number(expression.value) if width == 1 else f"splat_{width}({self.number(expression.value)})"
         if isinstance(expression, Operand):

@@ -43,9 +43,9 @@ LOOP, STEP = 30.0, 20.0
 
 @lean
 def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a block's step on tensor cores: (their pipes, issue slots, wavefronts, arithmetic of the block alone, waits).
+    """Cost of a block's step on tensor cores: (pipes, issue slots, wavefronts, arithmetic of the block alone, waits).
 
-    The waits are a number of latencies of memory, not cycles.
+    The first four are in cycles. The waits are a number of memory latencies.
     """
     points = computed_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
     rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]

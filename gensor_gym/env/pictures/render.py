@@ -91,7 +91,7 @@ def _head(graph: ConstructionGraph, schedule: Schedule, program: Program) -> lis
 
 
 def _foot(graph: ConstructionGraph, schedule: Schedule) -> list[str]:
-    """Lines after the loop nest: resources, spread over the device, latency and its bottleneck."""
+    """Lines below the loop nest: resources, distribution over the device, latency and its bottleneck."""
     if not graph.is_legal(schedule):
         return [
             "resources  " + ", ".join(str(use) for use in uses(graph, schedule)),

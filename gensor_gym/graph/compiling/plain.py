@@ -38,7 +38,7 @@ class Line(list[Any]):
         return (len(self),)
 
     def copy(self) -> Line:
-        """A copy of the numbers that belongs to no array."""
+        """A copy of the numbers that is not connected to an array."""
         made = Line(self._array[:0])
         made += self
         return made

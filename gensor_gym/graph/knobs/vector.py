@@ -29,10 +29,10 @@ def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one copy of a staged read into shared memory, on CUDA cores: at most knob vector, 1 for unaligned rows.
+    """Number of elements that one copy of a staged read moves into shared memory, for CUDA cores.
 
-    In a window, the width must divide the distances between rows of the tensor, and those between tiles and between steps along
-    every axis of a window's row. A gathered window (convolution=3) has width 1.
+    It is at most knob vector, and 1 for unaligned rows. In a window it must divide the distances between rows of the tensor,
+    between tiles, and between steps along every axis of a window's row. A gathered window (convolution=3) has width 1.
     """
     width = widest_copy(row, tensor, ints)
     if width == 1 or ints[WINDOW + tensor] == 0:

@@ -75,7 +75,7 @@ def column_step(op: Operator) -> int:
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
-    """Elements of the k axis that one tensor-core instruction takes; ValueError if there is no such instruction."""
+    """Number of elements along k that one tensor-core instruction takes; ValueError if there is no such instruction."""
     if tensor_core not in tensor_core_choices(op, hardware) or tensor_core == 0:
         raise ValueError(f"tensor_core={tensor_core}: {op} on {hardware.name} has {tensor_core_choices(op, hardware)}")
     return mma_types(hardware)[op.dtype]

@@ -175,7 +175,7 @@ def tensors_of(op: Operator, inputs: tuple[np.ndarray, ...], device: str = "cpu"
 
 
 def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
-    """Empty if ||output - reference|| <= tolerance * ||reference|| over the elements whose reference is known, else a message."""
+    """Message unless ||output - reference|| <= tolerance * ||reference|| over the elements with a known reference; else empty."""
     if tuple(output.shape) != shape:
         return f"shape {tuple(output.shape)} instead of {shape}"
     error, scale = draw.distance(output)

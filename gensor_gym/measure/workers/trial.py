@@ -52,7 +52,7 @@ class Loaded(Protocol):
         """Call the kernel `calls` times in a row; return the total seconds."""
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output for the draw; empty if it is right."""
+        """Message about a wrong output for the inputs of `draw`; empty if the output is right."""
 
     def damage(self, draw: Expected) -> str:
         """Message about guard words or inputs that the kernel modified; empty if there are none."""

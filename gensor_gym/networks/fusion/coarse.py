@@ -46,11 +46,11 @@ def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
 
 
 def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> list[Piece]:
-    """The pieces in one loop, in which each piece after the first has the rows of a task; empty if no loop pays off.
+    """The pieces in one loop; each piece after the first computes the rows of a task. Empty if no loop pays off.
 
-    A task has a thread's share of the rows. Reading the pieces' constants, from the innermost cache that fits the constants of
-    the network, must take at most `HIDDEN` of the time of its arithmetic. The rows of a task are reduced while reading takes less
-    than `SMALL`, until threads get `PARTS` tasks each and values between pieces stay in the second-level cache.
+    A task has a thread's share of the rows. Reading the pieces' constants, from the innermost cache that fits all constants of
+    the network, must take at most `HIDDEN` of the time of the task's arithmetic. As long as it takes less than `SMALL`, tasks get
+    fewer rows, until each thread has `PARTS` tasks and values between pieces stay in the second-level cache.
     """
     try:
         steps = [piece.step(network) for piece in pieces]

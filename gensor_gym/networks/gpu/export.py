@@ -65,7 +65,7 @@ def export_gpu_network(
 ) -> Exported:
     """Write a network into a folder that needs no Python; NVRTC compiles the kernels, no GPU is needed.
 
-    `known` has the manifest's facts about the kernel of each step. ValueError for a folder that contains something else and a
+    `known` has the manifest's facts about the kernel of each step. ValueError for a folder that contains something else, or a
     name that is not an identifier; NvrtcError with the compiler's message.
     """
     target = check_folder(folder)
@@ -96,10 +96,10 @@ def export_gpu_network(
 
 
 class Whole:
-    """C++ class of a network: where its arrays are in one block of memory, and the launches of all kernels in order."""
+    """C++ class of a network: places of its arrays in one block of memory, and launches of all kernels in order."""
 
     def __init__(self, one: Exports, pieces: Mapping[str, Exports], tasks: Tasks) -> None:
-        """Lay out the block: inputs, outputs, workspace, weights, and copies of arrays that begin at no multiple of 16 bytes."""
+        """Lay out the block: inputs, outputs, workspace, weights, and copies of arrays not aligned to 16 bytes."""
         self.one, self.pieces, self.tasks = one, pieces, tasks
         self.arrays: list[int] = []
         end = 0

@@ -23,8 +23,8 @@ from tests.support.thorough import thorough_but
 
 RESULTS = ROOT / "results"
 PAGES = (
-    "host/compare_summary.md", "host/live_policies/summary.md", "host/study_recorded/summary.md", "generalise/before/summary.md",
-    "transfer/summary.md", "transfer_recorded/summary.md", "host/reproduce/gensor_operators.md", "host/peer_tvm.md",
+    "host/compare_summary.md", "host/live_policies/summary.md", "host/study_recorded/summary.md", "generalise/summary.md",
+    "transfer_recorded/summary.md", "host/reproduce/gensor_operators.md", "host/peer_tvm.md",
 )  # fmt: skip
 """Of each kind of command one."""
 LINES = ("env", "kernels", "call", "model", "construct", "replay", "repeatability")

@@ -253,7 +253,7 @@ def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """(name of a helper without its ending for a type in memory, the ending or nothing)."""
+    """A helper's name in two parts: (name without the ending for a type in memory, ending or empty)."""
     ending = next((ending for ending in ("_narrow", *c_halves.ENDINGS) if name.endswith(ending)), "")
     return name.removesuffix(ending), ending
 

@@ -42,7 +42,7 @@ class Between:
 
     @property
     def nest(self) -> RowNest:
-        """The nest; only where there is one."""
+        """The nest; call it only for chains with a nest."""
         assert self.stream.nest is not None
         return self.stream.nest
 
@@ -76,7 +76,7 @@ class Between:
             out.line(f"{name}{_ROW} = {value};")
 
     def step(self, out: Writer, place: int) -> None:
-        """Write a pass's work on the scores of a tile of keys: what it adds to reductions; in the last pass also the weights."""
+        """Write a pass's work on the scores of a tile of keys: it updates reductions; the last pass also makes the weights."""
         if self.stream.nest is None:
             return
         last = place == self.stream.passes - 1
@@ -91,7 +91,7 @@ class Between:
                 out.line(f"score = {self._inside(self._text(self.stream.weights), '0.0f')};")
 
     def _running(self, out: Writer, place: int) -> None:
-        """Write the last pass's work with a running maximum: the scores become powers, and what is added up is rescaled.
+        """Write the last pass's work with a running maximum: the scores become powers, and the sums are rescaled.
 
         Powers are exp(x - top) = 2^((x - top) log2(e)). The difference comes first: where a mask makes all scores of a row -1e10
         or the least number, a product with log2(e) would be off by more than the difference, or overflow.
@@ -160,7 +160,7 @@ class Between:
         out.line(f"{own} = {_joined(cell.made, own, value)};")  # type: ignore[arg-type]
 
     def end_pass(self, out: Writer, place: int) -> None:
-        """Write the folds of a pass's reductions over the lanes of a row, and the numbers of rows that they make."""
+        """Write the folds of a pass's reductions over the lanes of a row, and the numbers of rows computed from them."""
         found = [(self.names[cell.name], cell.made) for cell in self.stream.reductions(place)]
         running = self.stream.running if place == self.stream.passes - 1 else None
         found += [(self.names[name], "sum") for name in (running.sums if running is not None else ())]
@@ -179,7 +179,7 @@ class Between:
             distance //= 2
 
     def _numbers(self, out: Writer, cells: Sequence[Cell]) -> None:
-        """Declare numbers of rows that are loaded or computed of others."""
+        """Declare numbers of rows that are loaded, or computed from others."""
         for cell in cells:
             out.line(f"float {self.names[cell.name]}[M_TILES][2];")
             with out.nest([TILE_M, _HALF]):

@@ -1,6 +1,6 @@
-"""Generate CUDA for a schedule of a chain, in the manner of FlashAttention-2 (Dao, arXiv 2307.08691).
+"""Generate CUDA for a schedule of a chain, in the style of FlashAttention-2 (Dao, arXiv 2307.08691).
 
-A block owns some rows of one element of the batch and goes along tiles of keys. Its warps have rows of their own, so the scores
+A block owns some rows of one element of the batch and loops over tiles of keys. Its warps have rows of their own, so the scores
 and the sums of the output stay in registers and warps meet only where the tile in shared memory changes.
 """
 
@@ -118,7 +118,7 @@ def _write_held(out: Writer, plan: Plan) -> None:
 
 
 def _write_arrival(out: Writer, plan: Plan, last: bool) -> None:
-    """Write the wait for a tile of keys, and the copies of the tile that is `stages - 1` ahead; `buffer` is where it lies."""
+    """Write the wait for the tile of keys in `buffer`, and the copies of the tile that is `stages - 1` ahead."""
     ahead = plan.ahead
     if not ahead:
         write_rights(out, plan, "tile", "0", last)
@@ -133,7 +133,7 @@ def _write_arrival(out: Writer, plan: Plan, last: bool) -> None:
 
 
 def _write_output(out: Writer, plan: Plan, between: Between) -> None:
-    """Write the stores of a lane's sums: two neighbours of a row at a time, where they lie so."""
+    """Write the stores of a lane's sums, two at a time if they are adjacent in memory."""
     chain, factor = plan.chain, between.factor()
     columns = chain.products[1].columns
     pairs = columns % 2 == 0 and all(step % 2 == 0 for step in (chain.out.row, chain.out.offset, *chain.out.batch))

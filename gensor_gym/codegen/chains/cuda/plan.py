@@ -1,4 +1,4 @@
-"""The layout of a chain's kernel: tiles in shared memory, a warp's instructions, and what the chain must be."""
+"""The layout of a chain's kernel: tiles in shared memory, a warp's instructions, and conditions on the chain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tile:
 
     @property
     def pitch(self) -> int:
-        """Elements between rows."""
+        """Distance between rows in elements."""
         return self.shape[1] + PAD
 
     @property
@@ -39,7 +39,7 @@ class Tile:
 
     @cached_property
     def width(self) -> int:
-        """Elements of a copy: the most that lie side by side, aligned, wholly inside or outside the tensor."""
+        """Number of elements of a copy: as many as are adjacent, aligned, and either all inside or all outside the tensor."""
         places = (self.matrix.offset, *self.matrix.batch, self.steps[0], self.limits[1])
         beside = self.steps[1] == 1 or self.limits[1] == 1
         return next(w for w in (8, 4, 2, 1) if w == 1 or (beside and all(place % w == 0 for place in places)))
@@ -76,33 +76,33 @@ class Plan:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Number of threads of a block."""
         return self.value("warps") * WARP
 
     @property
     def rows(self) -> int:
-        """Rows of a block."""
+        """Number of rows of a block."""
         return self.value("warps") * self.value("heights") * HEIGHT
 
     @cached_property
     def resident(self) -> int:
-        """Blocks that a multiprocessor runs at a time by the model."""
+        """Number of blocks that a multiprocessor runs at a time, by the model."""
         header = type(self.program.schedule).columns(self.program.schedule.row[None])
         return int(self.room.resident(header)[0])
 
     @property
     def parts(self) -> int:
-        """Blocks of one element of the batch."""
+        """Number of blocks for one element of the batch."""
         return -(-self.chain.rows // self.rows)
 
     @property
     def tiles(self) -> int:
-        """Tiles of keys."""
+        """Number of tiles of keys."""
         return -(-self.chain.columns // self.value("keys"))
 
     @property
     def ahead(self) -> int:
-        """Tiles that copies run ahead of the products."""
+        """Number of tiles by which copies run ahead of the products."""
         return self.value("stages") - 1
 
     @cached_property

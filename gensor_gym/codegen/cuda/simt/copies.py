@@ -172,7 +172,7 @@ class Copies:
 
 
 def distance(strides: tuple[int, ...], distances: list[str]) -> str:
-    """C text of the sum of strides * distances. If all distances are multiples of `trip`, it is one multiple of `trip`."""
+    """C text of the sum of strides * distances; a single multiple of `trip` if all distances are multiples of it."""
     multiples = [re.fullmatch(r"trip(?: \* (\d+))?", text) for text in distances]
     if all(found or text == "0" for found, text in zip(multiples, distances, strict=True)):
         return total([(sum(s * int(m[1] or 1) for s, m in zip(strides, multiples, strict=True) if m), "trip")])

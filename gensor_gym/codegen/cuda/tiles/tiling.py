@@ -150,7 +150,7 @@ def is_padded_along(op: Operator, access: Access, dimension: int) -> bool:
 
 
 def reach(tiling: Tiling, access: Access, dimension: int) -> tuple[bool, int]:
-    """Bounds that tiles violate along a dimension: (whether an index can be negative, the upper limit or 0 if never reached)."""
+    """(whether tiles have negative indices along a dimension, its upper limit if they exceed it, otherwise 0)."""
     row, first = access.coefficients[dimension], access.offset[dimension]
     window = tiling.window(access) if dimension == len(access.view) - 1 else Window()
     if window.width > 1:

@@ -141,7 +141,7 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def consumer_registers(self) -> int:
-        """Registers that a consumer's thread requests after the producer has released some; 0 if they would not be more.
+        """Number of registers that a consumer's thread requests after the producer has released some; 0 if it gains none.
 
         A block's registers are divided evenly at first, in multiples of eight per thread.
         """

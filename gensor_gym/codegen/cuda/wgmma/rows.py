@@ -56,7 +56,7 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of A in place, and of B in the workspace."""
+        """Tensor maps of A and B; A is read in place, B from the workspace."""
         left = replace(self._map(self.op.reads[self.roles.a], (self.box_rows, self.step)), dtype=self.op.dtype)
         *batch, n, k = self.b_shape
         strides = (n * k * self.item,) * len(batch) + (k * self.item,)

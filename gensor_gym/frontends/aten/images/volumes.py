@@ -71,7 +71,10 @@ def _transposed(
 def _axis_by_axis(
     b: Builder, x: str, rule: Any, size: Any, stride: Any, padding: Any, flat_more: Sequence[Any], deep_more: Sequence[Any]
 ) -> str:
-    """Pool by height and width, then by depth, with a rule for images; `flat_more` and `deep_more` are its further arguments."""
+    """Pool along height and width, then along depth, each time with `rule`, which pools images.
+
+    Its further arguments are `flat_more` the first time and `deep_more` the second time.
+    """
     sizes, strides, edges = _three(size), _three(stride or size), _three(padding)
     shape = b.shapes[x]
     whole = (1, *shape) if len(shape) == 4 else shape
