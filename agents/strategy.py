@@ -170,8 +170,8 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     """Name of the default strategy.
 
     On a machine that `gensor adapt` has measured it is `in_turn` for operators of float32, the type that `gensor adapt` times.
-    For operators of 16 or 8 bits it is `markov_ext`, because tensor cores, or groups of products on a CPU, depend on knobs. For fused
-    operators whose space would take minutes to enumerate it is `gir_descent`.
+    For operators of 16 or 8 bits it is `markov_ext`, because tensor cores, or groups of products on a CPU, depend on knobs. For
+    fused operators whose space would take minutes to enumerate it is `gir_descent`.
     """
     searched = searched_of(computation)
     if searched == CONSTRUCTIONS and computation.dtype == _TIMED and _object(_MEASURED)(hardware):

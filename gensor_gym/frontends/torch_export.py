@@ -301,13 +301,14 @@ class _Reader:
 
     def _begin(self, node: torch.fx.Node, place: str) -> None:
         """Set the builder's attributes for an operation; ValueError if it reads or makes tensors of unsupported types."""
+        for read in node.all_input_nodes:
+            is_number = str(read.target) in quantized.RULES and name_of(read.meta["val"].dtype) != "float32"
+            if is_number and not str(node.target).startswith(quantized.DEQUANTIZE):
+                raise ValueError("reads quantised numbers: expected dequantize_per_tensor before all other operations")
         for one in _tensors_of(node.meta.get("val")):
             if one.dtype not in _TYPES and node.name not in self.casts and str(node.target) not in quantized.RULES:
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(_TYPES.values())}")
         for read in node.all_input_nodes:
-            if str(read.target) in quantized.RULES and name_of(read.meta["val"].dtype) != "float32":
-                if not str(node.target).startswith(quantized.DEQUANTIZE):
-                    raise ValueError("reads quantised numbers: expected dequantize_per_tensor before all other operations")
             if self.casts.get(read.name) and node.name not in self.casts:
                 said = ", ".join(self.casts[read.name])
                 raise ValueError(f"reads what is cast to {said}: expected an output, or {', '.join(_TYPES.values())}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from pathlib import Path
 
@@ -10,10 +11,22 @@ import pytest
 from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.c import load
 from gensor_gym.graph.structure import vector_axis
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.apart import in_a_process_of_its_own
-from tests.support.c_cases import ARCHES, CPU_KNOBS, check, machine, needs, program, random_operator, random_tiles
+from tests.support.c_cases import (
+    ARCHES,
+    CPU_KNOBS,
+    check,
+    inputs_of,
+    machine,
+    needs,
+    program,
+    random_operator,
+    random_tiles,
+    worst_error,
+)  # fmt: skip
 from tests.support.gir_cases import sanitized_apart
 from tests.support.thorough import thorough_but
 
@@ -52,6 +65,20 @@ def test_random_programs(batch: int) -> None:
 def test_every_instruction_set(arch: str) -> None:
     needs(arch)
     check([random_quantised(500 + seed, arch) for seed in range(7)], 1)
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("x = real_min_16(real_max_16(x, -128.0f - zero), 127.0f - zero);", ""),  # not clipped
+    ("- 0x4b400000 + __builtin_convertvector(zero, vec16)", "- 0x4b400000"),  # no zero point
+    ("(x + 12582912.0f)", "(x + 0.5f + 12582912.0f)"),  # not to the nearest
+])  # fmt: skip
+def test_planted_faults_show(right: str, wrong: str) -> None:
+    op = operators.parse('gemm(m=12, n=48, k=20, dtype="int8")+bias+dequantize+bias+quantize')
+    kernel = generate_c(program(op, (3, 32, 1), (6, 32, 20), (12, 48, 20), pack_b=1))
+    inputs = inputs_of(op)
+    assert worst_error(op, inputs, load(kernel, 1)(*inputs)) <= 1.0 and right in kernel.source
+    faulty = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))
+    assert worst_error(op, inputs, load(faulty, 1)(*inputs)) > 1.0
 
 
 @pytest.mark.thorough
