@@ -101,7 +101,7 @@ def optimize(
 
     `operator` is an operator, a fused operator such as `softmax(m=128, n=768)`, or the text of a user's graph. The default
     strategy is `markov`; without hyperparameters it is `in_turn` for float32 on a machine that `gensor adapt` has measured, and
-    `markov_ext` for 16 bits. For fused operators it is `exhaustive`, which ranks their whole space by the model, or
+    `markov_ext` for 16 and 8 bits. For fused operators it is `exhaustive`, which ranks their whole space by the model, or
     `gir_descent` if the space is too large.
 
     Near-ties are re-timed alternately (`agents.core.playoff`).

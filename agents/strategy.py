@@ -21,7 +21,7 @@ from agents.core.ranking import Construction
 from gensor_gym.codegen.families import family_of, graph_of
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import HALVES
+from gensor_gym.dataflow.nodes import STORED
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.space.table import LARGEST
 from gensor_gym.graph.schedule import Schedule
@@ -170,13 +170,13 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
     """Name of the default strategy.
 
     On a machine that `gensor adapt` has measured it is `in_turn` for operators of float32, the type that `gensor adapt` times.
-    For operators of 16 bits it is `markov_ext`, because tensor cores, or pairs of products on a CPU, depend on knobs. For fused
-    operators whose space would take minutes to enumerate it is `gir_descent`.
+    For operators of 16 or 8 bits it is `markov_ext`, because tensor cores, or groups of products on a CPU, depend on knobs. For
+    fused operators whose space would take minutes to enumerate it is `gir_descent`.
     """
     searched = searched_of(computation)
     if searched == CONSTRUCTIONS and computation.dtype == _TIMED and _object(_MEASURED)(hardware):
         return _ADAPTED
-    if searched == CONSTRUCTIONS and computation.dtype in HALVES:
+    if searched == CONSTRUCTIONS and computation.dtype in STORED:
         return _WITH_KNOBS
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS

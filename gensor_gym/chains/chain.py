@@ -120,8 +120,10 @@ def chain_of(graph: Dataflow) -> Chain:
     for name in (*one.sources, other.sources[1]):
         if name not in views:
             raise ValueError(f"{graph.name}: a product reads {name}, expected an input or what strides say of one")
-        if (dtype := graph.values[views[name].tensor].dtype) != other.operator.dtype or dtype != one.operator.dtype:
-            raise ValueError(f"{graph.name}: a product reads {views[name].tensor} of {dtype}, expected {other.operator.dtype}")
+        dtype, wanted = graph.values[views[name].tensor].dtype, other.operator.dtype
+        if dtype != wanted or dtype != one.operator.dtype or dtype == "int8":
+            said = f"{graph.name}: a product reads {views[name].tensor} of {dtype}"
+            raise ValueError(f"{said}, expected {wanted if wanted != 'int8' else 'floats'}")
     _check_all_used(graph, nodes, [*inside, scores, result], [*one.sources, *other.sources[1:]], result)
     shapes = shape_of(one.operator), shape_of(other.operator)
     if shapes[0].rows != shapes[1].rows or shapes[0].columns != shapes[1].inner:

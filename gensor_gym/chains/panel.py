@@ -12,7 +12,7 @@ from functools import cached_property
 from gensor_gym.chains.chain import goes_row_by_row, shape_of
 from gensor_gym.chains.room import placement
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.nodes import HALVES, Contract, Reshape
+from gensor_gym.dataflow.nodes import STORED, Contract, Reshape
 from gensor_gym.dataflow.postops import post_op
 from gensor_gym.gir.lowering import Lowered, lower
 from gensor_gym.gir.nest import Access, RowNest, row_nest
@@ -81,7 +81,7 @@ def panel_of(graph: Dataflow) -> Panel:
     if len(products) != 1:
         raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")
     ((first, contract),) = products
-    if halves := [value for value in graph.values.values() if value.dtype in HALVES]:
+    if halves := [value for value in graph.values.values() if value.dtype in STORED]:
         raise ValueError(f"{graph.name}: {halves[0].name} is of {halves[0].dtype}, expected float32")
     shape_of(contract.operator)
     op, reads, made = contract.operator, list(contract.sources), first

@@ -45,6 +45,8 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
         shape, dtype = graph.values[name].shape, graph.values[name].dtype
         found = evaluate_node(node, known, name in graph.whole)
         found = stored(found, dtype) if dtype in HALVES else found
+        if dtype == "int8":  # whole numbers, and so are their errors
+            found = Bounded(found.value, np.floor(found.error))
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
         for source in dict.fromkeys(node.inputs):  # a value that no later node reads is freed
             left[source] -= 1
@@ -80,10 +82,10 @@ def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
 
     The operator is applied to the errors of each source and the absolute values of the other source.
     """
-    op = node.operator
-    sources = [known[name] for name in node.sources]
+    op = node.operator.renamed(epilogue=(), pad_value=0.0)  # an error of what is padded is 0
+    sources, added = [known[name] for name in node.sources[: len(op.reads)]], node.sources[len(op.reads) :]
     if op.body == "max":
-        return enclosed(op.reference, sources[0])
+        return enclosed(node.operator.reference, sources[0])
     sizes = [np.abs(source.value) for source in sources]
     errors = [
         op.reference(*(source.error if place == moved else size for place, size in enumerate(sizes)))
@@ -92,9 +94,10 @@ def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
     largest_of = op.reference(*(size + source.error for size, source in zip(sizes, sources, strict=True)))
     count = op.points // op.output.size
     second = op.reference(*(source.error for source in sources)) if len(sources) == 2 else 0.0
-    own = gamma(count + 1, UNIT["float32"]) * largest_of + count * UNDERFLOW
-    value = op.reference(*(source.value for source in sources))
-    return rounded(Bounded(value, sum(errors) + second + own), UNIT["float32"], 0)
+    own = gamma(count + 1, UNIT["float32"]) * largest_of + count * UNDERFLOW if op.accumulator == "float32" else np.float64(0.0)
+    value = node.operator.reference(*(source.value for source in sources), *(known[name].value for name in added))
+    error = np.asarray(sum(errors) + second + own)
+    return rounded(Bounded(value, error), UNIT["float32"], 0)
 
 
 def _broadcast(node: Broadcast, array: np.ndarray) -> np.ndarray:

@@ -135,3 +135,39 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
         value = scalar.value(*(part.value for part in parts))
         error = scalar.error(*(part.value for part in parts), *(part.error for part in parts))
     return rounded(Bounded(value, error), unit, scalar.roundings, expression.function in NEAREST)
+
+
+INT8 = "int8"
+LEAST, MOST = -128.0, 127.0
+"""Type of quantised numbers, and its ends. A map of int8 has the expression `quantize(..)`, or copies one: its value is whole and
+fits, so that it is the same where a kernel keeps it in float32. torch's uint8 numbers are int8 numbers 128 higher."""
+
+
+def quantize(x: Expression, zero: Expression | float, least: float = LEAST, most: float = MOST) -> Expression:
+    """Expression of the int8 number of `x`, in units of the scale: rounded to nearest, ties to even, then clipped."""
+    zero = zero if isinstance(zero, Call | Constant | Operand) else Constant(float(zero))
+    inner = Call("add", (Call("round", (x,)), zero))
+    return Call("minimum", (Call("maximum", (inner, Constant(float(least)))), Constant(float(most))))
+
+
+def quantized(expression: Expression) -> tuple[Expression, Expression, float, float] | None:
+    """(x, zero, least, most) of the expression `quantize(x, zero, least, most)`; None for other expressions."""
+    match expression:
+        case Call("minimum", (Call("maximum", (Call("add", (Call("round", (x,)), zero)), Constant(least))), Constant(most))):
+            if LEAST <= least <= most <= MOST and least == round(least) and most == round(most):
+                return x, zero, least, most
+    return None
+
+
+def check_int8(expression: object) -> None:
+    """Check that the expression of a map makes an int8 number, or copies one; ValueError if not."""
+    if not isinstance(expression, Operand) and (not isinstance(expression, Call) or quantized(expression) is None):
+        raise ValueError(f"int8 = {expression}: expected minimum(maximum(round(x) + zero, -128), 127), or a copy of int8")
+
+
+def dequantized(expression: Expression) -> tuple[str, float, float] | None:
+    """(name, zero, scale) of the expression (name - zero) * scale; None for others."""
+    match expression:
+        case Call("multiply", (Call("subtract", (Operand(name), Constant(zero))), Constant(scale))):
+            return name, zero, scale
+    return None

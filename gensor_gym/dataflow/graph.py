@@ -9,10 +9,10 @@ from functools import cached_property
 from keyword import iskeyword
 from typing import ClassVar
 
-from gensor_gym.dataflow.expressions import operations
+from gensor_gym.dataflow.expressions import INT8, check_int8, operations
 from gensor_gym.dataflow.nodes import (
     DTYPES,
-    HALVES,
+    STORED,
     Broadcast,
     Concat,
     Contract,
@@ -33,7 +33,7 @@ MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
 VIEWS = (Broadcast, Reshape)
 """Nodes that compute nothing and need no separate kernel, because their readers index the source instead."""
 MOVES = (Slice, Transpose, Concat, Pad, Gather)
-"""Nodes that move elements without computing; what they make has the 16-bit type of all that they move."""
+"""Nodes that move elements without computing; what they make has the type of `STORED` of all that they move."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Dataflow:
     whole: frozenset[str] = frozenset()
     """Names of the nodes that compute in int64 (`dataflow.whole`); all other nodes compute in float32."""
     rounded: frozenset[tuple[str, str]] = frozenset()
-    """(name of a map or reduction, 16-bit type) pairs. Such a value is rounded where a kernel stores it; until then kernels may
-    keep it in float32. What a contraction makes has its operator's type."""
+    """(name of a map or reduction, type of `STORED`) pairs. Such a value is rounded where a kernel stores it; until then kernels
+    may keep it in float32. int8 is of maps (`dataflow.expressions`). What a contraction makes has its operator's type."""
     dtype: ClassVar[str] = "float32"
     whole_dtype: ClassVar[str] = "int64"
 
@@ -70,10 +70,13 @@ class Dataflow:
         if len(self._rounded) < len(self.rounded):
             raise ValueError(f"{self.name}: a value of two types: {sorted(self.rounded)}")
         for name, kind in sorted(self.rounded):
-            if not isinstance(self.makers.get(name), Map | Reduce) or name in self.whole or kind not in HALVES:
-                expected = f"a map or reduction that computes in {self.dtype}, of {' or '.join(HALVES)}"
+            node = self.makers.get(name)
+            if not isinstance(node, Map | Reduce) or name in self.whole or kind not in STORED:
+                expected = f"a map or reduction that computes in {self.dtype}, of {' or '.join(STORED)}"
                 raise ValueError(f"{self.name}: {name} of {kind}: expected {expected}")
-        kinds = (self.dtype, *HALVES)
+            if kind == INT8:
+                check_int8(node.expression if isinstance(node, Map) else node.body)
+        kinds = (self.dtype, *STORED)
         views = [value for value in self.outputs if value.dtype not in kinds and self.behind(value.name)[-1] not in self.whole]
         if views:
             raise ValueError(f"{self.name}: output {views[0].name} is of {views[0].dtype}, expected {self.dtype}")
@@ -109,14 +112,14 @@ class Dataflow:
         if isinstance(node, VIEWS):
             return given[0].dtype
         if isinstance(node, Contract):
-            kind = node.operator.dtype
-            for value in given:
-                if value.dtype != kind and not {value.dtype, kind}.isdisjoint(HALVES):
+            for value, tensor in zip(given, node.operator.inputs, strict=True):
+                kind = tensor.dtype
+                if value.dtype != kind and (kind == "int32" or not {value.dtype, kind}.isdisjoint(STORED)):
                     raise ValueError(f"{self.name}: {name} reads {value.name} of {value.dtype}, expected {kind}")
             return node.operator.output.dtype
         if isinstance(node, MOVES) and name not in self.whole:
             moved = {value.dtype for value in given if not (isinstance(node, Gather) and value.name == node.ids)}
-            return moved.pop() if len(moved) == 1 and moved <= set(HALVES) else self.dtype
+            return moved.pop() if len(moved) == 1 and moved <= set(STORED) else self.dtype
         return self._rounded.get(name) or self.type_of(name)
 
     @cached_property

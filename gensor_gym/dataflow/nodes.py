@@ -18,7 +18,9 @@ MOST_ROWS = 1 << 24
 Reduction = Literal["sum", "max"]
 HALVES = ("bfloat16", "float16")
 """Floating-point types of 16 bits. Kernels convert them to float32, compute, and round what they store."""
-DTYPES = ("float32", *HALVES, "int32", "int64", "bool")
+STORED = (*HALVES, "int8")
+"""Types in which maps may be stored, and operands of products of these types."""
+DTYPES = ("float32", *STORED, "int32", "int64", "bool")
 """Data types of inputs. Nodes of float32 round integers, which is exact up to 2**24; bools are 0 or 1."""
 
 
@@ -213,7 +215,10 @@ class Pad(_OfOne):
 
 @dataclass(frozen=True)
 class Contract:
-    """A loop nest such as a product: an operator without epilogue, because maps take the epilogue's role."""
+    """A loop nest such as a product: an operator without epilogue, because maps take the epilogue's role.
+
+    A product of int8 makes int32, and may add int32 numbers per channel (the stage `bias`), which float32 would round.
+    """
 
     operator: Operator
     sources: tuple[str, ...]
@@ -221,6 +226,9 @@ class Contract:
     def __post_init__(self) -> None:
         """Check that the operator is a sum of products, sum or maximum of floats without epilogue; ValueError if not."""
         op, types = self.operator, ("float32", *HALVES)
+        added = [stage.name for stage in op.epilogue]
+        if op.dtype == "int8" and op.body in ("multiply_add", "max") and added in ([], ["bias"][: op.body != "max"]):
+            return
         if op.epilogue or op.dtype not in types or op.body not in ("multiply_add", "sum", "max"):
             raise ValueError(f"contract of {op}: expected a sum, product or maximum of {', '.join(types)} without epilogue")
 

@@ -9,7 +9,7 @@
 
 Operands of an expression are broadcast like in NumPy; the graph then has `broadcast` nodes, named after their source, which
 `text_of` writes explicitly. A parameter that is the same at every call is `weight: constant(float32[768])`. A node that computes
-in int64 is written `n: int64 = a + b`, one whose value is rounded to 16 bits `n: bfloat16 = a + b`.
+in int64 is written `n: int64 = a + b`, one whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64, Call, Constant, Exp
 from gensor_gym.dataflow.graph import MOST_AXES, MOST_ELEMENTS, Dataflow
 from gensor_gym.dataflow.nodes import (
     DTYPES,
-    HALVES,
+    STORED,
     Broadcast,
     Concat,
     Contract,
@@ -171,7 +171,7 @@ class _Reader:
             raise self._wrong(line, "`name = expression`")
         name, made = targets[0].id, line.value
         if isinstance(line, ast.AnnAssign):
-            kind, kinds = ast.unparse(line.annotation), (Dataflow.whole_dtype, *HALVES)
+            kind, kinds = ast.unparse(line.annotation), (Dataflow.whole_dtype, *STORED)
             if made is None or kind not in kinds:
                 raise self._wrong(line, f"`{name}: {Dataflow.whole_dtype} = expression`, of {', '.join(kinds)}")
             if kind == Dataflow.whole_dtype:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from keyword import iskeyword
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,10 @@ class Builder:
         self._known: dict[tuple[Node, bool, str], str] = {}
         self._rounded: dict[str, str] = {}
         """Name of a map or reduction whose value has 16 bits -> its type (`Dataflow.rounded`)."""
+        self.quantized: dict[str, Any] = {}
+        """Name of a dequantised value -> its int8 numbers (`aten.quantized.Quantized`)."""
+        self.integer: Callable[[Builder, Operator, tuple[str, ...]], str | None] = lambda *_: None
+        """Rule for products of dequantised values in integers."""
         self._joined: dict[str, str] = {}
         """Name of a concatenation -> its 16-bit type, empty for other types."""
         self._wraps: dict[str, str] = {}
@@ -74,7 +79,7 @@ class Builder:
     def constant(self, name: str, array: np.ndarray, half: str = "") -> str:
         """Add a constant, a tensor that is the same at every call.
 
-        Its type is the 16-bit type `half` if given, else int64 if an integer exceeds 2**24, else float32.
+        Its type is `half` if given, such as a 16-bit type, else int64 if an integer exceeds 2**24, else float32.
         """
         far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
         dtype = "int64" if far else "float32"
@@ -152,6 +157,16 @@ class Builder:
         """Elements of a constant; None for a value that may change from call to call."""
         return self._constants.get(name)
 
+    def made(self, name: str) -> Node | None:
+        """The node that makes a value; None for inputs and constants."""
+        return self._made.get(name)
+
+    def quantize(self, name: str, source: str) -> None:
+        """Say that a map of `source` is stored in int8; the kernel that computes `source` may compute the map as well."""
+        self._rounded[name] = "int8"
+        if isinstance(self._made.get(root := self._root(source)), Map | Reduce):
+            self._origins[name] = self._origins[root]
+
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
         """Sums, maxima or minima along axes, which stay with extent 1; one node reduces neighbouring axes, the last first."""
         if body == "min":
@@ -183,6 +198,8 @@ class Builder:
             raise ValueError("means of integers: expected float32")
         if self.is_whole and operator.name in _PRODUCTS and operator.points <= MOST_MULTIPLIED:
             return _PRODUCTS[operator.name](self, *sources)
+        if self.quantized and (made := self.integer(self, operator, sources)) is not None:
+            return made
         if self.half and any(self.half_of(one) for one in sources):
             operator, sources = of_type(operator, self.half), tuple(self.halved(one, self.half) for one in sources)
         elif any(self.half_of(one) for one in sources):

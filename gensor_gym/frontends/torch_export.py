@@ -14,8 +14,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.node import map_arg
 
+from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.dataflow.nodes import DTYPES, HALVES
-from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
+from gensor_gym.frontends.aten import quantized  # and all other rules, which fill the table
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.casts import CAST, casts_of, name_of
 from gensor_gym.frontends.constants import as_array, constant_output
@@ -39,7 +40,7 @@ _EMPTY = ("aten.empty", "aten.new_empty")
 """Prefixes of operations whose results are uninitialised memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options of operations about memory, which rules do not take."""
-_TYPES = {getattr(torch, name): name for name in DTYPES}
+_TYPES = {getattr(torch, name): name for name in DTYPES if name != INT8}
 
 
 Examples = Sequence[Any] | Mapping[str, Any]
@@ -84,7 +85,8 @@ def _check_example(place: str, given: Any) -> None:
     if isinstance(given, FIXED):
         return
     if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
-        wanted = f"a float32 tensor on the CPU, one of {', '.join(DTYPES[1:])}, a number, or these in tuples, lists and dicts"
+        others = ", ".join(name for name in _TYPES.values() if name != "float32")
+        wanted = f"a float32 tensor on the CPU, one of {others}, a number, or these in tuples, lists and dicts"
         raise Unsupported(f"example input {place} is {_said(given)}: expected {wanted}")
 
 
@@ -145,8 +147,11 @@ class _Reader:
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
         """Name of a node that was read -> the name of its value, its constant tensor, or several of either."""
-        self.casts = casts_of(program.graph, DTYPES)
+        self.casts = casts_of(program.graph, _TYPES.values())
         """Name of a node -> its casts to data types that kernels do not compute (`casts_of`)."""
+        self.numbers: dict[str, torch.fx.Node] = {}
+        """Name of a node that dequantises a constant -> the node."""
+        self.builder.integer = quantized.product
         self.constants: dict[str, str] = {}
         """Name of a node with a constant tensor -> the name of the builder's constant."""
         nodes = list(program.graph.nodes)
@@ -208,6 +213,8 @@ class _Reader:
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"output {place} is {_said(value)}: expected a tensor")
+        if isinstance(result, torch.fx.Node) and str(result.target) in quantized.RULES and value.dtype != torch.float32:
+            raise Unsupported(f"output {place} is of {value.dtype}: expected what dequantize_per_tensor makes of it")
         made = self._made(result, f"output {place}") if isinstance(result, torch.fx.Node) else result
         if not isinstance(made, str):
             made = self.builder.constant(result.name, constant_output(made, place))
@@ -256,6 +263,7 @@ class _Reader:
                 return found if isinstance(node.meta["val"], list | tuple) else found[0]
             if not any(_is_of_call(one) for one in read):
                 self.casts.pop(node.name, None)
+                self.numbers.update({node.name: node} if str(node.target).startswith(quantized.DEQUANTIZE) else {})
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
             rule = TABLE.get(str(node.target)) or TABLE.get(str(node.target).replace("_copy.", ".", 1))
             if rule is None and torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
@@ -293,13 +301,17 @@ class _Reader:
 
     def _begin(self, node: torch.fx.Node, place: str) -> None:
         """Set the builder's attributes for an operation; ValueError if it reads or makes tensors of unsupported types."""
+        for read in node.all_input_nodes:
+            is_number = str(read.target) in quantized.RULES and name_of(read.meta["val"].dtype) != "float32"
+            if is_number and not str(node.target).startswith(quantized.DEQUANTIZE):
+                raise ValueError("reads quantised numbers: expected dequantize_per_tensor before all other operations")
         for one in _tensors_of(node.meta.get("val")):
-            if one.dtype not in _TYPES and node.name not in self.casts:
-                raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(DTYPES)}")
+            if one.dtype not in _TYPES and node.name not in self.casts and str(node.target) not in quantized.RULES:
+                raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(_TYPES.values())}")
         for read in node.all_input_nodes:
             if self.casts.get(read.name) and node.name not in self.casts:
                 said = ", ".join(self.casts[read.name])
-                raise ValueError(f"reads what is cast to {said}: expected an output, or {', '.join(DTYPES)}")
+                raise ValueError(f"reads what is cast to {said}: expected an output, or {', '.join(_TYPES.values())}")
         self.builder.origin = f"{place}#{node.name}"
         types = {one.name: _tensors_of(one.meta.get("val")) for one in node.all_input_nodes}
         types_read = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
@@ -319,7 +331,11 @@ class _Reader:
             if isinstance(array, int | float):
                 return array
             kind = name_of(made.dtype)
+            made_of = self.numbers.get(name)
             self.constants[name] = self.builder.constant(name, array, kind if kind in HALVES else "")
+            if made_of is not None:
+                given: Any = map_arg(made_of.args, lambda one: self.made[one.name])
+                quantized.constant(self.builder, self.constants[name], given[0], str(made_of.target), given[1:])
         return self.constants[name]
 
 

@@ -7,7 +7,7 @@ and the addend stays as a bias.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,18 +17,20 @@ from gensor_gym.dataflow.channels import channel_axes, channel_vector
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
-from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.dataflow.nodes import STORED, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.networks.fusion.requantized import requantized
 from gensor_gym.networks.moves.factors import with_factors_after
 from gensor_gym.networks.moves.shuffles import Shuffles
 from gensor_gym.networks.moves.slices import slices_first
-from gensor_gym.networks.network import Network, needed
-from gensor_gym.operators.inputs import decode, encode
-from gensor_gym.operators.types import ARRAY_DTYPE, Operator
+from gensor_gym.networks.network import Network, in_order, pruned
+from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.types import Operator
 
 
 def folded(network: Network) -> Network:
     """Equivalent network with less work at each call; its constants are computed in float64 and rounded once."""
     made = with_constants_made(_with_factors_in_weights(with_constants_made(network)))
+    made = with_constants_made(requantized(made))
     return _with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made))))
 
 
@@ -38,14 +40,14 @@ def _with_rows_moved(network: Network) -> Network:
     if not made.ids:
         return network
     fresh = (Value(name, ids.shape, "int32", constant=True) for name, ids in made.ids.items())
-    moved = _pruned(network, (*network.graph.inputs, *fresh), _in_order(made.nodes), {**network.constants, **made.ids})
+    moved = pruned(network, (*network.graph.inputs, *fresh), in_order(made.nodes), {**network.constants, **made.ids})
     return _with_origins(moved, network, made.instead)
 
 
 def _with_slices_first(network: Network) -> Network:
     """The network with slices of a transposed value taken before the transpose (`networks.moves.slices`)."""
     nodes, served = slices_first(network)
-    return _with_origins(_pruned(network, network.graph.inputs, nodes, network.constants), network, served) if served else network
+    return _with_origins(pruned(network, network.graph.inputs, nodes, network.constants), network, served) if served else network
 
 
 def _with_origins(made: Network, network: Network, instead: Mapping[str, str]) -> Network:
@@ -58,8 +60,8 @@ def _with_joins_in_place(network: Network) -> Network:
     """The network with joins whose parts are computed directly in the join's memory, some by a copy (`dataflow.joins`)."""
     nodes, copies = with_parts_of_their_own(network.graph)
     values = network.graph.values
-    kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in HALVES}
-    made = _pruned(network, network.graph.inputs, nodes, network.constants, kinds)
+    kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in STORED}
+    made = pruned(network, network.graph.inputs, nodes, network.constants, kinds)
     return _with_origins(made, network, copies)
 
 
@@ -73,7 +75,7 @@ def with_constants_made(network: Network) -> Network:
         else:
             kept.append((name, node))
     inputs = (*graph.inputs, *(graph.values[name].as_constant() for name in arrays if name in network.nodes))
-    return _pruned(network, inputs, kept, arrays)
+    return pruned(network, inputs, kept, arrays)
 
 
 def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.ndarray:
@@ -91,28 +93,6 @@ def _numbers(array: np.ndarray) -> np.ndarray:
     return decode(array, "bfloat16").astype(np.float64)
 
 
-def _held(array: np.ndarray, dtype: str) -> np.ndarray:
-    """A constant as kernels read it: in its data type, bfloat16 as bits."""
-    return array if array.dtype == ARRAY_DTYPE[dtype] else encode(array, dtype)
-
-
-def _pruned(
-    network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray],
-    rounded: Set[tuple[str, str]] = frozenset(),
-) -> Network:  # fmt: skip
-    """Network of these inputs, nodes and constants, without everything that no output needs.
-
-    `rounded` are values of 16 bits in addition to those of the network (`Dataflow.rounded`).
-    """
-    kinds = network.graph.rounded | rounded
-    graph = needed(network.graph.name, inputs, nodes, network.graph.returns, network.graph.whole, kinds)
-    constants = {value.name: _held(arrays[value.name], value.dtype) for value in graph.inputs if value.constant}
-    asked = [value for value in network.inputs if value not in graph.inputs]
-    unread = {network.inputs.index(value): value for value in asked}
-    origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}
-    return Network(graph, constants, origins, unread, network.form, network.types, network.arguments, network.limits)
-
-
 def _with_factors_in_weights(network: Network) -> Network:
     """The network with constant factors of a product's channels, as in normalisations, folded into its weights.
 
@@ -121,7 +101,7 @@ def _with_factors_in_weights(network: Network) -> Network:
     graph, made = network.graph, dict(network.nodes)
     arrays, fresh = dict(network.constants), list[Value]()
     for name, node in graph.nodes:
-        chain = _chain(network, name) if isinstance(node, Contract) else None
+        chain = _chain(network, name) if isinstance(node, Contract) and node.operator.dtype != "int8" else None
         if chain is None or not isinstance(node, Contract):
             continue
         weight, own = node.sources[chain.place], f"{node.sources[chain.place]}_of_{name}"
@@ -138,7 +118,7 @@ def _with_factors_in_weights(network: Network) -> Network:
         made[name] = dataclasses.replace(node, sources=sources)
         made[f"{addend}_wide"] = Broadcast(addend, shape)
         made[chain.maps[-1]] = Map(Call("add", (Operand(name), Operand(f"{addend}_wide"))))
-    return _pruned(network, (*graph.inputs, *fresh), _in_order(made), arrays)
+    return pruned(network, (*graph.inputs, *fresh), in_order(made), arrays)
 
 
 def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -200,17 +180,3 @@ def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tup
     if vector is None or vector not in network.constants:
         return None
     return node.expression.function, _numbers(network.constants[vector]).reshape(-1)
-
-
-def _in_order(made: Mapping[str, Node]) -> list[tuple[str, Node]]:
-    """Nodes in an order in which each comes after the nodes that it reads."""
-    found: dict[str, Node] = {}
-    for start in made:
-        waiting = [start]
-        while waiting:
-            name = waiting[-1]
-            if missing := [one for one in made[name].inputs if one in made and one not in found]:
-                waiting += missing
-            else:
-                found.setdefault(waiting.pop(), made[name])
-    return list(found.items())

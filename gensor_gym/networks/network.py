@@ -13,8 +13,9 @@ from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.joins import cuts, joins
-from gensor_gym.dataflow.nodes import Node, Reshape, Value
+from gensor_gym.dataflow.nodes import Map, Node, Reduce, Reshape, Value
 from gensor_gym.networks.forms import Form, Types
+from gensor_gym.operators.inputs import encode
 from gensor_gym.operators.types import ARRAY_DTYPE
 
 
@@ -230,3 +231,40 @@ def needed(
     there = {made for made, _ in left}
     rounded = frozenset((made, kind) for made, kind in rounded if made in there)
     return Dataflow(name, kept, left, tuple(returns), "", frozenset(whole & there), rounded)
+
+
+def _held(array: np.ndarray, dtype: str) -> np.ndarray:
+    """A constant as kernels read it: in its data type, bfloat16 as bits."""
+    return array if array.dtype == ARRAY_DTYPE[dtype] else encode(array, dtype)
+
+
+def pruned(
+    network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray],
+    rounded: Set[tuple[str, str]] = frozenset(),
+) -> Network:  # fmt: skip
+    """Network of these inputs, nodes and constants, without everything that no output needs.
+
+    `rounded` are values of other types in addition to those of the network (`Dataflow.rounded`).
+    """
+    makers = dict(nodes)
+    kinds = {one for one in network.graph.rounded | rounded if isinstance(makers.get(one[0]), Map | Reduce)}
+    graph = needed(network.graph.name, inputs, nodes, network.graph.returns, network.graph.whole, kinds)
+    constants = {value.name: _held(arrays[value.name], value.dtype) for value in graph.inputs if value.constant}
+    asked = [value for value in network.inputs if value not in graph.inputs]
+    unread = {network.inputs.index(value): value for value in asked}
+    origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}
+    return Network(graph, constants, origins, unread, network.form, network.types, network.arguments, network.limits)
+
+
+def in_order(made: Mapping[str, Node]) -> list[tuple[str, Node]]:
+    """Nodes in an order in which each comes after the nodes that it reads."""
+    found: dict[str, Node] = {}
+    for start in made:
+        waiting = [start]
+        while waiting:
+            name = waiting[-1]
+            if missing := [one for one in made[name].inputs if one in made and one not in found]:
+                waiting += missing
+            else:
+                found.setdefault(waiting.pop(), made[name])
+    return list(found.items())

@@ -36,15 +36,15 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
     for name in piece[1:]:
         if visible(network, last, piece):
             raise ValueError(f"{last} is read outside of its piece: expected {name} in another")
-        found = post_op(network.graph, network.nodes[name], last, contract.operator)
+        found = post_op(network.graph, network.nodes[name], last, op)
         if found is None:
             raise ValueError(f"{name} = {network.nodes[name]} is no post-op of {last}: expected it in another piece")
         op = op.with_epilogue(found.stage)
         reads += found.reads
         last = name
-    types = {network.graph.values[network.root_of(name)].dtype for name in (*reads, last)}
-    if types - {op.dtype}:
-        raise ValueError(f"{piece[0]} reads and makes values of {', '.join(sorted(types))}, expected {op.dtype} alone")
+    for name, tensor in zip((*reads, last), (*op.inputs, op.output), strict=True):
+        if (kind := network.graph.values[network.root_of(name)].dtype) != tensor.dtype:
+            raise ValueError(f"{piece[0]} reads or makes {name} of {kind}, expected {tensor.dtype}")
     if (constant := weights(op)) is not None and network.root_of(reads[op.reads.index(constant)]) in network.constants:
         op = op.freeze()
     return Step(op, tuple(network.root_of(name) for name in reads), (last,))

@@ -1,4 +1,9 @@
-"""Elementwise stages that are applied to a finished output element: bias, relu, gelu, scale, residual, relu6."""
+"""Elementwise stages that are applied to a finished output element: bias, relu, gelu, scale, residual, relu6.
+
+Two stages change the type of an int8 operator's elements: `dequantize` multiplies int32 by a float32 factor of the channel, after
+which elements are float32, and `quantize` rounds them to the nearest whole number, ties to even, adds a zero point of the channel
+and clips to -128 .. 127, after which they are int8 (torch's quantize_per_tensor, without its factor).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gensor_gym.operators.checks import tensor
-from gensor_gym.operators.loops import OUTPUT, Access, Axis, Loops, Stage
+from gensor_gym.operators.loops import Access, Axis, Loops, Stage
 from gensor_gym.registry import near
 
 SomeLoops = TypeVar("SomeLoops", bound=Loops)
@@ -18,26 +23,40 @@ that clips to 0 .. 6 (Howard et al., arXiv 1704.04861)."""
 ALONE = ("relu", "gelu", "relu6")
 """Stages without an operand."""
 
-PER_CHANNEL = ("bias", "scale")
-INTEGER_STAGES = ("bias", "relu", "residual")
+DEQUANTIZE, QUANTIZE, RESIDUAL_INT8 = "dequantize", "quantize", "residual_int8"
+PER_CHANNEL = ("bias", "scale", DEQUANTIZE, QUANTIZE)
+INTEGER_STAGES = ("bias", "relu", "residual", DEQUANTIZE)
+"""Stages of int32 elements."""
+DEQUANTIZED_STAGES = (*STAGES, RESIDUAL_INT8, QUANTIZE)
+"""Stages of float32 elements after `dequantize`; `residual_int8` adds int8 numbers of the output's shape."""
 
 
 def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
-    """`op` with stages appended in order. A stage with an operand adds an input of the output's dtype.
+    """`op` with stages appended in order. A stage with an operand adds an input of the elements' dtype.
 
     `bias` [channels] and `scale` [channels] are indexed by the operator's channel axis. If a name is used twice, its tensors
-    are numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu and residual only.
+    are numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu, residual and dequantize, and after that
+    stages of floats up to quantize.
     """
     for name in names:
-        accepted = INTEGER_STAGES if op.dtype == "int8" else STAGES
+        accepted = accepted_stages(op)
         if name not in accepted:
             known = f"{', '.join(accepted)}{near(name, accepted)}"
-            raise ValueError(f"epilogue stage {name!r} of {op.dtype}: expected one of {known}")
-    if op.body == "map" and len(op.axes) == 1 and any(name in PER_CHANNEL for name in names):
-        return append_stages(_by_rows(op), [stage.name for stage in op.epilogue] + list(names))
-    for name in names:
+            raise ValueError(f"epilogue stage {name!r} of {op.output.dtype}: expected one of {known}")
+        if op.body == "map" and len(op.axes) == 1 and name in PER_CHANNEL:
+            op = append_stages(_by_rows(op), [stage.name for stage in op.epilogue])
         op = replace(op, epilogue=op.epilogue + (Stage(name, _operand(op, name)),))
+        if name in (DEQUANTIZE, QUANTIZE):
+            made = tensor(op.output.name, op.output.shape, "float32" if name == DEQUANTIZE else "int8")
+            op = replace(op, write=replace(op.write, tensor=made))
     return op
+
+
+def accepted_stages(op: Loops) -> tuple[str, ...]:
+    """Names of the stages that may follow those that an operator has."""
+    if op.dtype != "int8":
+        return STAGES
+    return INTEGER_STAGES if op.output.dtype == op.accumulator else DEQUANTIZED_STAGES if op.output.dtype == "float32" else ()
 
 
 def _by_rows(op: SomeLoops) -> SomeLoops:
@@ -59,7 +78,9 @@ def _operand(op: Loops, name: str) -> Access | None:
     label = name if used == 0 else f"{name}{used + 1}"
     write = op.write
     if name == "residual":
-        return Access(tensor(label, op.output.shape, OUTPUT[op.dtype]), write.view, write.coefficients, write.offset)
+        return Access(tensor(label, op.output.shape, op.output.dtype), write.view, write.coefficients, write.offset)
+    if name == RESIDUAL_INT8:
+        return Access(tensor(label, op.output.shape, "int8"), write.view, write.coefficients, write.offset)
     channel = op.channel_dimension
-    operand = tensor(label, (write.view[channel],), OUTPUT[op.dtype])
+    operand = tensor(label, (write.view[channel],), "float32" if name == DEQUANTIZE else op.output.dtype)
     return Access(operand, operand.shape, (write.coefficients[channel],), (write.offset[channel],))

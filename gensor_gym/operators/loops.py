@@ -183,6 +183,20 @@ class Loops:
         return {}
 
     @property
+    def spreads(self) -> Mapping[str, float]:
+        """Name of an epilogue's operand -> standard deviation of random numbers for it, if elements become int8.
+
+        Products of uniform int8 have a standard deviation of 74**2; after `dequantize` it is about 60, so that some are clipped.
+        """
+        named = {stage.name: place for place, stage in enumerate(self.epilogue)}
+        if "dequantize" not in named:
+            return {}
+        first = 60.0 / (74.0**2 * math.sqrt(self.points / self.output.size))
+        later = (stage.access.tensor for stage in self.epilogue[named["dequantize"] + 1 :] if stage.access is not None)
+        found = {one.name: 1.0 if one.name.startswith("scale") else 16.0 for one in later if one.dtype == "float32"}
+        return {"dequantize": first, **found}
+
+    @property
     def output(self) -> Tensor:
         """The tensor that is written."""
         return self.write.tensor

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from gensor_gym.operators.bodies import BODIES
+from gensor_gym.operators.epilogue import PER_CHANNEL
 from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.loops import Access, Loops
 from gensor_gym.operators.traits import has_window, is_product
@@ -39,9 +40,9 @@ def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
             out = UNARY[stage.name](out)
             continue
         operand = next(operands)
-        if stage.name in ("bias", "scale"):
+        if stage.name in PER_CHANNEL:
             operand = operand.reshape(-1, *[1] * (len(op.write.view) - op.channel_dimension - 1))
-        out = out * operand if stage.name == "scale" else out + operand
+        out = WITH_OPERAND[stage.name](out, operand)
     return out
 
 
@@ -118,6 +119,11 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "copy": np.copy,
     "relu6": lambda x: np.clip(x, 0.0, 6.0),
 }
+WITH_OPERAND: dict[str, Callable[[Array, Array], Array]] = {
+    "bias": np.add, "residual": np.add, "residual_int8": np.add, "scale": np.multiply, "dequantize": np.multiply,
+    "quantize": lambda x, zero: np.clip(np.rint(x) + zero, -128.0, 127.0),
+}  # fmt: skip
+"""Name of an epilogue stage -> its function of elements and operand."""
 BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "mul": np.multiply}
 
 

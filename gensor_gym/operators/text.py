@@ -50,10 +50,10 @@ def parse(text: str) -> Operator:
     return factory(*values, **options).with_epilogue(*stages)
 
 
-def of_type(op: Operator, dtype: str) -> Operator:
-    """The same operator with elements of another data type; ValueError if it does not take them."""
+def of_type(op: Operator, dtype: str, **more: object) -> Operator:
+    """The same operator with elements of another data type and `more` arguments; ValueError if it does not take them."""
     others = tuple(one for one in op.arguments if one[0] != "dtype")
-    return parse(str(op.renamed(arguments=(*others, ("dtype", dtype)))))
+    return parse(str(op.renamed(arguments=(*others, ("dtype", dtype), *more.items()))))
 
 
 def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:

@@ -36,7 +36,7 @@ def test_ids_of_no_row_give_no_numbers() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("int64[2, 3]", "int16[2, 3]", "a type such as `ids: float32.4, 4.`, of float32, bfloat16, float16, int32"),
+        ("int64[2, 3]", "int16[2, 3]", "a type such as `ids: float32.4, 4.`, of float32, bfloat16, float16, int8, int32"),
         ("gather(table, ids)", "gather(table)", "missing 1 required positional argument"),
         ("constant(float32[7, 5])", "float32[16777217, 5]", "table of shape .16777217, 5.: expected 1 to 16777216"),
         ("return seen", "flat = reshape(ids, to=[6])\n    return seen, flat", "output flat is of int64, expected float32"),

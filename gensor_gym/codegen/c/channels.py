@@ -55,7 +55,8 @@ def helper_text(plan: LoopPlan) -> str:
     """C helpers that copy lines of pixels and panels of filters."""
     if not plan.groups_bytes:
         return pairs.INTERLEAVE + pairs.CHANNELS
-    return interleave_text() + UNSIGNED + "\n" + _TEXT
+    padding = f"packed[i] = {int(plan.op.pad_value)};"  # in place of zeros
+    return interleave_text() + UNSIGNED + "\n" + _TEXT.replace("packed[i] = 0;", padding)
 
 
 def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:

@@ -12,7 +12,6 @@ from gensor_gym.codegen.c.layout import copies
 from gensor_gym.codegen.c.layout.operands import C_TYPES, Operand
 from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
-from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.graph.structure import serves_all, vector_axis
 from gensor_gym.operators.types import Access, Operator
 
@@ -230,7 +229,7 @@ def _effective_tiles(
 
     Reduce blocks are merged so that accumulators stay in registers: within a block if an L1 tile is one register tile, and over
     the whole reduction if a task tile is one register tile and nothing is packed block by block (`blockwise`). Blocks whose
-    partial sums an output of 16 bits would have to hold are merged too.
+    partial sums an output of another type than the accumulators' would have to hold are merged too.
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
@@ -241,7 +240,7 @@ def _effective_tiles(
     splits = program.knob("thread_split")
     if all(task[a] == register[a] for a in op.spatial) and not blockwise:
         _merge_blocks(op, register, task, splits)
-    rounded = op.output.dtype in HALVES and (splits == 1 or _blocks(op, task) == 1)
+    rounded = op.output.dtype != op.accumulator and (splits == 1 or _blocks(op, task) == 1)
     if rounded:
         _merge_blocks(op, register, task, 1)
         if group >= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gensor_gym.codegen.c.elements.quantized import finished, of_written
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.finish import accumulate, epilogue_lines
 from gensor_gym.codegen.c.operand import element, stored
@@ -93,8 +94,9 @@ def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
     lines.add(*epilogue_lines(plan, "total", width, loads))
     place = linear([(1, f"{plan.output.name}_row"), (stride, plan.axes[axis])])
     written, target = replace(plan.output, dtype=plan.op.output.dtype), f"call->{plan.output.name}"
-    wide = f"store{written.ending}_{width}({target} + {place}, total);"
-    lines.add(wide if width > 1 else stored(written, target, place, "total"))
+    value = finished(plan, "total")
+    wide = f"{of_written(plan, 'store', whole=True)}_{width}({target} + {place}, {value});"
+    lines.add(wide if width > 1 else stored(written, target, place, value))
 
 
 def _operand(plan: LoopPlan, operand: Operand, width: int) -> str:

@@ -67,7 +67,7 @@ class Float:
 
     def prelude(self, body: str) -> str:
         """C definitions of the types and functions that a kernel's text uses."""
-        return prelude(body, "float", "float")
+        return prelude(body, "float", "int8_t")
 
 
 FLOAT, WHOLE = Float(), Whole()

@@ -9,6 +9,7 @@ from gensor_gym.gir.nest import Access, RowNest
 
 C_TYPES = {
     "float32": "float", "bfloat16": "uint16_t", "float16": "uint16_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t",
+    "int8": "int8_t",
 }  # fmt: skip
 """Data type of a graph's value in memory -> C type of an element."""
 NO_ROW = "no_row"
@@ -26,7 +27,7 @@ def _dtype(nest: RowNest, access: Access) -> str:
 
 
 def ending(nest: RowNest, access: Access | None) -> str:
-    """Ending of the helpers that access elements of 16 bits; empty for other types."""
+    """Ending of the helpers that access elements of `STORED` types; empty for other types."""
     return "" if access is None else ENDINGS.get(_dtype(nest, access), "")
 
 

@@ -13,6 +13,7 @@ from gensor_gym.frontends.aten import (
     norms,
     places,
     products,
+    quantized,
     quotients,
     ranks,
     recurrences,
@@ -21,6 +22,6 @@ from gensor_gym.frontends.aten import (
 )
 
 __all__ = [
-    "choices", "functions", "images", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "recurrences",
-    "reductions", "written",
+    "choices", "functions", "images", "maps", "moves", "norms", "places", "products", "quantized", "quotients", "ranks",
+    "recurrences", "reductions", "written",
 ]  # fmt: skip

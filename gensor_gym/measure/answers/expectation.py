@@ -26,7 +26,8 @@ depth of 4096.
 `vdpbf16ps` takes bfloat16 below 2^-126 as zeros, and its results below as well. Draws contain no such elements, and what an
 output of bfloat16 loses there is within the bound's last term, 2^-126.
 
-Integers are exact. NaN never passes: outputs are filled with NaN beforehand.
+Integers are exact; those that `quantize` rounds differ by 1 where a number within the bound of float32 is on the other side of a
+tie. NaN never passes: outputs are filled with NaN beforehand.
 
 Operators of more than `FULL_FLOPS` are checked at the corners and `SAMPLES` random elements, computed from the operator's
 accesses; all elements must have been written (no NaN left). A CPU uses this definition. A GPU computes the same on the device
@@ -37,7 +38,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,8 +48,9 @@ from gensor_gym.measure.answers.fused import fused_draws
 from gensor_gym.measure.answers.sampled import Transform, evaluate_at, output_index, same, sample_points
 from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.epilogue import QUANTIZE
 from gensor_gym.operators.inputs import decode
-from gensor_gym.operators.types import Operator
+from gensor_gym.operators.types import OUTPUT, Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}
@@ -75,9 +77,10 @@ class BoundTerms:
 def bound_terms(op: Operator) -> BoundTerms:
     """The factors of an operator's error bound."""
     exact = BODIES[op.body].exact and not op.epilogue
+    computed = op.accumulator if op.output.dtype == OUTPUT[op.dtype] else "float32"
     gelu = op.function == "gelu" or any(stage.name == "gelu" for stage in op.epilogue)
     return BoundTerms(
-        accumulated=(2.0 if exact else 16.0) * ADDED_ROUNDOFF.get(op.dtype, UNIT_ROUNDOFF[op.accumulator]),
+        accumulated=(2.0 if exact else 16.0) * ADDED_ROUNDOFF.get(op.dtype, UNIT_ROUNDOFF[computed]),
         rounded=2.0 * INPUT_ROUNDOFF.get(op.dtype, 0.0),
         steep=2.0 if gelu else 1.0,
         stored=2.0 * UNIT_ROUNDOFF[op.output.dtype],
@@ -87,7 +90,8 @@ def bound_terms(op: Operator) -> BoundTerms:
 
 def linear_part(op: Operator) -> Operator:
     """The operator without the functions in its epilogue; its value for absolute inputs is the magnitude m of the error bound."""
-    return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None))
+    padding = abs(op.pad_value) if op.body == "multiply_add" else op.pad_value
+    return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None), pad_value=padding)
 
 
 Evaluate = Callable[[Operator, Transform], np.ndarray]
@@ -97,6 +101,12 @@ are transformed first."""
 
 def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
     """Largest accepted |out - reference|, with the reference's shape; see the module."""
+    if op.epilogue and op.epilogue[-1].name == QUANTIZE:
+        before = replace(op, epilogue=op.epilogue[:-1], write=replace(op.write, tensor=replace(op.output, dtype="float32")))
+        value = evaluate(before, same)
+        error = bound_of(before, value, evaluate)
+        found: np.ndarray = np.rint(value + error) - np.rint(value - error)
+        return found
     linear, terms = linear_part(op), bound_terms(op)
     magnitude = evaluate(linear, np.abs)
     error = terms.accumulated * magnitude
@@ -108,7 +118,7 @@ def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndar
 def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndarray) -> np.ndarray:
     """Largest accepted |out - reference| of every output element, float64 [output.shape]."""
     values = [decode(a, t.dtype).astype(np.float64) for a, t in zip(inputs, op.inputs, strict=True)]
-    return bound_of(op, reference, lambda linear, transform: linear.reference(*map(transform, values)))
+    return bound_of(op, reference, lambda linear, transform: linear.reference(*map(transform, values[: len(linear.inputs)])))
 
 
 def make_draws(

@@ -8,7 +8,7 @@ import numpy as np
 
 from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.inputs import decode
-from gensor_gym.operators.reference import BINARY, UNARY
+from gensor_gym.operators.reference import BINARY, UNARY, WITH_OPERAND
 from gensor_gym.operators.types import Access, Operator
 
 Transform = Callable[[np.ndarray], np.ndarray]
@@ -46,7 +46,7 @@ def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, 
             out = UNARY[stage.name](out)
             continue
         values = _gather(stage.access, next(operands), points, still, 0.0, transform)[:, 0]
-        out = out * values if stage.name == "scale" else out + values
+        out = WITH_OPERAND[stage.name](out, values)
     return out
 
 

@@ -23,14 +23,14 @@ def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     n, k, (p, q) = len(x), len(w), outputs(op)
     w = w.reshape(groups, k // groups, -1, *w.shape[2:])
     out = np.zeros((n, groups, k // groups, p * q))
-    for r, s, part in places(op, x, 0.0):
+    for r, s, part in places(op, x, op.pad_value):
         out += w[..., r, s] @ part.reshape(n, groups, -1, p * q)
     return in_order(out.reshape(n, k, p, q), order_of(op, "result"), IMAGES[0])
 
 
 def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     out = np.zeros(op.output.shape)
-    for r, s, part in places(op, x, 0.0):
+    for r, s, part in places(op, x, op.pad_value):
         out += part * w[:, 0, r, s, None, None]
     return out
 
@@ -49,14 +49,15 @@ def _torch_conv2d(torch: Any, op: Operator) -> Any:
 @register_operator(_conv2d, _torch_conv2d)
 def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
-    stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32",
+    stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32", pad_value: int = 0,
     image: str = "nchw", weights: str = "kcrs", result: str = "nchw",
 ) -> Operator:  # fmt: skip
     """Two-dimensional convolution as in deep learning (the kernel is not flipped).
 
     Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is
     an axis g before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`,
-    `padding` (zeros) and `dilation` are one integer or a pair (height, width). int8 operands give an int32 result.
+    `padding` and `dilation` are one integer or a pair (height, width). int8 operands give an int32 result. Padding is zeros, of
+    int8 `pad_value`, such as a zero point.
 
     Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory.
     """
@@ -65,6 +66,7 @@ def conv2d(
     orders = _orders(groups == 1, image=image, weights=weights, result=result)
     stride, padding, dilation = pair("stride", stride), pair("padding", padding, 0), pair("dilation", dilation)
     groups, dtype = _groups(groups, c, k), data_type(dtype)
+    _check_pad_value(pad_value, dtype)
     (p, q), row, column = windows(sizes, stride, padding, dilation)
     outer = {"n": n, "g": groups, "k": k // groups, "p": p, "q": q}
     if groups == 1:
@@ -77,12 +79,13 @@ def conv2d(
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
     return Operator(
         name="conv2d",
-        arguments=arguments(sizes, **options, dtype=(dtype, "float32"), **orders),
+        arguments=arguments(sizes, **options, dtype=(dtype, "float32"), pad_value=(pad_value, 0), **orders),
         axes=loops,
         body="multiply_add",
         reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
         write=in_memory("y", made, result, OUTPUT[dtype], loops),
         dtype=dtype,
+        pad_value=float(pad_value),
         channel_axis=list(outer).index("k"),
     )
 
@@ -91,6 +94,12 @@ def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
     """Name of an order -> (order, default); ValueError for an unknown order, and unless `any_order` for any but the default."""
     known = {name: WEIGHTS if name == "weights" else IMAGES for name in orders}
     return {name: (one_of(name, orders[name], some if any_order else some[:1]), some[0]) for name, some in known.items()}
+
+
+def _check_pad_value(pad_value: object, dtype: str) -> None:
+    """Check that it is a number of int8, and 0 for other types; ValueError if not."""
+    if pad_value != 0 and not (dtype == "int8" and -128 <= integer("pad_value", pad_value, -128) <= 127):
+        raise ValueError(f"pad_value={pad_value} of {dtype}: expected 0, or of int8 -128 to 127")
 
 
 def _groups(groups: object, c: int, k: int) -> int:
@@ -106,27 +115,31 @@ def _groups(groups: object, c: int, k: int) -> int:
     lambda torch, op: partial(torch.nn.functional.conv2d, groups=op.output.shape[1], **options(op, stride=1, padding=0)),
 )
 def depthwise_conv2d(
-    n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32"
-) -> Operator:
+    n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
+    pad_value: int = 0,
+) -> Operator:  # fmt: skip
     """Convolution of every channel with a separate window.
 
     Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride`
-    and `padding` (zeros) are one integer or a pair (height, width). int8 operands give an int32 result.
+    and `padding` are one integer or a pair (height, width). int8 operands give an int32 result. Padding is zeros, of int8
+    `pad_value`, such as a zero point.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}
     n, c, h, w, r, s = sizes.values()
     stride, padding, dtype = pair("stride", stride), pair("padding", padding, 0), data_type(dtype)
+    _check_pad_value(pad_value, dtype)
     (p, q), row, column = windows(sizes, stride, padding)
     loops = axes({"n": n, "c": c, "p": p, "q": q}, {"r": r, "s": s})
     image = access(tensor("x", (n, c, h, w), INPUT[dtype]), loops, "n", "c", row, column)
     weight = access(tensor("w", (c, 1, r, s), INPUT[dtype]), loops, "c", {}, "r", "s")
     return Operator(
         name="depthwise_conv2d",
-        arguments=arguments(sizes, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32")),
+        arguments=arguments(sizes, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32"), pad_value=(pad_value, 0)),
         axes=loops,
         body="multiply_add",
         reads=(image, weight),
         write=access(tensor("y", (n, c, p, q), OUTPUT[dtype]), loops, "n", "c", "p", "q"),
         dtype=dtype,
+        pad_value=float(pad_value),
         channel_axis=1,
     )

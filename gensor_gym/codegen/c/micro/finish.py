@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.elements.quantized import finished, of_written, real
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro.fold import fold_lanes
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, stored, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines, linear
-from gensor_gym.operators.epilogue import ALONE, STAGES
+from gensor_gym.operators.epilogue import ALONE, DEQUANTIZE, QUANTIZE, RESIDUAL_INT8, STAGES
 
 _HELPERS = {"relu6": "relu_six"}
 """Epilogue stage -> name of its C helper, if they differ; names of helpers contain no digits."""
@@ -23,6 +24,11 @@ def results(plan: LoopPlan) -> list[tuple[int, int, Chunk]]:
 def result_name(plan: LoopPlan, row: int, chunk: int) -> str:
     """C variable of a finished value."""
     return f"total_{row}" if plan.vector_is_reduced else f"sum_{row}_{chunk}"
+
+
+def written_name(plan: LoopPlan, row: int, chunk: int) -> str:
+    """C variable of the value that is stored: of a partial sum, or of an element after the epilogue."""
+    return result_name(plan, row, chunk) if plan.splits > 1 else finished(plan, result_name(plan, row, chunk))
 
 
 def accumulate(plan: LoopPlan, name: str, term: str, width: int) -> str:
@@ -62,17 +68,30 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
 
 
 def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None]) -> list[str]:
-    """C statements that apply divisor and epilogue to the finished sum `name`, a variable of `width` lanes."""
-    lines = []
+    """C statements that apply divisor and epilogue to the finished sum `name`, a variable of `width` lanes.
+
+    The result is in the variable `finished(plan, name)`.
+    """
+    lines, value, prefix = [], name, ""
     if plan.op.divisor != 1:
         lines.append(f"{name} /= {literal(plan.op.divisor, plan.accumulator)};")
     for stage, load in zip(plan.op.epilogue, loads, strict=True):
-        if stage.name in ALONE:
-            lines.append(f"{name} = {_HELPERS.get(stage.name, stage.name)}_{width}({name});")
+        load = real(load) if load and (prefix or stage.name == DEQUANTIZE) else load
+        if stage.name == DEQUANTIZE:
+            value, prefix = f"{name}_real", "real_"
+            lines.append(f"real{width} {value} = reals_{width}({name}) * {load};")
+        elif stage.name == QUANTIZE:
+            wide = f"{load} - (real{width}){{0}}" if width > 1 else load
+            lines += [f"const real{width} {name}_zero = {wide};", f"{name} = quantized_{width}({value}, {name}_zero);"]
+        elif stage.name in ALONE:
+            lines.append(f"{value} = {prefix}{_HELPERS.get(stage.name, stage.name)}_{width}({value});")
+        elif stage.name == RESIDUAL_INT8:
+            assert load is not None
+            lines.append(f"{value} += {f'reals_{width}({load})' if f'_{width}(' in load else f'(float)({load})'};")
         elif stage.name in ("bias", "residual"):
-            lines.append(f"{name} += {load};")
+            lines.append(f"{value} += {load};")
         elif stage.name == "scale":
-            lines.append(f"{name} *= {load};")
+            lines.append(f"{value} *= {load};")
         else:
             raise ValueError(f"epilogue stage {stage.name!r}; C kernels know {', '.join(STAGES)}")
     return lines
@@ -101,19 +120,19 @@ def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
 
 def _stored(reader: Reader, output: Operand, r: int, c: int, chunk: Chunk) -> str:
     plan = reader.plan
-    name, index = result_name(plan, r, c), store_index(reader, output, plan.rows[r], chunk)
+    name, index = written_name(plan, r, c), store_index(reader, output, plan.rows[r], chunk)
     limit = reader.end(chunk)
     inside = True if limit is None else limit.known(0, chunk.width - 1)
     if inside is False:
         return f"(void){name};"
     if limit is not None and not limit.terms and limit.size.isdigit() and not inside:
         known = int(limit.size) - limit.constant
-        return f"store_first{output.ending}_{chunk.width}({output.name} + {index}, {known}, {name});"
+        return f"{of_written(plan, 'store_first')}_{chunk.width}({output.name} + {index}, {known}, {name});"
     if limit is not None and not inside:
-        return f"store_masked{output.ending}_{chunk.width}({output.name} + {index}, {limit.text(0)}, {name});"
+        return f"{of_written(plan, 'store_masked')}_{chunk.width}({output.name} + {index}, {limit.text(0)}, {name});"
     if chunk.width == 1:
         return stored(output, output.name, index, name)
-    return f"store{output.ending}_{chunk.width}({output.name} + {index}, {name});"
+    return f"{of_written(plan, 'store')}_{chunk.width}({output.name} + {index}, {name});"
 
 
 def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Chunk) -> str:
@@ -127,11 +146,11 @@ def _scatter(lines: Lines, reader: Reader) -> None:
     width, rows = plan.tiles[0][plan.vector], len(plan.rows)
     lines.add(f"{output.c_type} lanes[{rows}][{width}];")
     for r, c, chunk in results(plan):
-        value, place = result_name(plan, r, c), str(chunk.offset)
+        value, place = written_name(plan, r, c), str(chunk.offset)
         if chunk.width == 1:
             lines.add(stored(output, f"lanes[{r}]", place, value))
         else:
-            lines.add(f"store{output.ending}_{chunk.width}(&lanes[{r}][{place}], {value});")
+            lines.add(f"{of_written(plan, 'store')}_{chunk.width}(&lanes[{r}][{place}], {value});")
     heads: list[str] = []
     terms, number = [(output.lane_stride, "lane")], list[tuple[int, str]]()
     axes = [a for a in plan.op.spatial if a != plan.vector and plan.tiles[0][a] > 1]

@@ -157,3 +157,25 @@ def _define(prefix: str, name: str, text: str, words: dict[str, object]) -> str:
         text = text.replace("{" + key + "}", str(value))
     parameters, expansion = text.split("|", 1)
     return f"#define {prefix}_{name}{parameters} {expansion}\n"
+
+
+_STREAMS = {16: ("__AVX512F__", "movntps512"), 8: ("__AVX__", "movntps256"), 4: ("__SSE__", "movntps")}
+
+
+def streamed(width: int) -> str:
+    """C text of a non-temporal store, which bypasses the caches, for an aligned address."""
+    macro, function = _STREAMS.get(width, ("GG_NONE", ""))
+    bytes_ = 4 * width
+    typed = f"typedef float wide __attribute__((vector_size({bytes_})));"
+    return f"""#if defined __clang__ || defined {macro}
+    if (((uintptr_t)p & {bytes_ - 1}) == 0) {{
+        {typed}
+#ifdef __clang__
+        __builtin_nontemporal_store((wide)x, (wide *)p);
+#else
+        __builtin_ia32_{function}(p, (wide)x);
+#endif
+        return;
+    }}
+#endif
+"""

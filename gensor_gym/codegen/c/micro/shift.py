@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.elements.quantized import finished, of_written
 from gensor_gym.codegen.c.fuse import Shift
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.finish import epilogue_lines, result_name, results, row_guard
@@ -148,4 +149,5 @@ def _store_row(lines: Lines, reader: Reader, r: int, row: tuple[int, ...], chunk
             loads.append(f"load_masked{operand.ending}_{lanes}({operand.name} + {index}, 0, left, 0)")
     lines.add(*epilogue_lines(plan, "value", lanes, loads))
     index = linear([(1, reader.index(plan.output, row, chunk)), (1, "place")])
-    lines.add(f"store_masked{plan.output.ending}_{lanes}({plan.output.name} + {index}, 0, left, value);")
+    value = finished(plan, "value")
+    lines.add(f"{of_written(plan, 'store_masked')}_{lanes}({plan.output.name} + {index}, 0, left, {value});")

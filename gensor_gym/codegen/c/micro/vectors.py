@@ -2,7 +2,7 @@
 
 Helpers are written in the vector extensions that gcc, clang and zig share. Intrinsics are used only if the extensions lack
 an operation (masked memory access, maximum), and always have a plain alternative. `{w}` is the number of lanes, `{acc}`
-their type, `{item}` the type in memory. Helpers named `_narrow` convert between these types, those of `micro/halves.py` convert
+their type, `{item}` the type in memory. Helpers named `_narrow` convert between these types, those of `c/elements` convert
 16-bit floats.
 """
 
@@ -14,13 +14,15 @@ import re
 
 import numpy as np
 
+from gensor_gym.codegen.c.elements import halves as c_halves
+from gensor_gym.codegen.c.elements import quantized as c_quantized
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
-from gensor_gym.codegen.c.micro import halves as c_halves
 from gensor_gym.codegen.c.micro import pairs as c_pairs
 from gensor_gym.codegen.c.micro import turn as c_turn
 from gensor_gym.codegen.c.micro.functions import FUNCTIONS
+from gensor_gym.codegen.c.micro.intrinsics import streamed
 from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 _TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), may_alias));\n"
@@ -200,13 +202,13 @@ _SCALARS = {
 }
 
 _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS | c_turn.HELPERS
-_VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
-_SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
+_VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()} | c_quantized.HELPERS
+_SCALAR = _SCALARS | c_quantized.SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _CALLED = ("absolute", "at_most", "less", "where", "log")
 """Functions that other functions call, which must be defined first."""
 _ORDER = (
-    *c_halves.CONVERSIONS, "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED,
-    *_PAIRS,
+    *c_halves.CONVERSIONS, "narrowed", "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf",
+    *_CALLED, *_PAIRS,
 )  # fmt: skip
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
 """Constants of `exp` without an instruction for powers of two: at the lowest argument, the power's bits become zero."""
@@ -217,18 +219,29 @@ _CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")
 
 def prelude(body: str, accumulator: str, item: str) -> str:
     """C definitions of the types and helpers that `body` uses (`vec8`, `load_16`, ...)."""
+    types, index, helpers = _definitions(body, accumulator, item)
+    return "\n".join(["".join(types), "".join(index), *helpers])
+
+
+def _definitions(body: str, accumulator: str, item: str) -> tuple[list[str], list[str], list[str]]:
+    """C definitions that `body` uses: of types, of helpers of indices, and of other helpers."""
     texts = _wanted(body, accumulator, item)
-    used = body + "".join(texts.values())
+    used, reals = body + "".join(texts.values()), list[str]()
+    if names := c_quantized.plain_names(used):
+        own, _, helped = _definitions(names, "float", "float")
+        reals = [c_quantized.named_real("".join(own)), *map(c_quantized.named_real, helped)]
+        used += "".join(reals)
     widths = sorted({int(width) for width in re.findall(r"\bvec(\d+)\b", used)})
     types = [f"typedef {accumulator} vec1;\n"] if 1 in widths else []
     types += [_TYPE.format(acc=accumulator, w=w, bytes=4 * w) for w in widths if w > 1]
+    bits = sorted({int(width) for width in re.findall(r"\boctets(\d+)\b", "".join(texts.values()))})
+    types += [c_quantized.TYPE.format(w=w) for w in bits]
     bits = sorted({int(width) for width in re.findall(r"\bhalves(\d+)\b", used)})
     types += [c_halves.TYPE.format(w=w, bytes=2 * w) for w in bits]
     bits = sorted({int(width) for width in re.findall(r"\bpairs(\d+)\b", used)})
     types += [c_pairs.TYPE.format(w=w, bytes=4 * w) if w > 1 else c_pairs.TYPE_OF_ONE for w in bits]
-    helpers = [texts[key] for key in sorted(texts, key=_rank)]
-    index = [text for name, text in INDEX.items() if f"{name}(" in used]
-    return "\n".join(["".join(types), "".join(index), *helpers])
+    helpers = [*reals, *(texts[key] for key in sorted(texts, key=_rank))]
+    return types, [text for name, text in INDEX.items() if f"{name}(" in used], helpers
 
 
 def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
@@ -252,7 +265,8 @@ def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str
     while queue:
         name, width = queue.pop()
         key = (name, int(width))
-        base, ending = _parts(name)
+        own = c_quantized.SCALARS if width == "1" else c_quantized.HELPERS
+        base, ending = (name, "") if name in own else _parts(name)
         if key in texts:
             continue
         if ending in c_halves.ENDINGS:
@@ -274,7 +288,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = dict.fromkeys(("masked_load", "masked_store", "chosen", "sticky", "scaled", "end"), "")
     values["powers"] = _POWERS
-    values |= {"halves": _halves(width), "held": _held(width), "streamed": _streamed(width)}
+    values |= {"halves": _halves(width), "held": _held(width), "streamed": streamed(width)}
     if not narrow:
         values |= _intrinsics(name, width, accumulator)
     values["convert"] = f"    return *(const vec{width} *)p;\n"
@@ -309,28 +323,6 @@ def _held(width: int) -> str:
     """C text of an empty assembly statement that makes the compiler keep x in a register."""
     macro = {16: "__AVX512F__", 8: "__AVX__", 4: "__SSE__"}.get(width)
     return f'#ifdef {macro}\n    __asm__("" : "+v"(x));\n#endif\n' if macro else ""
-
-
-_STREAMS = {16: ("__AVX512F__", "movntps512"), 8: ("__AVX__", "movntps256"), 4: ("__SSE__", "movntps")}
-
-
-def _streamed(width: int) -> str:
-    """C text of a non-temporal store, which bypasses the caches, for an aligned address."""
-    macro, function = _STREAMS.get(width, ("GG_NONE", ""))
-    bytes_ = 4 * width
-    typed = f"typedef float wide __attribute__((vector_size({bytes_})));"
-    return f"""#if defined __clang__ || defined {macro}
-    if (((uintptr_t)p & {bytes_ - 1}) == 0) {{
-        {typed}
-#ifdef __clang__
-        __builtin_nontemporal_store((wide)x, (wide *)p);
-#else
-        __builtin_ia32_{function}(p, (wide)x);
-#endif
-        return;
-    }}
-#endif
-"""
 
 
 def _pieces(width: int) -> str:

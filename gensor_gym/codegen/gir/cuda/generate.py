@@ -6,7 +6,7 @@ from gensor_gym.codegen.cuda.dialect import CUDA
 from gensor_gym.codegen.cuda.ptx import device_functions
 from gensor_gym.codegen.gir.cuda.block import BlockPrinter
 from gensor_gym.codegen.gir.cuda.elements import element_of, whole_functions
-from gensor_gym.codegen.gir.cuda.inputs import TYPES, half_of, type_of
+from gensor_gym.codegen.gir.cuda.inputs import TYPES, half_of, stored_type, type_of
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace
 from gensor_gym.codegen.gir.cuda.prelude import functions_for
 from gensor_gym.codegen.gir.generate import GirProgram
@@ -64,9 +64,9 @@ def _sizes(places: KernelPlaces) -> str:
 def _kernel(program: GirProgram, entry: str, threads: int, body: str, shared_bytes: int) -> str:
     """CUDA text of a `__global__` function with this body; its arguments are all inputs, all outputs and the workspace."""
     graph = program.nest.graph
-    inputs = [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
+    inputs = [f"const {stored_type(value.dtype)} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
     item = element_of(program.nest).c
-    outputs = [f"{TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.outputs]
+    outputs = [f"{stored_type(value.dtype)} *__restrict__ {c_name(value.name)}" for value in graph.outputs]
     arguments = ", ".join([*inputs, *outputs, "float *__restrict__ workspace"])
     shared = f"  {item} *const shared = reinterpret_cast<{item} *>(shared_memory);\n" if shared_bytes else ""
     return f'extern "C" __global__ void __launch_bounds__({threads})\n{entry}({arguments}) {{\n{shared}{body}}}\n'

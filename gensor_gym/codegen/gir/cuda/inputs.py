@@ -14,10 +14,17 @@ TYPES = {
 _LOST = "__int_as_float(0x7fffffff)"
 
 
+def stored_type(dtype: str) -> str:
+    """Type of an element in memory; ValueError for a data type without kernels on GPUs."""
+    if dtype not in TYPES:
+        raise ValueError(f"values of {dtype} on a GPU: expected {', '.join(TYPES)}; quantised networks run on CPUs")
+    return TYPES[dtype]
+
+
 def type_of(nest: RowNest, access: Access) -> str:
     """Type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
     value = nest.graph.values.get(access.tensor)
-    return element_of(nest).c if value is None else TYPES[value.dtype]
+    return element_of(nest).c if value is None else stored_type(value.dtype)
 
 
 def half_of(nest: RowNest, access: Access | None) -> str:

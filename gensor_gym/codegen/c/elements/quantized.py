@@ -1,0 +1,93 @@
+"""Epilogues that change the type of an int8 product's elements, from int32 to float32 and int8, and int8 numbers in memory.
+
+Helpers of floats are those of float32 kernels, under names that begin with `real_`; their vectors are `real16` and so on.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gensor_gym.codegen.c.layout.operands import ENDINGS
+from gensor_gym.codegen.c.plan import LoopPlan
+
+_LOADS = re.compile(r"\b((?:load|load_masked|gather|gather_masked|even_joined|splat)_\d+\()")
+_REAL = re.compile(r"\breal_([a-z][a-z0-9]*(?:_[a-z]+)*_\d+\()")
+HELPERS = {
+    "reals": """static inline real{w} reals_{w}(vec{w} x) { return __builtin_convertvector(x, real{w}); }
+""",
+    "quantized": """/* x rounded to nearest, ties to even, plus a whole zero point; what is beyond -128 .. 127 is clipped. */
+static inline vec{w} quantized_{w}(real{w} x, real{w} zero) {
+    x = real_min_{w}(real_max_{w}(x, -128.0f - zero), 127.0f - zero);
+    return (vec{w})(x + 12582912.0f) - 0x4b400000 + __builtin_convertvector(zero, vec{w}); /* 1.5 * 2^23, and its bits */
+}
+""",
+    "narrowed": """/* Of whole numbers from -128 to 127. */
+static inline octets{w} narrowed_{w}(vec{w} x) {
+    typedef int32_t words __attribute__((vector_size({bytes})));
+    return __builtin_convertvector(__builtin_convertvector(x, words), octets{w});
+}
+""",
+    "store_narrow": """static inline void store_narrow_{w}(int8_t *p, vec{w} x) { *(octets{w} *)p = narrowed_{w}(x); }
+""",
+    "store_masked_narrow": """/* Lanes whose index + lane lies in 0..size-1 to memory. */
+static inline void store_masked_narrow_{w}(int8_t *p, long index, long size, vec{w} x) {
+    const octets{w} all = narrowed_{w}(x);
+    for (long lane = most(-index, 0), end = least(size - index, {w}); lane < end; lane++) p[lane] = all[lane];
+}
+""",
+    "store_first_narrow": """/* The first `count` lanes, a constant. */
+static inline __attribute__((always_inline)) void store_first_narrow_{w}(int8_t *p, long count, vec{w} x) {
+    const octets{w} all = narrowed_{w}(x);
+    memcpy(p, &all, (unsigned long)count);
+}
+""",
+    "scatter_narrow": """/* The first `count` lanes, `stride` elements apart. */
+static inline void scatter_narrow_{w}(int8_t *p, long stride, long count, vec{w} x) {
+    const octets{w} all = narrowed_{w}(x);
+    for (long lane = 0; lane < count; lane++) p[lane * stride] = all[lane];
+}
+""",
+}
+"""Helper -> template of its C text, in the form of `c/micro/vectors.py`. Numbers to store are whole and fit int8."""
+TYPE = "typedef int8_t octets{w} __attribute__((vector_size({w}), aligned(1), may_alias));\n"
+SCALARS = {
+    "reals": "static inline float reals_1(int32_t x) { return (float)x; }\n",
+    "quantized": """static inline int32_t quantized_1(float x, float zero) {
+    x = x > -128.0f - zero ? x : -128.0f - zero;
+    return (int32_t)rintf(x < 127.0f - zero ? x : 127.0f - zero) + (int32_t)zero;
+}
+""",
+    "load_narrow": "static inline {acc} load_narrow_1(const int8_t *p) { return *p; }\n",
+    "store_narrow": "static inline void store_narrow_1(int8_t *p, {acc} x) { *p = (int8_t)x; }\n",
+    "store_masked_narrow": """static inline void store_masked_narrow_1(int8_t *p, long index, long size, {acc} x) {
+    if (inside(index, size)) *p = (int8_t)x;
+}
+""",
+}
+
+
+def finished(plan: LoopPlan, name: str) -> str:
+    """C variable of an element after the epilogue, from that of its sum."""
+    return f"{name}_real" if plan.accumulator == "int32_t" and plan.op.output.dtype == "float32" else name
+
+
+def of_written(plan: LoopPlan, helper: str, whole: bool = False) -> str:
+    """Name of a helper, such as `store`, for what the kernel writes; `whole` means after a split reduction was joined."""
+    dtype = plan.op.output.dtype if whole else plan.output.dtype
+    return f"real_{helper}" if plan.accumulator == "int32_t" and dtype == "float32" else f"{helper}{ENDINGS.get(dtype, '')}"
+
+
+def real(load: str) -> str:
+    """C text of a load of floats in a kernel of integers."""
+    return _LOADS.sub(r"real_\1", load)
+
+
+def plain_names(text: str) -> str:
+    """The helpers and vectors of floats that a text uses, by their names in kernels of float32."""
+    return " ".join([*_REAL.findall(text), *(f"vec{width} " for width in re.findall(r"\breal(\d+)\b", text))])
+
+
+def named_real(text: str) -> str:
+    """C helpers of floats under their names in a kernel of integers."""
+    text = re.sub(r"\bvec(\d+)\b", r"real\1", text)
+    return re.sub(r"(?<![\w.])([a-z][a-z0-9]*(?:_[a-z]+)*_\d+\()", r"real_\1", text)

@@ -1,0 +1,106 @@
+"""C kernels of int8 products whose epilogue dequantises and quantises: any schedule and padding, no stray access."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import pytest
+
+from gensor_gym import operators
+from gensor_gym.codegen.c.codegen import generate_c
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.c import load
+from gensor_gym.graph.structure import vector_axis
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
+from tests.support.apart import in_a_process_of_its_own
+from tests.support.c_cases import (
+    ARCHES,
+    CPU_KNOBS,
+    check,
+    inputs_of,
+    machine,
+    needs,
+    program,
+    random_operator,
+    random_tiles,
+    worst_error,
+)  # fmt: skip
+from tests.support.gir_cases import sanitized_apart
+from tests.support.thorough import thorough_but
+
+STAGES = (
+    "dequantize", "bias+dequantize+bias+quantize", "bias+dequantize+bias+relu+quantize", "dequantize+bias+relu6",
+    "dequantize+bias+residual_int8+relu+scale+quantize", "bias+dequantize+bias+gelu+scale+quantize",
+    "dequantize+bias+residual+quantize",
+)  # fmt: skip
+BATCHES, PER_BATCH = 16, 12
+
+
+def random_quantised(seed: int, arch: str = "native") -> Program:
+    """A random program of an int8 product with one of the epilogues, padded with any number."""
+    rng = random.Random(seed)
+    op = next(made for made in iter(lambda: random_operator(rng, ["int8"]), None) if made.body == "multiply_add")
+    if any(read.is_padded(op.extents) for read in op.reads):
+        arguments = (*op.arguments, ("pad_value", rng.choice((-128, -15, 7, 127))))
+        op = operators.parse(str(op.renamed(arguments=arguments, epilogue=())))
+    op = op.renamed(epilogue=(), write=operators.parse(str(op.renamed(epilogue=()))).write)
+    op = op.with_epilogue(*STAGES[seed % len(STAGES)].split("+"))
+    knobs = {name: rng.choice(values) for name, values in CPU_KNOBS.items() if name != "convolution"}
+    knobs["thread_split"] = rng.choice((1, 1, 1, 2, 4, 8))
+    knobs["convolution"] = rng.choice((0, 1, 2)) if op.name == "conv2d" else 0
+    hw = machine(rng.choice((16, 16, 8, 4)), arch)
+    return program(op, *random_tiles(rng, op, vector_axis(op, knobs["convolution"]), hw.lanes), hw=hw, **knobs)
+
+
+@pytest.mark.parametrize("batch", thorough_but(range(BATCHES), 0))
+def test_random_programs(batch: int) -> None:
+    made = [random_quantised(PER_BATCH * batch + seed) for seed in range(PER_BATCH)]
+    check(made[::2], 1)
+    check(made[1::2], 2)
+
+
+@pytest.mark.parametrize("arch", thorough_but(ARCHES, "x86-64"))
+def test_every_instruction_set(arch: str) -> None:
+    needs(arch)
+    check([random_quantised(500 + seed, arch) for seed in range(7)], 1)
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("x = real_min_16(real_max_16(x, -128.0f - zero), 127.0f - zero);", ""),  # not clipped
+    ("- 0x4b400000 + __builtin_convertvector(zero, vec16)", "- 0x4b400000"),  # no zero point
+    ("(x + 12582912.0f)", "(x + 0.5f + 12582912.0f)"),  # not to the nearest
+])  # fmt: skip
+def test_planted_faults_show(right: str, wrong: str) -> None:
+    op = operators.parse('gemm(m=12, n=48, k=20, dtype="int8")+bias+dequantize+bias+quantize')
+    kernel = generate_c(program(op, (3, 32, 1), (6, 32, 20), (12, 48, 20), pack_b=1))
+    inputs = inputs_of(op)
+    assert worst_error(op, inputs, load(kernel, 1)(*inputs)) <= 1.0 and right in kernel.source
+    faulty = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))
+    assert worst_error(op, inputs, load(faulty, 1)(*inputs)) > 1.0
+
+
+@pytest.mark.thorough
+def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+    assert sanitized_apart(tmp_path, [generate_c(random_quantised(seed)) for seed in range(600, 621)]) == ""
+
+
+def test_tensors_between_guard_pages() -> None:
+    in_a_process_of_its_own(__name__, "run_between_guard_pages()")
+
+
+def run_between_guard_pages() -> None:
+    for seed in range(700, 707):
+        run_kernel_between_guard_pages(generate_c(random_quantised(seed)))
+
+
+@pytest.mark.parametrize("text, said", [
+    ('gemm(m=4, n=4, k=4, dtype="int8")+quantize', "stage 'quantize' of int32: expected one of bias, relu, residual, dequantize"),
+    ('gemm(m=4, n=4, k=4, dtype="int8")+dequantize+quantize+relu', "stage 'relu' of int8"),
+    ("gemm(m=4, n=4, k=4)+dequantize", "stage 'dequantize' of float32"),
+    ("conv2d(n=1, c=4, h=4, w=4, k=4, r=3, s=3, padding=1, pad_value=3)", "pad_value=3 of float32: expected 0, or of int8"),
+])  # fmt: skip
+def test_what_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        operators.parse(text)
