@@ -191,7 +191,7 @@ def test_wrong_settings_are_refused_before_torch_exports(monkeypatch: pytest.Mon
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"hardware": "hots"}, "unknown hardware 'hots'"), ({"trials": -1}, "trials=-1: expected a whole number, 1 or more"),
         ({"seconds": "4"}, "seconds='4': expected a number above 0"), ({"arena": "cold"}, "arena 'cold'"),
-        ({"plan": 5}, "plan 5: expected one of cut_all, fine, fine_coarse, or a function from a network to its plan"),
+        ({"plan": 5}, "plan 5: expected one of cut_all, fine, fine_coarse, best, or a function from a network to its plan"),
         ({"plan": ["fine"]}, r"plan \['fine'\]: expected one of"),
     ]  # fmt: skip
     for options, said in wrong:

@@ -68,9 +68,7 @@ def conv2d(
     groups, dtype = _groups(groups, c, k), data_type(dtype)
     _check_pad_value(pad_value, dtype)
     (p, q), row, column = windows(sizes, stride, padding, dilation)
-    outer = {"n": n, "g": groups, "k": k // groups, "p": p, "q": q}
-    if groups == 1:
-        del outer["g"]
+    outer = {"n": n, **({"g": groups} if groups > 1 else {}), "k": k // groups, "p": p, "q": q}
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
     channel = {"g": k // groups, "k": 1}
     pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
