@@ -60,8 +60,8 @@ def test_random_schedules_are_right_and_timed(backend: NativeBackend, hw: Hardwa
 
 
 def test_slow_programs_are_cut_short_where_patience_ends(backend: NativeBackend, hw: Hardware) -> None:
-    """The unscheduled product takes some 5 ms, its floor is 0.05 ms: 20 times the floor is one call, 1e9 times many."""
-    op = operators.gemm(m=160, n=160, k=160)
+    """The unscheduled product takes at least 8 ms, its floor is 0.2 ms: 20 times the floor is one call, 1e9 times many."""
+    op = operators.gemm(m=256, n=256, k=256)
     asked = [(op, ConstructionGraph(op, hw).initial())]
     (cut,), (whole,) = (list(backend.together(asked, hw, patience)) for patience in (20.0, 1e9))
     assert cut.status is whole.status is Status.OK
