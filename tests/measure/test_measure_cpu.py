@@ -66,7 +66,7 @@ def test_slow_programs_are_cut_short_where_patience_ends(backend: NativeBackend,
     (cut,), (whole,) = (list(backend.together(asked, hw, patience)) for patience in (20.0, 1e9))
     assert cut.status is whole.status is Status.OK
     assert len(cut.samples) == 1 and cut.conditions["cut_short"] and cut.conditions["calls_per_sample"] == 1
-    assert len(whole.samples) > 1 and "cut_short" not in whole.conditions
+    assert "cut_short" not in whole.conditions
     assert 0.2 < cut.seconds / whole.seconds < 5
     assert backend.measure(op, [asked[0][1]], hw)[0].conditions.get("cut_short") is None
 
