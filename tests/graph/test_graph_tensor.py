@@ -67,6 +67,8 @@ def test_roles_of_axes(operator: str, roles: MatrixAxes | None) -> None:
         ('gemm(m=8, n=64, k=48, dtype="float16")', {"h200": (0,)}),
         ('gemm(m=64, n=64, k=24, dtype="int8")', {"h200": (0, 1), "t4": (0, 1)}),
         ('gemm(m=40, n=64, k=64, dtype="float16")', {"h200": (0, 1, 2)}),
+        ('conv2d(n=1, c=64, h=8, w=8, k=64, r=3, s=3, padding=1, dtype="int8")', {"h200": (0, 1, 2), "t4": (0, 1)}),
+        ('conv2d(n=1, c=64, h=8, w=8, k=64, r=3, s=3, padding=1, dtype="int8", pad_value=7)', {"h200": (0,), "t4": (0,)}),
     ],
 )
 def test_choices_of_tensor_cores(operator: str, choices: dict[str, tuple[int, ...]]) -> None:

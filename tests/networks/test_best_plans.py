@@ -90,6 +90,9 @@ def test_prices_are_those_of_programs_and_of_loops_of_one_piece(monkeypatch: pyt
     with pytest.raises(TooMany, match="more than 3 sets of nodes"):
         optimum(network, HW)
     assert plan_of(network, "best", HW) == fine(network), "too large for a proof"
+    monkeypatch.undo()
+    monkeypatch.setattr(best, "SECONDS", 0.0)
+    assert plan_of(network, "best", HW) == fine(network), "no time for a proof"
 
 
 def test_a_search_that_is_too_long_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,3 +255,33 @@ def test_quantised_by_torchao() -> None:
     assert [node.operator.dtype for _, node in network.graph.nodes if isinstance(node, Contract)] == ["int8"] * 2
     with torch.no_grad():
         torch.testing.assert_close(compiled(converted, (x,))(x), converted(x), rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize(("zero", "dtype"), [(100_000, torch.uint8), (-7, torch.uint8), (-(2**31), torch.int8)])
+def test_zero_points_that_no_number_has_are_computed_in_float32(zero: int, dtype: torch.dtype) -> None:
+    """Sums of int32 would not hold them."""
+    module, inputs = layer(1)
+    module.into, module.out, module.residual = Grid(0.01, zero, dtype), None, None
+    nodes = dict(from_torch(module, inputs).graph.nodes).values()
+    assert {one.operator.dtype for one in nodes if isinstance(one, Contract)} == {"float32"}
+    with torch.no_grad():
+        found, wanted = compiled(module, inputs)(*inputs), module(*inputs)
+    assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4 * float(wanted.abs().max()))
+
+
+def test_channels_may_be_counted_from_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, inputs = layer(1)
+    counted = Q.dequantize_per_channel
+    monkeypatch.setattr(
+        Weights, "forward", lambda self: counted(self.numbers, self.scale, self.zero, -self.numbers.ndim, -128, 127, torch.int8)
+    )
+    with torch.no_grad():
+        assert not fault(module, inputs, compiled(module, inputs)(*inputs))
+
+
+@pytest.mark.parametrize("scale", [0.0, float("nan"), float("inf")])
+def test_scales_that_are_no_numbers_are_refused(scale: float) -> None:
+    module, inputs = layer(1)
+    module.into = Grid(scale, 3)
+    with pytest.raises(Unsupported, match="expected a finite scale that is not 0"):
+        compiled(module, inputs)

@@ -45,7 +45,14 @@ def _shift(dtype: Any) -> int:
     return _SHIFTS[str(dtype)]
 
 
+def _check(scale: float, least: int, most: int) -> None:
+    """Check a scale and the range of numbers; ValueError if no quantisation has them."""
+    if not np.isfinite(np.float32(scale)) or scale == 0 or least > most:
+        raise ValueError(f"quantised by scale={scale} from {least} to {most}: expected a finite scale that is not 0, and a range")
+
+
 def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: int, dtype: Any, **options: Any) -> str:
+    _check(scale, least, most)
     shift = _shift(dtype)
     known = b.quantized.get(x)
     if known is not None and known.axis is None and (known.zero, known.scale[0]) == (zero - shift, np.float32(scale)):
@@ -74,9 +81,11 @@ def _dequantize(
 ) -> str:
     if str(out_dtype) not in ("None", "torch.float32"):
         raise ValueError(f"dequantised numbers of {out_dtype}: expected float32")
+    _check(scale, least, most)
     zero = zero - _shift(dtype)
     made = b.map(of("multiply", of("subtract", numbers, zero), float(np.float32(scale))), "dequantized")
-    b.quantized[made] = Quantized(numbers, np.array([scale], np.float32), int(zero))
+    if LEAST <= zero <= MOST:  # int32 sums hold products with other zero points only by chance
+        b.quantized[made] = Quantized(numbers, np.array([scale], np.float32), int(zero))
     return made
 
 
@@ -93,7 +102,7 @@ def constant(b: Builder, made: str, numbers: Any, target: str, arguments: tuple[
     scale, zero = (np.asarray(one).reshape(-1) for one in arguments[:2])
     if str(numbers.dtype) not in _SHIFTS or len(set(zero.tolist())) != 1:
         return
-    shift, axis = _shift(numbers.dtype), arguments[2] if "per_channel" in target else None
+    shift, axis = _shift(numbers.dtype), arguments[2] % numbers.ndim if "per_channel" in target else None
     given = b.constant(f"{made}_int8", numbers.numpy().astype(np.int32) - shift, "int8")
     b.quantized[made] = Quantized(given, scale.astype(np.float32), int(zero[0]) - shift, axis)
 

@@ -28,15 +28,15 @@ WGMMA_ROWS = 64
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Usable values of knob `tensor_core`: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
-    Float32 cannot use tensor cores, because precision is part of the task. Axes must be long enough for some tile to fill an
-    instruction. There are two exceptions. The rows of wgmma may be fewer (`row_step`). Zeros fill up k (`least_tile`) to an
+    Float32 cannot use tensor cores, because precision is part of the task, nor can a read with another `pad_value` than 0.
+    Axes must be long enough for some tile to fill an instruction. There are two exceptions. The rows of wgmma may be fewer (`row_step`). Zeros fill up k (`least_tile`) to an
     instruction of mma.sync or, for some convolutions (`is_filled_up`), to a step of wgmma. A tensor map needs rows of a multiple
     of 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`), unless its layout is that of a product. B of
     a type that wgmma cannot read in its layout is transposed (`is_transposed`).
     """
     roles = matrix_axes(op)
     step = mma_types(hardware).get(op.dtype)
-    if roles is None or step is None:
+    if roles is None or step is None or op.pad_value:
         return (0,)
     found = (0, 1) if _fills(op, roles, (16, 8, 1)) else (0,)
     if hardware.arch != "sm_90" or op.dtype not in WGMMA_TYPES or not has_maps(op, roles):

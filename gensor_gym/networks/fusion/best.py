@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from gensor_gym.networks.plan import Plan, ordered
 
 MOST_STATES, MOST_TRIED = 1 << 19, 1 << 14
 """Most states of the dynamic program, and most partial plans that the search takes up; beyond them nothing is certified."""
+SECONDS = 60.0
+"""Processor seconds that pricing all pieces may take where a plan or a regret is asked for."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +42,29 @@ class Optimum:
     """Number of partial plans that the search took up."""
 
 
-def optimum(network: Network, hardware: Hardware, of: Dependences | None = None, prices: Prices | None = None) -> Optimum:
-    """The cheapest plan; TooMany if the network is too large for a proof, ValueError if a node has no kernel of its own."""
+def optimum(
+    network: Network, hardware: Hardware, of: Dependences | None = None, prices: Prices | None = None, seconds: float = math.inf
+) -> Optimum:
+    """The cheapest plan.
+
+    TooMany if the network is too large for a proof, or pricing its pieces takes more than `seconds` of processor time. ValueError
+    if a node has no kernel of its own.
+    """
+    until = time.process_time() + seconds
     of, prices = of or Dependences(network), prices or Prices(network, hardware)
-    found = candidates(of, prices)
+    found = candidates(of, prices, until)
     program = _Covers(of, found)
-    for tried, (seconds, chosen) in enumerate(program.covers(), 1):
+    for tried, (cost, chosen) in enumerate(program.covers(), 1):
         plan = ordered(network, [one.piece for one in chosen])
         if plan is not None and not plan.fault:
-            return Optimum(plan, seconds, len(found), len(program.left), tried)
+            return Optimum(plan, cost, len(found), len(program.left), tried)
     raise ValueError(f"{network} on {hardware.name}: no plan, expected a kernel for each of its nodes")
 
 
 def best_plan(network: Network, hardware: Hardware) -> Plan:
-    """The cheapest plan, or the plan `fine` of a network that is too large for a proof."""
+    """The cheapest plan, or the plan `fine` of a network that is too large for a proof, or takes more than `SECONDS`."""
     try:
-        return optimum(network, hardware).plan
+        return optimum(network, hardware, seconds=SECONDS).plan
     except TooMany:
         return fine(network, hardware)
 

@@ -7,6 +7,7 @@ at anchor tile or panel, or none, at anchor row; or the block that `block_of` ma
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -31,13 +32,18 @@ class Candidate:
 
 
 class TooMany(ValueError):
-    """A network with more sets of nodes than `MOST_SETS`."""
+    """A network with more sets of nodes than `MOST_SETS`, or whose pieces take too long to price."""
 
 
-def candidates(of: Dependences, prices: Prices) -> list[Candidate]:
-    """All legal pieces, the cheapest anchor of each set; TooMany if there are too many sets to try."""
+def candidates(of: Dependences, prices: Prices, until: float = math.inf) -> list[Candidate]:
+    """All legal pieces, the cheapest anchor of each set.
+
+    TooMany if there are too many sets to try, or after `until`, by the clock of this process's processor time.
+    """
     found = dict[int, Candidate]()
     for some in _linked(of):
+        if time.process_time() > until:
+            raise TooMany(f"{of.network}: its pieces take too long to price, expected fewer for an optimum")
         for piece in (of.piece(some), *([of.piece(some, "panel")] if some & of.products and some & (some - 1) else [])):
             keep_cheaper(found, some, piece, prices)
     for piece in blocks(of):

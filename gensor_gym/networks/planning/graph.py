@@ -17,7 +17,7 @@ import numpy as np
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.networks.fusion.best import Optimum, optimum
+from gensor_gym.networks.fusion.best import SECONDS, Optimum, optimum
 from gensor_gym.networks.fusion.blocks import block_of
 from gensor_gym.networks.fusion.candidates import TooMany
 from gensor_gym.networks.fusion.dependences import Dependences, places
@@ -74,9 +74,9 @@ class PlanGraph:
 
     @cached_property
     def best(self) -> Optimum | None:
-        """The cheapest plan with its proof; None if the network is too large for one."""
+        """The cheapest plan with its proof; None if the network is too large for one, or takes more than `SECONDS`."""
         try:
-            return optimum(self.operator, self.hardware, self.of, self.prices)
+            return optimum(self.operator, self.hardware, self.of, self.prices, SECONDS)
         except TooMany:
             return None
 
