@@ -30,9 +30,10 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
     Float32 cannot use tensor cores, because precision is part of the task, nor can a read with another `pad_value` than 0.
     Axes must be long enough for some tile to fill an instruction. There are two exceptions. The rows of wgmma may be fewer
-    (`row_step`). Zeros fill up k (`least_tile`) to an instruction of mma.sync or, for some convolutions (`is_filled_up`), to a
-    step of wgmma. A tensor map needs rows of a multiple of 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`), unless its layout is that of a product. B of
-    a type that wgmma cannot read in its layout is transposed (`is_transposed`).
+    (`row_step`). Zeros fill up k (`least_tile`) to an instruction of mma.sync or, for some convolutions (`is_filled_up`), to
+    a step of wgmma. A tensor map needs rows of a multiple of 16 bytes. A convolution without groups is laid out for wgmma
+    (`is_laid_out`), unless its layout is that of a product. B of a type that wgmma cannot read in its layout is transposed
+    (`is_transposed`).
     """
     roles = matrix_axes(op)
     step = mma_types(hardware).get(op.dtype)
