@@ -220,7 +220,7 @@ def _said(line: headline_page.Line) -> str:
 NAMES = (
     "95 % intervals over", "Zen 4",
     "arXiv 2502.11407", "Python 3.11", "AVX-512", "H100", "H200", "float64", "Zen 5", "Zen 3", "AVX2", "Apache-2.0",
-    "`gensor_gym/Gir-v0`",
+    "`gensor_gym/Gir-v0`", "`gensor_gym/Fuse-v0`",
 )  # fmt: skip
 """Numbers of README that are names."""
 
