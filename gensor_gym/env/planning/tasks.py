@@ -32,6 +32,8 @@ class PlanTasks(Sequence[PlanGraph]):
         """Make the first network's graph; ValueError for what is no network, and for an empty list."""
         self.hardware = machines.get(hardware)
         self._given = _listed(operator)
+        for op in self._given if isinstance(operator, list | tuple) else ():
+            _network(op)
         self._count = len(self._given)
         self._index: dict[object, int] = {_key(op): place for place, op in reversed([*enumerate(self._given)])}
         self._made: dict[int, PlanGraph] = {}
@@ -95,7 +97,11 @@ def _network(op: One) -> Network:
     if isinstance(op, Network):
         return op
     known = drawn(op) if isinstance(op, str) else op
-    found = resolve_computation(op) if known is None else known
+    expected = f"a network, a graph's text, or one of {', '.join(FAMILIES)} such as normed(seed=7)"
+    try:
+        found = resolve_computation(op) if known is None else known
+    except ValueError as error:
+        raise ValueError(f"operator {op!r}: expected {expected} ({error})") from error
     if not isinstance(found, Dataflow):
-        raise ValueError(f"{op!r}: expected a network, a graph's text, or one of {', '.join(FAMILIES)} such as normed(seed=7)")
+        raise ValueError(f"{op!r}: expected {expected}")
     return network_of(found)

@@ -139,7 +139,8 @@ def test_random_networks_are_apart() -> None:
     ("arguments", "words"),
     [
         ({"operator": []}, "expected a network"), ({"operator": "gemm(m=4, n=4, k=4)"}, "expected a network"),
-        ({"operator": None}, "operator None"), ({"operator": "normd(seed=1)"}, "normd"), ({"observation": "tree"}, "flat"),
+        ({"operator": None}, "operator None"), ({"operator": "normd(seed=1)"}, "such as normed"),
+        ({"operator": [NAMES[0], "nonsense(seed=1)"]}, "operator 'nonsense"), ({"observation": "tree"}, "flat"),
         ({"observation_groups": ["nest"]}, "groups are"), ({"observation_groups": []}, "no observation group"),
         ({"render_mode": "human"}, "render_mode"), ({"discount": 2.0}, "discount"), ({"backend": "cpu"}, "expected 'analytic'"),
     ],
