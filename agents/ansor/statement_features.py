@@ -126,7 +126,11 @@ def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.nda
 
 
 def _threads(p: Programs, loops: list[Loop]) -> np.ndarray:
-    """[B, 8]: whether on a GPU; logs of blocks and threads on the two innermost spatial axes and the rest; virtual threads."""
+    """Features [B, 8] of parallelism on a GPU, all 0 on a CPU.
+
+    The columns are 1; the logarithms of the numbers of blocks on the innermost spatial axis, on the second innermost, and on all
+    other axes; the same three for threads; and the logarithm of the number of virtual threads.
+    """
     if p.cpu:
         return np.zeros((len(p.rows), 8))
     columns = [np.ones(len(p.rows))]

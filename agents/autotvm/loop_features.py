@@ -83,13 +83,18 @@ def task_features(graph: ConstructionGraph) -> np.ndarray:
 def loop_columns() -> list[str]:
     """Names of the F columns.
 
-    `s0.a4.length` belongs to the loop of stage 0 over axis slot 4. The fields of a loop are log2 of its length, its position in
-    the nest, log2 of the product of lengths from the root to it, and from it to the body (both including the loop itself), and
-    its annotation (one-hot). `s0.a4.t1.count` is the number of elements of tensor 1 that the loop touches with its inner loops
-    (the write is the last tensor, 4). `reuse` is the number of iteration points per touched element, and `stride` the elements by
-    which an iteration advances the tensor's index. `thread_count` and `thread_reuse` are `count` and `reuse` over those of one
-    thread or task, 0 for loops inside a thread. `knob.NAME` is the index of a knob's value, and `task.NAME` log2 of extents,
-    operations, bytes, cores or the size of an element, or a flag.
+    Loops: columns `s0.a4.*` describe the loop of stage 0 over axis slot 4. `length` is log2 of the loop's length, and `position`
+    its place in the nest. `topdown` is log2 of the product of the lengths of this loop and all outer loops, `bottomup` of this
+    loop and all inner loops. Each annotation has a column that is 0 or 1.
+
+    Loops and tensors: columns `s0.a4.t1.*` describe the accesses of that loop to tensor 1; the last tensor, 4, is the output.
+    `count` is the number of elements that the loop and its inner loops touch, `reuse` the number of iteration points per touched
+    element, and `stride` the number of elements between the accesses of two successive iterations. `thread_count` and
+    `thread_reuse` are `count` and `reuse` divided by the `count` and `reuse` of one thread (on a CPU, of one task); both are 0
+    for loops inside a thread.
+
+    `knob.NAME` is the index of a knob's value. `task.NAME` is a flag, or log2 of an extent, of the number of operations, bytes or
+    cores, or of the size of an element.
     """
     names = []
     for stage in range(STAGES):

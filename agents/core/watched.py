@@ -1,7 +1,7 @@
 """Graphs that record the best latency after every model evaluation as a curve, and end a search at a limit.
 
-They serve comparisons at equal numbers of evaluations, and at equal processor seconds. For a search on one thread, processor
-seconds are its wall-clock time on an idle machine, and other processes do not increase them. Evaluations through the graph are
+The curves serve comparisons at equal numbers of evaluations, and at equal processor seconds. Processor seconds of a search on one
+thread are its wall-clock time on an idle machine, and other processes do not increase them. Evaluations through the graph are
 recorded one by one. Compiled walks, which evaluate by themselves, report their results (`ConstructionGraph.charge`), and a
 policy's observer reports after every step of its episodes.
 """
@@ -50,8 +50,8 @@ class Curve:
 class Watched:
     """Mixin for graphs that record a curve; BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
 
-    If `seconds` is 0, no evaluation beyond the limit is made. Compiled walks are charged when they end, and their results beyond
-    both limits do not enter the curve.
+    If `seconds` is 0, no evaluation beyond the limit is made. A compiled walk is charged when it ends; results of the walk that
+    are beyond both limits do not enter the curve.
     """
 
     clock: Callable[[], float] = staticmethod(time.process_time)
@@ -74,7 +74,10 @@ class Watched:
         return self.clock() - self._begun
 
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
-        """Count evaluations and record improvements, whose times are interpolated since the last charge."""
+        """Count evaluations, and record improvements: pairs (number of the evaluation in this call, latency).
+
+        The time of an improvement is interpolated between the previous charge and now.
+        """
         before, since, now = self.evaluations, self._last - self._begun, self.elapsed
         super().charge(evaluations)  # type: ignore[misc]
         for at, latency in improvements if improvements is not None else ():

@@ -175,7 +175,7 @@ def against(
 
 
 def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: bool) -> list[Line]:
-    """K comparisons of one score with another, before Holm's correction."""
+    """Compare scores `ours` with scores `theirs`, both [tasks, seeds, K]: K lines, without the entries `p_holm` and `p_least`."""
 
     def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return (ours - theirs).mean(axis=(0, 1))

@@ -85,7 +85,7 @@ def predicted(case: Published) -> float:
 
 
 def ratio(case: Published) -> float:
-    """Predicted time over published time; the published rate is the middle of its range."""
+    """Predicted time over published time, which is the time at the middle of the range of published rates."""
     return predicted(case) / (2.0 * case.n**3 / (0.5e12 * (case.low + case.high)))
 
 

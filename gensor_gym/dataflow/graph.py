@@ -182,7 +182,7 @@ class Dataflow:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def __str__(self) -> str:
-        """The factory's call, or the name with the first digits of the digest."""
+        """The call that made the graph (`label`); without a label, the graph's name and the first twelve digits of its digest."""
         return self.label or f"{self.name}@{self.digest[:12]}"
 
     @property

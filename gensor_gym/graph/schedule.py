@@ -36,7 +36,7 @@ class Schedule(RowSchedule):
         return int(self.row[LEVEL])
 
     def knob(self, name: str) -> int:
-        """Value of a knob; ValueError if the row's index of the value is out of range."""
+        """Value of the knob `name`; ValueError if the index of this value, which the row contains, is out of range."""
         place = KNOB_INDEX[name]
         values, index = KNOBS[place].values, int(self.row[KNOB + place])
         if not 0 <= index < len(values):

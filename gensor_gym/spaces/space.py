@@ -152,7 +152,7 @@ class TuningSpace:
 
     @cached_property
     def _medians(self) -> np.ndarray:
-        """Median seconds of every configuration, float64 [N]; the reported time without raw samples."""
+        """Median seconds of the raw samples of every configuration, float64 [N]; its reported time if it has no samples."""
         return np.array([np.median(s) if len(s) else t for s, t in zip(self.samples, self.reported, strict=True)])
 
     def best(self, timing: str = "reported") -> int:

@@ -36,7 +36,10 @@ MOST = 8
 
 @dataclass(frozen=True)
 class Line:
-    """A comparison: geometric mean of the ratios of times (below 1 the first is faster), its interval and p value."""
+    """A comparison of two arms: the geometric mean of the ratios of their times, its interval and p value.
+
+    A mean below 1 says that the first arm is faster.
+    """
 
     name: str
     operators: int
@@ -56,7 +59,7 @@ class Line:
 def compared(
     name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True, ours: str = ""
 ) -> Line:
-    """Compare an arm, by default the learned one, with `other`, whose seeds are averaged, after k programs.
+    """Compare the arm `ours`, by default the learned arm, with the arm `other`, averaged over seeds, after k programs.
 
     The bootstrap draws operators, and the same seeds of the arm for all of them.
     """
@@ -156,7 +159,7 @@ def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -
 
 
 def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Table of every arm's times relative to the best known time and to torch, with the cost of its construction."""
+    """Table of arms: each arm's times over the best known times, torch's times over the arm's, and the cost of construction."""
     best, cells = best_known(timed, ops), []
     torch = np.array([timed.torch(op) for op in ops])
     for arm in timed.arms:

@@ -42,7 +42,7 @@ class BestKnown:
         self._keep({schedule: math.log(seconds / best) for schedule, seconds in known.items()})
 
     def _keep(self, regrets: dict[str, float]) -> None:
-        """Keep the regrets of all kernels; those of failed kernels are infinite, and they count as the slowest."""
+        """Store the regrets of kernels; a failed kernel has infinite regret, and counts as the slowest kernel (`worst`)."""
         self._of = regrets
         self.worst = max(regret for regret in regrets.values() if math.isfinite(regret))
         self.regrets = np.minimum(list(regrets.values()), self.worst)
@@ -65,7 +65,7 @@ class Truth(BestKnown):
     """Regrets of all kernels of one operator in a recorded space. Schedules with the same kernel share a digest."""
 
     def __init__(self, operator: Operator, hardware: Hardware, space: str, backend: RecordedBackend) -> None:
-        """Read the table. ValueError if it lacks a schedule of the space, or if nothing in it succeeded."""
+        """Read the table. ValueError if the table lacks a schedule of the space, or if no program in the table succeeded."""
         graph = ConstructionGraph(operator, hardware, space)
         schedules = []
         for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # a larger space is not enumerated
@@ -118,7 +118,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a study. `broken` gives the reason for each strategy that is left out."""
+    """Scores of a study. `broken` maps each strategy that is left out to the reason."""
 
     facts: dict[str, str]
     tasks: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Results of `suite=fused` next to the figures of IntelliGen's abstract, and Ansor's NRM, one of the suite's operators."""
+"""Tables of the results of `suite=fused`: next to the figures of IntelliGen's abstract, and of Ansor's matrix norm (NRM)."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ class RowPrinter:
         return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
     def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
-        """Write the load of `block` rows and one vector of columns that is transposed in registers."""
+        """Write the load of one vector of columns from `block` rows at once; the elements are transposed in registers."""
         part, width = one.sources[0][1], self.shape.vector
         assert part.access is not None
         stride, lanes = part.access.column, step.lanes or width

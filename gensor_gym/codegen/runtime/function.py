@@ -129,7 +129,7 @@ def _kind(shape: tuple[int, ...], dtype: np.dtype, name: str) -> tuple[_Kind, An
 
 @functools.cache
 def _builtin() -> Any:
-    """`PyCFunction_NewEx`, which makes a builtin function; the `self` of these functions is an address as an integer."""
+    """Python's C function `PyCFunction_NewEx`, which makes a builtin function of a `_Method` and its `self`, here an address."""
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p]
     return make

@@ -147,7 +147,7 @@ def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
 
 
 def _distance(b: Builder, apart: str, order: float) -> str:
-    """Norm of the differences along the last axis; with order 0 NaN makes the count of nonzero differences NaN."""
+    """Norm of the differences `apart` along the last axis. Order 0 counts nonzero differences: NaN if any difference is NaN."""
     if order == 0:
         counted = of("where", no_number(apart), apart, unequal(apart, 0.0))
         return kept(b, b.reduce(b.map(counted, "unlike"), "sum", [-1]), [len(b.shapes[apart]) - 1], False)

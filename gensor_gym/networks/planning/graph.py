@@ -1,8 +1,9 @@
-"""The graph of decisions about one network: it begins with a kernel a node, and a cursor visits the links between nodes.
+"""The graph of decisions about the plan of one network. The first plan has a kernel for each node; a cursor visits the links.
 
-Links are visited by the place of the reader in the network's graph, for each reader from its latest source to its first, so that
-what a reader joins has been decided. A link inside a piece is passed over, and one where no join is legal comes again after all
-others: slices, for example, are one piece only together with the join that reads them all.
+A *link* is a pair of nodes of which the second reads the first. Links are visited in the order of their readers in the network's
+graph, and links of one reader from its latest source to its first, so that the plan of all earlier nodes is decided. The cursor
+passes over a link inside a piece. A link where no decision is legal is visited again after all links: slices, for example,
+become one piece only together with the concatenation that reads them all.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _MOST_MET = 1 << 13
 
 
 class PlanGraph:
-    """Decisions about the plan of `operator`, a network, for `hardware`; a state is a row int32 [MOST_LINKS] of them."""
+    """Decisions about the plan of the network `operator` for `hardware`. A row int32 [MOST_LINKS] of decisions is a state."""
 
     space = "plans"
 
     def __init__(self, network: Network, hardware: Hardware) -> None:
-        """Price the plan of a kernel a node. ValueError if a node has no kernel of its own, and for too many links."""
+        """Price the plan with a kernel for each node. ValueError if a node has no kernel of its own, or for too many links."""
         self.operator, self.hardware = network, hardware
         self.of, self.prices = Dependences(network), Prices(network, hardware)
         self.links = [(one, reader) for reader, some in enumerate(self.of.reads) for one in reversed(places(some))]
@@ -74,7 +75,7 @@ class PlanGraph:
 
     @cached_property
     def best(self) -> Optimum | None:
-        """The cheapest plan with its proof; None if the network is too large for one, or takes more than `SECONDS`."""
+        """The cheapest plan with its proof; None if the network is too large for a proof, or the proof takes over `SECONDS`."""
         try:
             return optimum(self.operator, self.hardware, self.of, self.prices, SECONDS)
         except TooMany:
@@ -86,7 +87,7 @@ class PlanGraph:
         return None if self.best is None else self.best.seconds
 
     def state(self, row: np.ndarray) -> State:
-        """The state after a row's decisions, which end at its first 0; illegal ones change nothing."""
+        """The state after a row's decisions, which end at the row's first 0. Illegal decisions change nothing."""
         key = row.tobytes()
         if key not in self._met:
             taken = _taken(row)
@@ -99,7 +100,7 @@ class PlanGraph:
         return self._met[key]
 
     def after(self, state: State, action: int) -> State:
-        """The state after a decision; the same state for an illegal one and for `stop`."""
+        """The state after a decision. An illegal decision and `stop` return the same state."""
         if action == STOP or not 0 <= action < NUM_ACTIONS or not state.mask[action]:
             return state
         change, part_of = state.changes[action], list(state.part_of)
@@ -150,7 +151,7 @@ class PlanGraph:
         return self.links[state.link % len(self.links)] if state.link < 2 * len(self.links) else None
 
     def _arrived(self, part_of: tuple[Part, ...], link: int, later: int, seconds: float) -> State:
-        """The state at the first link from number `link` on at which something can be decided; `later` as in `State`."""
+        """The state at the next link that an action can change, from number `link` on; `link` and `later` are as in `State`."""
         count = len(self.links)
         for number in range(link, 2 * count):
             one, reader = self.links[number % count]
@@ -163,7 +164,7 @@ class PlanGraph:
         return State(part_of, 2 * count, later, seconds, (None,) * NUM_ACTIONS)
 
     def _changes(self, part_of: tuple[Part, ...], one: int, reader: int) -> tuple[Change | None, ...]:
-        """What each action changes at a link; None for what is illegal."""
+        """The change that each action makes at the link from node `one` to `reader`; None for an illegal action."""
         first, second = part_of[one], part_of[reader]
         both = first.nodes | second.nodes
         ways: list[tuple[int, Piece]] = []
@@ -183,7 +184,7 @@ class PlanGraph:
         return tuple(found)
 
     def _blocks(self, reader: int) -> Iterator[tuple[int, Piece]]:
-        """(action, block) for the blocks of a reader; the one with copies only if there are some."""
+        """(action, block) for each block whose second product is `reader`; a block with copies only if it contains copies."""
         name = self.of.names[reader]
         if isinstance(self.operator.nodes[name], Contract):
             found = [block_of(self.operator, name, copies) for copies in (False, True)]

@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What a decision does: a part in place of others, and the seconds that this adds to the plan's."""
+    """The effect of a decision: the part that replaces other parts, and the seconds that the plan gains or loses by it."""
 
     part: Part
     seconds: float
@@ -40,14 +40,14 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A plan as its parts, and the link at which the cursor stands."""
+    """A plan, given by its parts, and the link (a node and a reader of that node) that the next decision is about."""
 
     part_of: tuple[Part, ...]
     """The part that each node is in."""
     link: int
-    """Number of the link; from the number of all links on, links that come again; twice this number when none is left."""
+    """Number of the link. With L links, L + i is the second visit of link i, and 2 L says that no link is left."""
     later: int
-    """Set of the links at which nothing could be decided, which come again."""
+    """Set, as bits, of the links at which no change was legal; these links are visited again."""
     seconds: float
     """Seconds of the plan by the models."""
     changes: tuple[Change | None, ...]

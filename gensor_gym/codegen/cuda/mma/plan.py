@@ -300,7 +300,7 @@ class MatrixPlan(ProductPlan):
         return Swizzle((BANK_UNITS // period).bit_length() - 1, period - 1, 1) if period > 1 else None
 
     def _copy_width(self, read: int, inner: int, pitch: int) -> int:
-        """Number of elements of the widest aligned copy, at most `vector` words, that is wholly inside or wholly outside."""
+        """Number of elements, in at most `vector` words, of the widest aligned copies that never cross the tensor's edge."""
         access = self.op.reads[read]
         strides = access.axis_strides()
         moved = [d for d, row in enumerate(access.coefficients) if row[inner]]

@@ -63,11 +63,12 @@ def store_length(plan: WgmmaPlan) -> int:
 def write_store(
     out: Writer, plan: WgmmaPlan, held: str = "acc[rows]", write_held: Callable[[Writer, WgmmaPlan], None] | None = None
 ) -> None:
-    """Write the epilogue and the stores of a thread's accumulators. A slice of a split reduction stores to the workspace.
+    """Write the epilogue and the stores of a thread's accumulators. A slice of a split reduction is stored to the workspace.
 
-    `held` is C text of the accumulators of a block of rows. `write_held`, if given, first writes code that computes them.
+    `held` is C text of the array with the accumulators of one block of rows. `write_held` writes code that computes this array.
 
-    A thread has two pairs of every 64 x 8 elements, in rows r and r + 8: accumulators 4 i + 2 half and 4 i + 2 half + 1.
+    Of the 64 x 8 elements number i a thread has four: accumulators 4 i and 4 i + 1 are neighbours in a row r, accumulators
+    4 i + 2 and 4 i + 3 in row r + 8.
     """
     m, m_rows = plan.op.axes[plan.roles.m], plan.register[plan.roles.m]
     indices = [origin(plan, a) for a in range(len(plan.op.axes))]

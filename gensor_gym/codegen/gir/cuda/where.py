@@ -52,7 +52,7 @@ class Pointers:
         return index_type(self.nest)
 
     def digits(self, out: Writer, row: str, prefix: str = "") -> list[str]:
-        """Declare the index of the row number `row` along every axis of rows; return the variables' names."""
+        """Declare the indices, along all axes of rows, of the row whose number is `row`; return the variables' names."""
         extents = self.nest.row_extents
         if len(extents) <= 1:
             return [row] * len(extents)
