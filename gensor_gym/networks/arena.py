@@ -116,7 +116,7 @@ def _placed(lives: Sequence[Life], order: Callable[[Life], int]) -> Arena:
 def _hot(lives: Sequence[Life]) -> Arena:
     """An arena that reuses memory read recently, which may still be cached; values are placed in the order of creation.
 
-    They stay within the size of `_by_size` if possible; a value that does not fit there gets the lowest free offset.
+    The arena stays within the size of `_by_size` if possible. A value that does not fit there gets the lowest free offset.
     """
     limit = _by_size(lives).bytes
     placed, read, waiting = _Placed(lives), dict[tuple[int, int], int](), list[tuple[int, int, int]]()

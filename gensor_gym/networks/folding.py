@@ -51,7 +51,7 @@ def _with_slices_first(network: Network) -> Network:
 
 
 def _with_origins(made: Network, network: Network, instead: Mapping[str, str]) -> Network:
-    """The network `made`, whose new nodes have the origins of nodes of `network` that they are named with in `instead`."""
+    """The network `made` with origins for its new nodes: `instead` maps each to the node of `network` whose origin it gets."""
     origins = {one: network.origins[old] for one, old in instead.items() if one in made.nodes and old in network.origins}
     return dataclasses.replace(made, origins={**made.origins, **origins})
 
@@ -144,7 +144,7 @@ class _Chain:
 
 
 def _chain(network: Network, product: str) -> _Chain | None:
-    """Longest `_Chain` after a product with constant weights; None if there is none, or if it only adds."""
+    """Longest `_Chain` after a product; None if the product has no constant weights, or if all factors of the chain are 1."""
     contract, graph = network.nodes[product], network.graph
     assert isinstance(contract, Contract)
     op = contract.operator
@@ -170,7 +170,7 @@ def _chain(network: Network, product: str) -> _Chain | None:
 
 
 def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tuple[str, np.ndarray] | None:
-    """("add" or "multiply", constants float64 [channels]) if a map does this to each channel of `element`; else None."""
+    """("add" or "multiply", constants float64 [channels]) of a map of each channel of `element` and a constant; else None."""
     if not (isinstance(node, Map) and isinstance(node.expression, Call) and node.expression.function in ("add", "multiply")):
         return None
     names = [part.name for part in node.expression.arguments if isinstance(part, Operand)]

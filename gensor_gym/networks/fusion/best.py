@@ -1,8 +1,8 @@
 """The cheapest plan of a network by the models, with its proof.
 
-Dynamic programming covers the nodes with pieces in the graph's order: its states are the sets of covered nodes behind which all
-are covered, so a chain of regions has few. It knows the cost of covering the rest exactly, if pieces may wait for each other in a
-circle; this is the bound of a best-first search, which yields covers by their cost: the first without a circle is the optimum.
+Dynamic programming covers the nodes with pieces in the graph's order. A state is a set of covered nodes. For each state the
+dynamic program finds the least cost of covering the other nodes, if pieces may wait for each other in a circle. This cost is the
+bound of a best-first search that yields covers in the order of their cost: the first cover without a circle is the optimum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Optimum:
-    """A cheapest plan, and the size of its proof."""
+    """A cheapest plan with its seconds, and the size of the proof that no plan is cheaper."""
 
     plan: Plan
     seconds: float
@@ -62,7 +62,7 @@ def optimum(
 
 
 def best_plan(network: Network, hardware: Hardware) -> Plan:
-    """The cheapest plan, or the plan `fine` of a network that is too large for a proof, or takes more than `SECONDS`."""
+    """The cheapest plan; the plan `fine` if the network is too large for a proof, or the proof takes more than `SECONDS`."""
     try:
         return optimum(network, hardware, seconds=SECONDS).plan
     except TooMany:
@@ -82,7 +82,7 @@ class _Covers:
         """Set of covered nodes -> least seconds of pieces that cover all others."""
 
     def following(self, covered: int) -> Iterator[tuple[Candidate, int]]:
-        """(piece, nodes covered with it) for all pieces that cover the first node that is left, and none twice."""
+        """(piece, nodes covered with it) for all pieces that cover the first uncovered node and no covered node."""
         first = ~covered & (covered + 1)
         for one in self.beginning.get(first, ()):
             if not one.nodes & covered:

@@ -17,8 +17,8 @@ _MOVES = (Transpose, Slice)
 def block_of(network: Network, second: str, copies: bool = False) -> Piece | None:
     """The block whose second product is given: the product before it, the nodes between, and views before and after.
 
-    With `copies`, copies before it count as views, such as of keys that several heads share. None if there is not exactly one
-    product before it.
+    With `copies`, copies before the block count as views, such as copies of keys that several heads share. None unless exactly
+    one product comes before `second`.
     """
     node = network.nodes[second]
     assert isinstance(node, Contract)
@@ -42,7 +42,7 @@ def block_of(network: Network, second: str, copies: bool = False) -> Piece | Non
 
 
 def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
-    """The nodes without those that nodes outside also read, such as a mask for all layers, which other pieces compute once."""
+    """The nodes of `inside` that no node outside reads; a mask for all layers, for example, is left to a piece of its own."""
     kept = set(inside)
     while others := {name for name in kept - {last} if any(reader not in kept for reader in readers_of(network, name))}:
         kept -= others

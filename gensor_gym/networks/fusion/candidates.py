@@ -1,7 +1,7 @@
 """All legal pieces of a network with their prices: every plan of `Fuse-v0` is made of them.
 
-The nodes of a piece are linked by the values that they read, and all nodes on paths between them are in it: one product at most,
-at anchor tile or panel, or none, at anchor row; or the block that `block_of` makes for a second product.
+The nodes of a piece are linked by the values that they read, and every node on a path between two of them is in the piece. A
+piece with one product has anchor tile or panel, a piece without a product anchor row. All other pieces are blocks (`block_of`).
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ def candidates(of: Dependences, prices: Prices, until: float = math.inf) -> list
 
 
 def blocks(of: Dependences) -> Iterator[Piece]:
-    """The blocks that the products of a network may be taken into, legal or not, with and without copies before them."""
+    """Blocks, legal or not, of each product of a network as second product, with and without the copies before the block."""
     for name in of.names:
         if isinstance(of.network.nodes[name], Contract):
             yield from {block for copies in (False, True) if (block := block_of(of.network, name, copies)) is not None}
 
 
 def keep_cheaper(found: dict[int, Candidate], some: int, piece: Piece, prices: Prices) -> None:
-    """Keep a piece for a set of nodes if it is legal and cheaper than the one found before."""
+    """Store a legal piece for the set of nodes `some` if it is cheaper than the piece that `found` has for this set."""
     seconds = prices.of(piece)
     if seconds < math.inf and (some not in found or seconds < found[some].seconds):
         found[some] = Candidate(some, piece, seconds)
 
 
 def _linked(of: Dependences) -> list[int]:
-    """All sets of one node, and all that grow from them by a neighbour and what lies between, with one product at most."""
+    """All connected sets of nodes with at most one product that contain every node on a path between two of their nodes."""
     found = dict.fromkeys(1 << one for one in range(len(of.names)))
     waiting = list(found)
     while waiting:

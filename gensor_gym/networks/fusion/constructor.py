@@ -1,8 +1,8 @@
-"""The constructor `descent`: a good program of any piece by the models, cheap and the same at every call.
+"""The constructor `descent`: it finds a good program of any piece by the models, cheaply, and the same program at every call.
 
-A price needs one program a piece. Descents set one column or field after another to its best value until none gains; they begin
-at the unscheduled program and, for loop nests, at `DRAWN` seeded random ones, for row nests also at the placement of panels.
-Chains of a GPU are listed whole.
+The price of a piece needs one program. A descent sets one column or field after another to its best value until no change is an
+improvement. Descents begin at the unscheduled program; for loop nests also at `DRAWN` seeded random programs, for row nests also
+at the placement of values that panels use. For chains on a GPU all programs are compared.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def constructed(computation: Operator | Dataflow, hardware: Hardware) -> tuple[A
 
 
 def _short_of_peak(computation: Any, hardware: Hardware) -> float:
-    """Seconds that the products of a chain take beyond its model, which counts `_PIPES` multiply-adds of vectors a cycle.
+    """Seconds that the products of a chain take beyond the chain's model, which counts `_PIPES` vector multiply-adds a cycle.
 
-    Processors whose measured peak is lower, such as Zen 4, have fewer: without this term the plan of a small BERT made blocks of
-    its linear layers.
+    Processors with a lower measured peak, such as Zen 4, have fewer multiply-adds a cycle: without this term the plan of a small
+    BERT made blocks of its linear layers.
     """
     flops = sum(node.operator.flops for _, node in computation.nodes if isinstance(node, Contract))
     counted = 2 * _PIPES * hardware.lanes * hardware.clock * hardware.units
@@ -77,9 +77,9 @@ def _nest_of(op: Operator, hardware: Hardware) -> tuple[AnySchedule, float]:
 
 
 def _rows_after(computation: Any, hardware: Hardware) -> float:
-    """Seconds that the rows of a panel add to its product: instructions, and traffic of what the product does not move itself.
+    """Seconds that the rows of a panel add to its product: their instructions, and the traffic of other operands and outputs.
 
-    The product's value is read from a near cache, and written once, which the product's model counts. The form is ours.
+    The rows read the product's value from a near cache. The product's model counts one write of this value. The formula is ours.
     """
     if hardware.kind != "cpu":
         raise ValueError(f"{computation} on {hardware.name}: panels have kernels on CPUs only")

@@ -15,7 +15,7 @@ from gensor_gym.networks.plan import reads_of
 
 @dataclass(frozen=True, eq=False)
 class Dependences:
-    """Who reads whom among the nodes that are not free (`Network.is_free`)."""
+    """For the nodes that are not free (`Network.is_free`): which nodes each node reads, and which nodes read it."""
 
     network: Network
 
@@ -87,12 +87,12 @@ class Dependences:
         return tuple(self.names[one] for one in (*places(host), *places(some & ~host)))
 
     def piece(self, some: int, anchor: str = "") -> Piece:
-        """Piece of a set at an anchor, or at the one that follows from its host."""
+        """Piece of a set of nodes at an anchor, by default the anchor that follows from the piece's host."""
         nodes = self.nodes_of(some)
         return Piece(nodes, anchor) if anchor else piece_of(self.network, nodes)
 
     def is_ordered(self, groups: Iterable[int]) -> bool:
-        """Whether disjoint groups, and all other nodes one by one, can run one after another: they do not wait in a circle."""
+        """Whether disjoint groups, and all other nodes alone, can run in some order: no group waits for itself through others."""
         left = list(groups)
         alone = (1 << len(self.names)) - 1 & ~reduce(or_, left, 0)
         left = sorted([*left, *(1 << one for one in places(alone))], key=lambda some: some & -some)

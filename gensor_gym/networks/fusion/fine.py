@@ -32,10 +32,10 @@ _APART = 2.0
 
 
 def fine(network: Network, machine: Hardware | None = None) -> Plan:
-    """Plan `cut_all` for a machine or any CPU, with two products and the row nest between as one piece if a chain supports them.
+    """Plan for a machine, by default any CPU: plan `cut_all`, but two products and the row nest between them are one piece.
 
-    Among the remaining pieces, rows that read a product join it if a panel supports them, and rows join rows that they read.
-    Panels have no kernels on GPUs, where rows stay apart.
+    Such a piece needs a kernel for chains. Among the remaining pieces, rows join the product that they read if a panel supports
+    them, and rows join rows that they read. On a GPU rows stay apart, because panels have no kernels there.
     """
     plan, gpu = cut_all(network), machine if machine is not None and machine.kind == "gpu" else None
     for name, node in network.graph.nodes:
@@ -49,7 +49,7 @@ def fine(network: Network, machine: Hardware | None = None) -> Plan:
 
 
 def _blocks(network: Network, second: str, gpu: Hardware | None) -> Iterator[Piece]:
-    """Blocks of a second product that are worth while: on a GPU first the one that reads operands in place of copies of them."""
+    """Blocks of the second product that are worth while; on a GPU, the block that includes copies of operands comes first."""
     for copies in (False,) if gpu is None else (True, False):
         block = block_of(network, second, copies)
         if block is not None and is_worth_while(network, block, gpu):
@@ -105,8 +105,8 @@ def _rows_of_panel(computation: Dataflow) -> int:
 def is_worth_while(network: Network, piece: Piece, gpu: Hardware | None = None) -> bool:
     """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs.
 
-    On a GPU it must also have a kernel that the model predicts to be faster than separate kernels; with one query and many keys
-    it has none.
+    On a GPU the block must also have a kernel that the model predicts to be faster than separate kernels. A block with one query
+    and many keys has no such kernel.
     """
     try:
         step = piece.step(network)

@@ -2,9 +2,9 @@
 
 After a product come a factor and an addend for each channel, perhaps a dequantised tensor that is added, a function, and the next
 quantisation: q = clip(round(f(m a + b + (r - z) s) / t) + y). If f is relu or nothing, the scale t goes into m and b. A tensor of
-int8 is added in its own units: f(m / s a + b / s - z + r) s / t. Both round other numbers than torch does, by a few units of the
-last place, so that a result may differ by one step near a tie. Factors are positive, so that relu may come after them; relu goes
-where clipping does the same.
+int8 is added in its own units: f(m / s a + b / s - z + r) s / t. The numbers that both forms round differ from torch's by a few
+units of the last place, so a result near a tie may differ by one step. Factors are positive, so relu may come after the factors;
+relu is left out where clipping has the same effect.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Chain:
 
 
 def requantized(network: Network) -> Network:
-    """Network in which every chain from a product to a quantisation is one that a product's kernel can compute."""
+    """Network in which the kernel of a product can compute the chain of maps from the product to a quantisation."""
     graph, made, arrays, kinds = network.graph, dict(network.nodes), dict(network.constants), set[tuple[str, str]]()
     for name, node in graph.nodes:
         if not isinstance(node, Contract) or node.operator.dtype != INT8 or (found := _chain(network, name, node)) is None:
@@ -74,7 +74,7 @@ def requantized(network: Network) -> Network:
 
 
 def _read_apart(network: Network) -> Network:
-    """The network whose rows dequantise what they read themselves, so that no value between kernels is float32 for it."""
+    """The network in which each map or reduction dequantises its int8 operands itself, so that kernels exchange int8 values."""
     nodes, origins = list[tuple[str, Node]](), dict(network.origins)
     for name, node in network.graph.nodes:
         for one in node.inputs if isinstance(node, Map | Reduce) else ():
@@ -93,7 +93,7 @@ def _read_apart(network: Network) -> Network:
 
 
 def _chain(network: Network, product: str, node: Contract) -> tuple[_Chain, str, tuple[float, float]] | None:
-    """(chain after a product, name of its quantised value, (scale's inverse, zero point)); None if it ends otherwise."""
+    """(chain after a product, name of its quantised value, (scale's inverse, zero point)); None without a quantisation."""
     graph, op, last = network.graph, node.operator, product
     channels = op.output.shape[op.channel_dimension]
     chain = _Chain(np.ones(channels), np.zeros(channels), [])

@@ -1,7 +1,7 @@
-"""Pieces of rows that read one another in one row nest, so that what one writes the other need not read.
+"""Pieces of rows that read one another become one row nest, which saves a write and a read of the values between the pieces.
 
-The rule of `cut_all` puts the nodes of one operation together. Here a move, sum or normalisation joins the rows that read it, if
-loops of one nest go through both.
+The rule `cut_all` puts the nodes of one operation together. Here a move, sum or normalisation joins the rows that read its value,
+if the loops of one nest can compute both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _joined(plan: Plan) -> Iterator[Plan]:
 
 
 def _both(network: Network, before: Piece, piece: Piece) -> Piece | None:
-    """The piece of both, cached in the network; None if no nest computes it once for every element or row."""
+    """The piece with the nodes of both pieces, cached in the network; None if no nest computes each element or row once."""
     key = "rows", before.nodes, piece.nodes
     if key not in network.known:
         both = piece_of(network, sorted({*before.nodes, *piece.nodes}, key=network.places.__getitem__))
@@ -52,14 +52,14 @@ def _both(network: Network, before: Piece, piece: Piece) -> Piece | None:
 
 
 def _is_once(first: RowNest | None, both: RowNest | None) -> bool:
-    """Whether the nest of both pieces can be scheduled, and goes through each point of the first, or its rows, once."""
+    """Whether the nest of both pieces can be scheduled, and computes each element or each row of the first nest once."""
     if first is None or both is None or len(both.crossing) > MOST_PLACED:
         return False
     return first.rows * first.columns in (both.rows * both.columns, both.rows)
 
 
 def _nest_of(network: Network, piece: Piece) -> RowNest | None:
-    """The nest of a piece; None if it has none."""
+    """The row nest of a piece; None if the piece is not a row nest."""
     try:
         computation = piece.step(network).computation
         return _nest(computation) if isinstance(computation, Dataflow) else None

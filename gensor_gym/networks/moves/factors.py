@@ -1,7 +1,7 @@
 """Constant factors of a product's operand, which multiply the product instead.
 
-The operand is then made by moves alone, as queries are of an array that holds queries, keys and values: a block of products reads
-that array in place (`fusion.blocks`), where the factor needed a kernel and memory of its own.
+Moves alone then make the operand, such as queries from an array of queries, keys and values. A block of products reads this array
+in place (`fusion.blocks`), whereas a factor of the operand would need a kernel and memory of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gensor_gym.networks.network import Network
 
 
 def with_factors_after(network: Network) -> Network:
-    """The network whose products of float32 are multiplied by the factors of operands that moves make of a larger array."""
+    """The network in which a float32 product, not its operand, is multiplied by the constant, if moves make the operand."""
     graph, nodes, origins = network.graph, list[tuple[str, Node]](), dict(network.origins)
     scaled = {
         _shaped(graph, name): found for name, node in graph.nodes if isinstance(node, Contract)
@@ -37,7 +37,7 @@ def with_factors_after(network: Network) -> Network:
 
 
 def _shaped(graph: Dataflow, name: str) -> str:
-    """A product in the shape in which it is read: its reshape if nothing else reads it, so that maps have the axes of others."""
+    """Name of the last of the reshapes of a product, each the only reader of the value before; maps then read its shape."""
     while name not in graph.returns and len(graph.readers[name]) == 1:
         (reader,) = graph.readers[name]
         if not isinstance(graph.makers[reader], Reshape):
@@ -47,7 +47,7 @@ def _shaped(graph: Dataflow, name: str) -> str:
 
 
 def _scaled(graph: Dataflow, name: str) -> str | None:
-    """The map behind an operand, past moves that nothing else reads, that multiplies moved elements by a constant; or None."""
+    """Name of the map that multiplies an operand by a constant, with only moves between map and operand; None without one."""
     while len(graph.readers[name]) == 1 and name not in graph.returns:
         node = graph.makers.get(name)
         if isinstance(node, Map):
@@ -70,7 +70,7 @@ def _operand(node: Node) -> str:
 
 
 def _times(product: Expression, maps: list[Node]) -> Expression:
-    """The product multiplied and divided as the maps do their operands."""
+    """Expression of `product` multiplied and divided by the constants of the maps."""
     for node in maps:
         assert isinstance(node, Map) and isinstance(node.expression, Call)
         arguments = tuple(product if isinstance(one, Operand) else one for one in node.expression.arguments)

@@ -46,7 +46,7 @@ class Shuffles:
                     self._gather(name, (base, *rows), sources[name], ids)
 
     def _gather(self, end: str, computed: tuple[str, ...], source: str, ids: np.ndarray) -> None:
-        """Replace the value `end` by a gather of the first of the values `computed`; the others are then computed from it."""
+        """Replace the value `end`: gather rows of the first value of `computed`, and compute the other values from these rows."""
         values, (base, *rows) = self.graph.values, computed
         shape = values[end].shape
         chosen = self._name(f"rows_of_{end}", end)
@@ -82,7 +82,7 @@ class Shuffles:
 
 
 def _moved_from(graph: Dataflow) -> dict[str, str]:
-    """Name of every float that moves make of one value -> that value."""
+    """Name of every floating-point value that only moves make from a single value -> name of this single value."""
     found: dict[str, str] = {}
     for name, node in graph.nodes:
         of = {found.get(one, one) for one in node.inputs}
@@ -93,7 +93,7 @@ def _moved_from(graph: Dataflow) -> dict[str, str]:
 
 
 def _after(graph: Dataflow, sources: Mapping[str, str], kind: type[Node]) -> set[str]:
-    """Moved values that a node of this kind is among the moves of."""
+    """Moved values for which at least one of the moves is a node of class `kind`."""
     found = set[str]()
     for name in sources:
         if isinstance(graph.makers[name], kind) or not found.isdisjoint(graph.makers[name].inputs):
@@ -102,7 +102,7 @@ def _after(graph: Dataflow, sources: Mapping[str, str], kind: type[Node]) -> set
 
 
 def _ends(graph: Dataflow, sources: Mapping[str, str]) -> Iterator[str]:
-    """Values after joins, or after reshapes and transposes, that others than such moves read."""
+    """Last values of chains of moves with a concatenation, or with a reshape and a transpose: outputs, or read by other nodes."""
     moved = _after(graph, sources, Concat) | (_after(graph, sources, Transpose) & _after(graph, sources, Reshape))
     for name in sources:
         if name in moved and (name in graph.returns or any(one not in moved for one in graph.readers[name])):
@@ -110,13 +110,13 @@ def _ends(graph: Dataflow, sources: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_in_nest(graph: Dataflow, name: str, source: str) -> bool:
-    """Whether only row nests read a value of rows of its source, such as a sum with what was there before windows."""
+    """Whether only maps and reductions read a value, whose rows are as long as its source's rows."""
     last = graph.values[name].shape[-1:] == graph.values[source].shape[-1:]
     return last and name not in graph.returns and all(isinstance(graph.makers[one], Map | Reduce) for one in graph.readers[name])
 
 
 def _rows_moved(graph: Dataflow, name: str, source: str) -> np.ndarray | None:
-    """Ids, int32 [rows], of the rows of `source` that are the rows of `name`; None unless whole rows are moved."""
+    """Ids, int32 [rows]: row i of `name` is row ids[i] of `source`. None unless the moves move whole rows."""
     size, shape = graph.values[source].size, graph.values[name].shape
     columns = shape[-1] if shape else 1
     if columns < LEAST_COLUMNS or size % columns or max(size, graph.values[name].size) > MOST_MOVED:
@@ -128,7 +128,7 @@ def _rows_moved(graph: Dataflow, name: str, source: str) -> np.ndarray | None:
 
 
 def _places(graph: Dataflow, name: str, known: dict[str, np.ndarray]) -> np.ndarray:
-    """Positions in the source of a moved value's elements, int32 of its shape; `known` has those of the source."""
+    """For each element of the value `name`, its position in the source, int32; `known` has these arrays of earlier values."""
     if name not in known:
         node = graph.makers[name]
         given = [_places(graph, one, known) for one in node.inputs]
@@ -147,7 +147,8 @@ def _places(graph: Dataflow, name: str, known: dict[str, np.ndarray]) -> np.ndar
 def _computed_before(graph: Dataflow, end: str, sources: Mapping[str, str]) -> tuple[str, list[str]]:
     """(value whose rows are gathered, row-wise nodes that make the moved value of it, in order).
 
-    The moved value itself and no nodes, if it or a node between is read elsewhere, or if several values would be gathered.
+    Without such nodes the result is the moved value and an empty list: if other nodes read it or a node in between, or if
+    several values would be gathered.
     """
     source, columns = sources[end], (1, *graph.values[end].shape)[-1]
     moves = {name for name, of in sources.items() if of == source}
@@ -173,7 +174,7 @@ def _is_read_within(graph: Dataflow, name: str, within: set[str]) -> bool:
 
 
 def _is_row_wise(graph: Dataflow, name: str, columns: int) -> bool:
-    """Whether a value of rows of `columns` floats, or of one for each row, is computed row by row of others."""
+    """Whether a value has rows of `columns` floats or of one float, each computed from the same row of other values."""
     node, values = graph.makers[name], graph.values
     last = values[name].shape[-1:]
     if name in graph.whole or values[name].dtype != graph.dtype or last not in ((columns,), (1,)):

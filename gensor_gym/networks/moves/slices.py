@@ -1,7 +1,7 @@
 """Slices of a transposed value, taken before the transpose: each reader then moves its own part, in its reads.
 
-An example is queries, keys and values of one product. Together they are transposed to memory if any of them is computed with
-first; apart, a normalisation of queries and keys and a product of values read the array as it is.
+An example is an array of queries, keys and values, made by one product. If the whole array is transposed before it is sliced, the
+transpose needs a kernel as soon as one part is normalised, for example. If it is sliced first, each reader transposes its part.
 """
 
 from __future__ import annotations

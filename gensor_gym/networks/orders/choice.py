@@ -54,13 +54,13 @@ class Uses:
     read: set[str] = field(default_factory=set)
     """Images that other operations read with channels first."""
     laid_out: float = 0.0
-    """Seconds in which convolutions lay images of the class out, if their channels are first."""
+    """Seconds that convolutions take to lay images of the class out if channels are first."""
     is_fixed: bool = False
     """Whether channels have to be first: an output of the network is among the images."""
 
 
 def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
-    """Names of the values with channels last: of the classes that take less time so."""
+    """Names of the values that get channels last: all values of the classes that take less time with channels last."""
     graph = network.graph
     return frozenset(
         name
@@ -72,7 +72,7 @@ def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
 
 
 def turning_seconds(nbytes: int, machine: Hardware) -> float:
-    """Seconds of a kernel that moves the channels of an image, by the law that the model has for the layout of operands."""
+    """Seconds of a kernel that transposes an image of `nbytes`; the model uses the same formula for laying out operands."""
     levels = {level.name: level for level in machine.memory}
     return machine.launch_overhead + 2 * nbytes / levels["dram" if 2 * nbytes > levels["l2"].capacity else "l2"].bandwidth
 
@@ -151,7 +151,7 @@ def tied(network: Network, name: str) -> Iterator[str]:
 
 
 def _turns(network: Network, name: str) -> bool:
-    """Whether an operand of a map can have channels last: an image, a constant, or a repeated value that is a reshape away."""
+    """Whether a map's operand can have channels last: an image, a constant, or a repeated value of one channel or one pixel."""
     if is_image(network, name) or network.graph.values[name].constant and not network.graph.is_repeated(name):
         return True
     node = network.nodes.get(name)
@@ -162,12 +162,12 @@ def _turns(network: Network, name: str) -> bool:
 
 
 def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape with leading axes of extent 1, so that it has the four of an image."""
+    """A shape with axes of extent 1 put in front, so that it has the four axes of an image."""
     return (1,) * (len(IMAGE_AXES) + 2 - len(shape)) + shape
 
 
 def makes_either(network: Network, name: str, machine: Hardware) -> bool:
-    """Whether a value can be made in either order by its node: by a convolution with wgmma, a pooling, a map of images."""
+    """Whether the node of a value can make it in both orders: a convolution with wgmma, a pooling, or a map of images."""
     node = network.nodes.get(name)
     if isinstance(node, Map):
         return all(_turns(network, one) for one in node.inputs)
@@ -191,5 +191,5 @@ def is_convolution(node: Node) -> bool:
 
 
 def is_over_pixels(node: Node) -> bool:
-    """Whether a node reduces all pixels of each channel, which it can in either order."""
+    """Whether a node reduces all pixels of each channel, for which it can read an image in both orders."""
     return isinstance(node, Reduce) and node.axes == IMAGE_AXES

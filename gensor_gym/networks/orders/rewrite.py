@@ -1,7 +1,7 @@
 """The network whose chosen values have channels last: operators and maps in that order, and constant weights laid out once.
 
-A value keeps its name. Where another operation needs the other order, a transposition stands between. The graph computes the
-same, so references, plans, memory and exports need to know nothing of orders.
+A value keeps its name. Where an operation needs an image in the other order, a transposition makes it. The graph computes equal
+results, so references, plans, memory and exports need no changes for orders.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class _Rewriting:
         """Name of a reduction that has become a reshape -> name of the reduction."""
 
     def given(self, name: str) -> None:
-        """An input of the network, with channels first."""
+        """Add a transposition of a value that has channels first, if channels last are chosen for this value."""
         if name in self.chosen:
             self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, TO_LAST))
 
     def add(self, name: str, node: Node) -> None:
-        """A node, in the order of its value."""
+        """Add a node that makes the value `name` in the order chosen for this value."""
         if name in self.chosen and makes_either(self.old, name, self.machine):
             self.last[name] = name
             self.nodes.append((name, self._last(name, node)))
@@ -85,7 +85,7 @@ class _Rewriting:
             self.given(name)
 
     def _last(self, name: str, node: Node) -> Node:
-        """A node that makes its value with channels last."""
+        """The node that makes the value `name` with channels last in place of `node`."""
         if isinstance(node, Map):
             return Map(renamed(node.expression, {one: self._operand(one) for one in node.inputs}))
         assert isinstance(node, Contract)
@@ -94,7 +94,7 @@ class _Rewriting:
         return self._convolution(node, result=IMAGES[1])
 
     def _operand(self, name: str) -> str:
-        """Name of a map's operand with channels last; a repeated value is repeated in that order."""
+        """Name of the value that holds a map's operand with channels last, which is added if missing."""
         if name not in self.last:
             node, shape = self.old.nodes.get(name), self.old.graph.values[name].shape
             if isinstance(node, Broadcast):
@@ -106,7 +106,7 @@ class _Rewriting:
         return self.last[name]
 
     def _convolution(self, node: Node, **orders: str) -> Node:
-        """A convolution that reads its image in the order that it has, and constant weights in the one of the program."""
+        """The convolution that reads its image in the image's order, and constant weights in the order that programs read."""
         assert isinstance(node, Contract)
         image, weights = node.sources
         if image in self.chosen and reads_either(node, image, self.machine):
@@ -123,7 +123,7 @@ class _Rewriting:
         return Contract(with_orders(node.operator, **orders), (image, weights))
 
     def _first(self, node: Node) -> Node:
-        """A node that reads images with channels first."""
+        """The node `node` with operands that have channels first."""
         return node.reading({one: self._plain(one) for one in node.inputs})
 
     def _plain(self, name: str) -> str:

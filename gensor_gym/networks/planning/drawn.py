@@ -1,6 +1,6 @@
-"""Random networks by name, such as `normed(seed=7)`: a family and a seed, hashed so that neighbours have nothing in common.
+"""Random networks by name, such as `normed(seed=7)`: a family, and a seed that is hashed so that seeds 7 and 8 differ entirely.
 
-The sizes are ours: those of the small networks of the suite, so that neither products nor the rest decide alone.
+We chose sizes like those of the suite's small networks: neither products nor other nodes alone take most of the time.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _branched(to: _Writer) -> str:
 
 
 def _gated(to: _Writer) -> str:
-    """RMS normalisation and gated linear units, as in current language models; no part but `unseen` has them."""
+    """RMS normalisation and gated linear units, as in current language models; only the part `unseen` has this family."""
     width = to.width()
     x = to.given(to.rows, width)
     for _ in range(to.rng.integers(1, 3)):
@@ -160,7 +160,7 @@ def names_of(part: str) -> list[str]:
 
 
 def drawn(name: str) -> Dataflow | None:
-    """The graph of a name such as `normed(seed=7)`; None for a text that is no such name."""
+    """The graph with a name such as `normed(seed=7)`; None for other texts."""
     found = re.fullmatch(r"\s*(\w+)\(seed=(\d{1,9})\)\s*", name)
     if found is None or found[1] not in FAMILIES:
         return None
@@ -170,7 +170,7 @@ def drawn(name: str) -> Dataflow | None:
 
 
 def network_of(graph: Dataflow, seed: int | None = None) -> Network:
-    """The network of a graph; its constants are drawn, normal and scaled by their rows, or zeros in no memory without a seed."""
+    """The network of a graph. With a seed, constants are normal, divided by the root of their first extent; else they are 0."""
     rng = None if seed is None else np.random.default_rng(seed)
     constants = {}
     for value in graph.inputs:

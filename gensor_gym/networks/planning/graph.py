@@ -121,9 +121,9 @@ class PlanGraph:
         return plan
 
     def towards(self, plan: Plan) -> list[int]:
-        """Decisions that lead to a plan: pieces are joined at a link where both its nodes are in one piece of the plan.
+        """Decisions that lead to `plan`: two pieces are joined at a link if both nodes of the link are in one piece of `plan`.
 
-        The end may differ where a part of a piece is no legal piece.
+        The resulting plan may differ from `plan` if some part of a piece of `plan` is not a legal piece.
         """
         wanted = {node: piece for piece in plan.pieces for node in piece.nodes}
         state, taken = self.first, list[int]()
@@ -147,7 +147,7 @@ class PlanGraph:
         return Part(nodes, piece, self.prices.of(piece))
 
     def link_of(self, state: State) -> tuple[int, int] | None:
-        """(node, reader of it) at which the next decision of a state is due; None after the last."""
+        """The link (node, reader of the node) that the next decision is about; None if no link is left."""
         return self.links[state.link % len(self.links)] if state.link < 2 * len(self.links) else None
 
     def _arrived(self, part_of: tuple[Part, ...], link: int, later: int, seconds: float) -> State:
@@ -193,9 +193,9 @@ class PlanGraph:
                     yield action, block
 
     def _can_run(self, part_of: Sequence[Part], nodes: int, reader: int) -> bool:
-        """Whether a part of these nodes would not wait for parts that wait for it.
+        """Whether the set `nodes` can be one part: no path through other parts leads from the set back to the set.
 
-        Nothing behind the reader leads back: there are nodes alone, and moves after a block, which read only the block.
+        Parts behind the node `reader` are not searched: they are single nodes, or moves after a block that read only the block.
         """
         near = (1 << reader + 1) - 1
         reached, waiting = nodes, self.of.readers_of(nodes) & ~nodes & near
