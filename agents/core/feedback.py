@@ -88,8 +88,8 @@ class Trials:
 
     First comes the best program of every new structure if its model time is within `explored` times the best of all, because
     there is no feedback on a new structure. Next come programs of the ranking with predictions within `near` times the best and
-    with register tiles that have fewer than `per_register_tile` measurements; without such programs, this limit grows by the same
-    number. A neighbour differs in one column (`agents.core.programs`) and has a predicted time within SLACK.
+    with register tiles that have fewer than `per_register_tile` measurements. If no such program is left, this limit grows by its
+    initial value. A neighbour differs in one column (`agents.core.programs`), and its predicted time is within SLACK.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Trials:
         return min(fresh, key=predicted.__getitem__)
 
     def _neighbour(self) -> tuple[Schedule, float] | None:
-        """(a new neighbour of the best measured program, its model seconds); None if there is none."""
+        """(a new neighbour of the best measured program, its model seconds); None if no neighbour is new."""
         if self.best is None:
             return None
         best = self.best[1]

@@ -20,7 +20,7 @@ Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
 def kept(
     task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceRow], None] | None = None, least: int = 0
 ) -> Kept | None:
-    """The fastest stored program of a task; None if there is none, or if the task was searched with fewer than `least` trials.
+    """The fastest stored program of a task; None if none is stored, or if fewer than `least` trials searched the task.
 
     Imported programs that claim to be faster than this machine's best are measured first, at most `trials` of them, and stored as
     this machine's. If `trials` is 0 and this machine has no program of its own, the best imported program is returned with its

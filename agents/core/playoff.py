@@ -26,7 +26,7 @@ ROUNDS = 15
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
     """(finalist with the fastest quiet time in alternate re-timing, its measurement in the search).
 
-    Without a timing backend it is the search's best program. None if no trial ended OK.
+    A backend that does not time kernels gives the search's best program. None if no trial ended OK.
     """
     if session.best is None or not isinstance(session.backend, NativeBackend):
         return session.best

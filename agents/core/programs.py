@@ -1,7 +1,8 @@
 """The legal programs of a graph as vectors of choices, one choice for each column (see `gensor_gym.graph.coordinates`).
 
-A choice of an axis is its whole chain of tiles and virtual threads; a *place* of a column is one number of its choices. A
-neighbour along a place is the choice with another number there whose other numbers change least, in logarithms of sizes.
+A choice for an axis is a whole chain of tiles and virtual threads; a *place* of a column is the position of a number in its
+choices. A neighbour along a place is a choice with another number at this place; of such choices, its other numbers change least
+(in logarithms of sizes).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Programs(Coordinates):
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
     def moved(self, vector: np.ndarray, direction: Direction) -> np.ndarray | None:
-        """The vector, legal or not, one step along `direction`; None if the position has no further number in that direction."""
+        """The vector, legal or not, one step along `direction`; None if the place has no further number in this direction."""
         column, place, steps = direction
         logs = self.logs[column]
         now = logs[vector[column]]
@@ -111,9 +112,9 @@ class Programs(Coordinates):
         return rows[kept], seconds[kept]
 
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
-        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes; they change as little else as possible.
+        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes, and as few other changes as possible.
 
-        Descents over single columns do not reach them: on a CPU, going from 8x48 to 6x64 passes 6x48 or 8x64, which are slower.
+        Descents over single columns do not reach such rows: on a CPU, the way from 8x48 to 6x64 passes 6x48 or 8x64, both slower.
         """
         row = self.opened(row)
         spatial = [column for column in self.columns if column.first < TILE + SPATIAL_SLOTS]

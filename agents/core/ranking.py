@@ -53,7 +53,7 @@ class Constructing(ABC):
 
 
 class ConstructingByRules(Constructing):
-    """Base of strategies that construct by rules. The model ranks nothing; it only evaluates each result once for the record."""
+    """Base of strategies that construct by rules. The model does not rank; each result is evaluated once, only for the record."""
 
     @abstractmethod
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
@@ -93,7 +93,7 @@ IDLE = 16
 
 
 def measure_first_of_each(constructions: Iterator[Construction], session: Session) -> None:
-    """Measure the best program of each construction, until they end or IDLE of them in a row bring no new trial.
+    """Measure the best program of each construction, until constructions end or IDLE in a row bring no new trial.
 
     BudgetSpent passes through.
     """
@@ -144,7 +144,7 @@ def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
 def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
-    """(distinct programs, their latencies), fastest first; rows have a tile written out for every memory level."""
+    """(distinct programs of `rows`, their latencies), fastest first; each program has a tile for every memory level."""
     rows = opened(rows, graph.tables.ints) if isinstance(graph, ConstructionGraph) else rows
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]

@@ -7,7 +7,7 @@ from statistics import fmean, variance
 
 
 def is_faster(samples: Sequence[float], than: Sequence[float], level: float) -> bool:
-    """Whether the mean of `samples` is significantly smaller than that of `than`, by Welch's two-sided t-test at this level.
+    """Whether the mean of `samples` is significantly smaller than the mean of `than`, by Welch's two-sided t-test at `level`.
 
     With fewer than two samples on a side, or without variance, the smaller mean decides. A kernel without samples has failed and
     counts as slower than any other.

@@ -3,9 +3,10 @@
 Gensor states that the benefit of tiling compares memory traffic with memory footprint, the benefit of caching compares latency
 and bandwidth of two memory levels, and the benefit of virtual threads compares bank conflicts. The formulas were not available
 to us. We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)), either as ratios Q(T) / Q(T') and F(T) / F(T')
-with an exponent each, or as that difference in shares of Q and F. The benefit of caching is the ratio of transfer times, and the
-benefit of virtual threads is the ratio of shared-memory wavefronts. Tiling, virtual threads and knobs can be multiplied by the
-ratio of the model's latencies. The exponents are configuration; `docs/design.md` says how they were chosen.
+with an exponent each, or as S itself, with differences divided by Q(T) and F(T). The benefit of caching is the ratio of transfer
+times, and the benefit of virtual threads is the ratio of shared-memory wavefronts. The benefits of tiling, virtual threads and
+knobs can be multiplied by the ratio of the model's latencies. The exponents are configuration; `docs/design.md` says how they were
+chosen.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def occupied(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def difference_of(less, more):  # noqa: ANN001, ANN201
-    """Score of a move that divides traffic by `less` and multiplies the footprint by `more` >= 1, from LEAST to 1 / LEAST."""
+    """Score, from LEAST to 1 / LEAST, of a move that divides traffic by `less` and multiplies the footprint by `more` >= 1."""
     saved, held = 1.0 - 1.0 / less, more - 1.0
     if held == 0.0:
         return 1.0 if saved == 0.0 else 1.0 / LEAST if saved > 0.0 else LEAST

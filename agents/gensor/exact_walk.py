@@ -1,6 +1,6 @@
 """Exact analysis of the traverser as a Markov chain: transition matrices, distributions and hitting times without sampling error.
 
-The benefit of `cache` grows with the number of steps at a level, so a state of the chain is a program and that number. The chain
+The benefit of `cache` grows with the number of steps at a level, so a state of the chain is a program with this number. The chain
 describes one round of annealed walks (`agents.gensor.walk`) from one start. Later rounds, which begin where earlier rounds ended,
 are not covered.
 """
@@ -114,7 +114,7 @@ class Chain:
     def seen(self) -> tuple[np.ndarray, np.ndarray]:
         """(ascending distinct seconds, probability that the best program of a walk takes exactly these seconds).
 
-        Like `agents.gensor.walk.walk`, a walk evaluates all successors of each state except its last.
+        Like `agents.gensor.walk.walk`, a walk evaluates all successors of each of its states except the last state.
         """
         least = self.states.seconds.copy()
         np.minimum.at(least, self.states.source, self.states.seconds[self.states.target])

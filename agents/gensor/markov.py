@@ -127,8 +127,8 @@ class Markov(Constructing):
     def register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         """Starts of the second round: the register tiles of the best programs, with no outer level tiled yet.
 
-        Knobs stay, unless the bare register tile is illegal with them (threads that share a reduction need a longer block tile).
-        They are then reset to those of the unscheduled program. If this is illegal too, the start is the unscheduled program.
+        Knobs are kept if the bare register tile is legal with them (threads that share a reduction need a longer block tile).
+        Otherwise knobs are those of the unscheduled program, or, if this is illegal too, the start is the unscheduled program.
         """
         best = best_of_each(REGISTER_TILE, rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0

@@ -1,8 +1,8 @@
 """Searches of fused operators with the model: `python -m experiments fused_study` (conf/fused_study.yaml).
 
-A shipped policy is compared with strategies, on new shapes of operators that it knows and on a new class. A search continues
-until both its processor time and the largest number of evaluations are spent. Every space is small enough to be tabulated, so
-that each optimum is exact.
+A shipped policy is compared with strategies, on new shapes of operators that the policy knows and on a new class. A search ends
+when its processor time and the largest number of evaluations are both spent. Every space is small enough to be tabulated, so each
+optimum is exact.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ LEAST = 0.05
 
 @dataclass(frozen=True)
 class Part(Curves):
-    """Curves of one part relative to the optima, its tasks, and the processor seconds that each optimum took."""
+    """One part of the study: its tasks, curves relative to the optima, and the processor seconds that each optimum took."""
 
     tasks: list[str]
     certain_s: list[float]

@@ -1,8 +1,8 @@
 """Policies that observe the machine, tested on held-out machines: `python -m experiments machines` (conf/machines.yaml).
 
-They train on random machines near known machines (`gensor_gym.hardware.drawn`), each operator on its own machine. The test
-machines are real machines near which no policy trained, and all searches get equal processor time. The model gives all latencies;
-no kernel is timed.
+The policies train on random machines near known machines (`gensor_gym.hardware.drawn`), each operator on a machine of its own.
+The test machines are real machines, and no policy trained near them. All searches get equal processor time. The model gives all
+latencies; no kernel is timed.
 """
 
 from __future__ import annotations

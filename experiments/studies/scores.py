@@ -48,7 +48,7 @@ def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[
 
 
 def over(scores: Mapping[str, np.ndarray], other: str, resamples: int) -> dict[str, list[statistics.Line]]:
-    """Paired differences of every score [tasks, seeds, K] minus that of `other`; all tasks share their seeds."""
+    """Paired differences: every score [tasks, seeds, K] minus `other`. A seed means the same policy on all tasks."""
     return statistics.against({name: of for name, of in scores.items() if name != other}, scores[other], resamples, crossed=True)
 
 

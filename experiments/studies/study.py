@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked configuration. Each study adds the values that it resolves from it."""
+    """A checked configuration. Each study adds values that it computes from the configuration."""
 
     config: dict[str, Any]
 

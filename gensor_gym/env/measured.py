@@ -36,7 +36,7 @@ def optimum_of(graph: Graph) -> float | None:
 class FinalReward:
     """Computes R and the facts that go into `info` at the end of an episode.
 
-    With `timing="pooled"` a program that this object has timed before is not timed again; with `"fresh"` it is.
+    With `timing="pooled"` this object times each program once; with `"fresh"` it times a program at every request.
     """
 
     def __init__(self, backend: str | Backend, hardware: Hardware, timing: str) -> None:
@@ -98,9 +98,9 @@ class FinalReward:
             self.backend.restart()
 
     def _measure(self, backend: Backend, graphs: list[Graph], schedules: list[Any]) -> list[Measurement]:
-        """Measurements of programs, new or from memory; schedules whose kernels have equal digests count as one program.
+        """Measurements of programs, new or remembered. Schedules whose kernels have equal digests count as one program.
 
-        A backend gets all new programs at once, so that it may compile some while it times others.
+        The backend gets all new programs at once, so that it can compile some programs while it times others.
         """
         asked = [(graph.operator, schedule) for graph, schedule in zip(graphs, schedules, strict=True)]
         keys = [(str(op), backend.digest(op, schedule, self.hardware)) for op, schedule in asked]

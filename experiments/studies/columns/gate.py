@@ -48,7 +48,7 @@ MOST, LEAST = 1.1, 0.5
 
 @lru_cache(maxsize=len(DTYPES))
 def validation(dtype: str) -> list[ConstructionGraph]:
-    """Graphs of the validation operators of a data type: for float32 all with a choice, else those that tensor cores support."""
+    """Graphs of the validation operators of a data type: in float32 all with a choice, else those that tensor cores support."""
     given = operators.resolve(OPERATORS)
     if dtype == "float32":
         return [graph for op in given if is_joint(graph := ConstructionGraph(op, HARDWARE, SPACE))]
@@ -57,7 +57,7 @@ def validation(dtype: str) -> list[ConstructionGraph]:
 
 
 def _in_type(op: Operator, dtype: str) -> Operator:
-    """The operator in another data type, with its epilogue; splits put both in the same part."""
+    """The operator with its epilogue in another data type; splits put operators that differ in type alone in the same part."""
     return FACTORIES[op.name](**{**dict(op.arguments), "dtype": dtype}).with_epilogue(*(stage.name for stage in op.epilogue))
 
 

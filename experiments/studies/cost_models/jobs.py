@@ -44,7 +44,7 @@ class Job:
         return short_hash({"job": type(self).__name__, **asdict(self)})
 
     def data(self) -> tuple[Observed, np.ndarray]:
-        """(observed programs, bool [B] of those held out)."""
+        """(observed programs, bool [B]: which programs are held out)."""
         observed = recorded(self.machine, self.operators, self.split == "validation")[0]
         every = map(operators.parse, observed.operators)
         if self.split == "operators":
@@ -99,7 +99,7 @@ def work(job: Training | Replay) -> dict[str, Any]:
 
 @cache
 def recorded(machine: str, count: int | None, validation: bool) -> tuple[Observed, Sequences]:
-    """Programs of the train part of Measured v1, with `validation` also of the validation part, and their sequences."""
+    """Programs of the train part of Measured v1 with their sequences; with `validation` also programs of the validation part."""
     table = measured.load(machine)
     table = table[table.part.isin(("train", "validation") if validation else ("train",))]
     kept = evenly(sorted(table.operator.astype(str).unique()), count)

@@ -1,8 +1,8 @@
 """Learners that rank the programs of an operator: boosted trees, a network over features, self-attention over primitives.
 
-All minimise one listwise loss (ListNet, Cao et al. 2007): the cross-entropy between two distributions over the programs of an
-operator, that of exp(-sharpness * log time) and that of exp(score). Predictions are log seconds, up to a constant for each
-operator.
+All learners minimise one listwise loss (ListNet, Cao et al. 2007): the cross-entropy between two distributions over the programs
+of an operator, proportional to exp(-sharpness * log time) and to exp(score). Predictions are log seconds, up to a constant for
+each operator.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Replay of a recording under budgets of programs: how good a model of time is after each, for two ways to choose programs.
+"""Replay of a recording under budgets of programs: how good a model of time is after each budget, for two orders of recording.
 
-Programs are recorded by unit: all of an operator, or some of them. Units come at random, or those first on which an ensemble
-disagrees most. TCL (arXiv 2604.12891) samples by representativeness, diversity and uncertainty; this is uncertainty alone, our
-reconstruction.
+Programs are recorded in units: all programs of an operator, or some of them. The order of units is random, or begins with the
+units on which an ensemble disagrees most. TCL (arXiv 2604.12891) samples by representativeness, diversity and uncertainty; our
+reconstruction uses uncertainty alone.
 """
 
 from __future__ import annotations

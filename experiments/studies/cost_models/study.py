@@ -1,7 +1,8 @@
 """Compare cost models, and orders of recording: `python -m experiments cost_models` (conf/cost_models.yaml).
 
 Every learner ranks the recorded programs of operators or classes that were held out of Measured v1. Then the recording is
-replayed under budgets of programs, at random and chosen. No kernel is timed. The plan is `results/cost_models/README.md`.
+replayed under budgets of programs, in random order and in an order chosen by uncertainty. No kernel is timed. The plan is
+`results/cost_models/README.md`.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def modelled(name: str) -> str:
 
 
 def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
-    """Sorted positive numbers of a setting, without those above `most`; ValueError if none remains."""
+    """Sorted positive numbers of a setting, without numbers above `most`; ValueError if no number remains."""
     if not isinstance(values, list) or not all(isinstance(v, (int, float)) and v > 0 for v in values):
         raise ValueError(f"{name} {values!r}: expected a list of positive numbers")
     kept = tuple(sorted({v for v in values if most is None or v <= most}))
@@ -252,7 +252,7 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
 
 
 def _begun(name: str, given: dict[str, Any], seeds: list[int]) -> int:
-    """Remove and return a strategy's number of seeds from its values; ValueError if it is invalid."""
+    """Remove a strategy's number of seeds from its values and return the number; ValueError if the number is invalid."""
     check_whole(given, 1, "seeds", of=f"strategies.{name}.")
     return min(given.pop("seeds"), len(dict.fromkeys(seeds)))
 
@@ -314,8 +314,9 @@ def searches(plan: GeneralisePlan, tasks: Sequence[str], policies: dict[str, Seq
 def _labelled(plan: GeneralisePlan, name: str) -> Iterator[tuple[str, tuple[str, dict[str, Any]], tuple[int, float]]]:
     """Yield (name, strategy with its values, (evaluations, seconds) to spend) of each of a strategy's searches.
 
-    With values for any budget, a search spends evaluations and seconds. With values for evaluations, it spends the study's
-    largest number, so that its curve has every smaller number. With values for seconds, it spends these seconds.
+    A search with values for any budget spends evaluations and seconds. A search with values for evaluations spends the study's
+    largest number of evaluations, so its curve has every smaller number. A search with values for some seconds spends these
+    seconds.
     """
     variants = plan.strategies[name]
     if 0 in variants[EVALUATIONS]:

@@ -134,7 +134,7 @@ class Regrets:
     def regret_within(self, name: str, seconds: Sequence[float] | np.ndarray) -> np.ndarray:
         """Regret of the best program after processor seconds [K], float64 [tasks, seeds, K].
 
-        A strategy tuned for several times uses the search tuned for the shortest time that is not below.
+        A strategy tuned for several times uses, for each time, the search tuned for the shortest time that is at least as long.
         """
         variants = self.plan.labels(name, SECONDS)
         known = np.array(sorted(variants))
@@ -243,7 +243,7 @@ def _round(study: Regrets, search: str, reference: str) -> dict[str, Any]:
 
 
 def _group(study: Regrets, name: str, ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
-    """Mean regrets in a group of tasks, and the difference from the reference with its interval."""
+    """Mean regrets of a search and of the reference in a group of tasks, and their difference with its interval."""
     pair = statistics.against({"reference": -theirs}, -ours, study.plan.resamples, crossed=True)
     return {
         "group": name, "tasks": len(ours), "ours": float(ours.mean()), "theirs": float(theirs.mean()),
@@ -266,9 +266,9 @@ def groups_of(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
 def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
     """Costs of a policy's best of several episodes, compared with the first strategy that reaches its interquartile mean regret.
 
-    `evaluations` and `seconds` each have four entries: the policy's cost per operator; the first strategy's cost, None if no
-    strategy gets as good within the study; the cost of training; and the number of operators from which the policy costs less in
-    total, None if it costs more on each operator.
+    `evaluations` and `seconds` each have these entries: `ours`, the policy's cost per operator; `theirs`, the cost of the first
+    strategy, `who`, to reach the policy's regret, both None if no strategy does in the study; `training`, the cost of training;
+    and `operators`, the number of operators from which the policy costs less in total, None if the policy costs more on each.
     """
     plan = study.plan
     evaluations, regret, seconds = study.first(learned.sampled)
@@ -286,7 +286,7 @@ def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -
 
 
 def _even(ours: float, places: np.ndarray, reached: Mapping[str, np.ndarray], training: float) -> dict[str, Any]:
-    """Break-even values in one unit of cost; `reached` masks, by strategy, the costs `places` at which it equals the policy."""
+    """Entries of `break_even` in one unit of cost. `reached` marks, by strategy, the costs `places` at which it is as good."""
     needed = {name: float(places[int(np.argmax(at))]) for name, at in reached.items() if at.any()}
     who = min(needed, key=lambda name: needed[name], default=None)
     theirs = None if who is None else needed[who]

@@ -2,8 +2,9 @@
 
 experiments/data/layers.csv has layers of named networks at the sizes of the models, with images in batches of 1 to 32 and
 sentences of 1 to 4096 tokens. Three rules leave layers out. A layer must not be within a factor of two, on every axis, of an
-operator used in training or examined earlier. It must not be within a factor of 1.25 of an operator by which policies were
-selected, or of a chosen operator of the same data type. And it must be neither too large nor too small to be timed among many.
+operator used in training or examined earlier. A layer must not be within a factor of 1.25 of an operator by which policies were
+selected, or of a chosen operator of the same data type. And a layer must be neither too large nor too small to be timed among
+many operators.
 Data types alternate. The order is random with a fixed seed, so that a shortened study has all kinds of operators.
 """
 
@@ -78,7 +79,7 @@ def within(one: Operator, other: Operator, factor: float) -> bool:
 
 
 def fits(op: Operator) -> bool:
-    """Whether an operator can be timed among many: the device computes its references and times many of its kernels."""
+    """Whether an operator is of a size to be timed among many: for each, references are computed and many kernels timed."""
     low, high = SECONDS
     small = op.compulsory_bytes <= MOST_BYTES and op.flops <= MOST_FLOPS
     return small and low <= roofline_floor(op, hardware.get("h100")) <= high
@@ -114,7 +115,7 @@ def near_variants() -> list[str]:
 
 
 def near_timed() -> list[str]:
-    """Operators of the study within TWIN of one, of any data type, from whose times the model of time was learned."""
+    """Operators of the study within TWIN of an operator, of any data type, from whose times the model of time was learned."""
     learned = learned_from(CORRECTION)
     known = list(map(operators.parse, sorted(learned)))
     return [str(op) for _, op in chosen() if str(op) not in learned and _near(op, known, TWIN)]

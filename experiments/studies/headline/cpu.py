@@ -106,7 +106,7 @@ class CpuStudy:
 
 
 def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
-    """At most `most` operators of the `parts` of Measured v1 or ADDED, in their random order, those of ADDED last."""
+    """At most `most` operators of `parts`, which name parts of Measured v1 or of ADDED, in a random order, with ADDED last."""
     listed = [*chosen(), *(added() if set(parts) & set(ADDED) else ())]
     return [str(one.operator) for one in listed if one.part in parts][:most]
 

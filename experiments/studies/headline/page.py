@@ -80,7 +80,7 @@ def primary(timed: Timed) -> Line:
 
 
 def parts(timed: Timed, first: str, most: str) -> list[Line]:
-    """Comparisons named `first` (after the first program) and `most` (after most programs), then one for each stratum."""
+    """Comparisons: `first` after the first program, `most` after the largest number of programs, then one for each stratum."""
     deep = timed.deep(RANKS[-1])
     lines = [compared(first, timed, timed.whole, RANKS[0])]
     lines += [compared(most, timed, deep, RANKS[-1])] if deep else []
@@ -98,7 +98,7 @@ def secondary(timed: Timed) -> list[Line]:
 
 
 def strata(ops: Sequence[str]) -> dict[str, list[str]]:
-    """Operators by data type if there are several, else by whether Measured v1 has times of their class."""
+    """Operators by data type; if all have one data type, by whether Measured v1 has times of their class."""
     parsed = {op: operators.parse(op) for op in ops}
     if len({op.dtype for op in parsed.values()}) > 1:
         names = {text: op.dtype for text, op in parsed.items()}
@@ -213,7 +213,7 @@ def _extremes(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Table of the statuses of each arm's proposals, and of the number of operators on which it has no time."""
+    """Table of arms: how many of an arm's proposals have each status, and on how many operators the arm has no time."""
     counts = timed.statuses()
     names = sorted({status for count in counts.values() for status in count})
     cells = [(f"`{arm}`", *(str(count[name]) for name in names), str(timed.without(arm, ops))) for arm, count in counts.items()]

@@ -82,7 +82,7 @@ class Timed:
 
     @cached_property
     def whole(self) -> list[str]:
-        """Tried operators on which at least one program succeeded. Only these count."""
+        """Tried operators on which at least one program succeeded; other operators do not count."""
         return [op for op in self.tried if op in self.slowest]
 
     def deep(self, k: int) -> list[str]:
@@ -139,7 +139,7 @@ class Timed:
 
     @cached_property
     def _rounds(self) -> dict[str, Mapping[str, Sequence[float]]]:
-        """Interleaved samples of the operators whose winners all have samples, so that times of one operator are of one kind."""
+        """Operator -> interleaved samples by kernel, if all arms' winners have samples: so no operator mixes them with trials."""
         found = {op: row.get("samples") or {} for op, row in self.together.items()}
         return {
             op: samples for op, samples in found.items()

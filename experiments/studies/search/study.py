@@ -89,7 +89,7 @@ def _seconds(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> st
 def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
     """Regret of the best program so far at the times `x`, float64 [tasks, seeds, times].
 
-    Before its first trial, a search has the largest initial regret of all curves of the task.
+    Until its first trial ends, a search has the largest regret that any curve of the task begins with.
     """
     tasks, seeds, _ = curves.regret.shape
     found = np.empty((tasks, seeds, len(x)))

@@ -52,7 +52,7 @@ def operators_of(
     """(training operators, test operators, operators of `tested` left out) as texts, the same for all kinds of actions.
 
     A training operator is left out if a column has more than `most_values` values. A test operator is left out if a column has
-    more values than in training, or if it has no certified optimum.
+    more values than in training, or if the operator has no certified optimum.
     """
     known = {certificate.operator for certificate in certificates_of(hardware, space)}
     graphs = [ConstructionGraph(op, hardware, space) for op in operators.resolve(trained)]
@@ -236,7 +236,7 @@ def _of(model: Any, learner: str, deterministic: bool) -> Act:
 def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, list[float]], float]:
     """(regrets by operator, mean number of steps of the drawn episodes).
 
-    The first regret of an operator is that of the most probable episode; random play has a drawn episode there.
+    The first regret of an operator belongs to the most probable episode, or for random play to another drawn episode.
     """
     trained, tested, _ = trial.lists
     both = (trained + tested, trial.hardware, trial.space)
@@ -253,7 +253,7 @@ def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, li
 
 
 def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """(regrets, steps) float64 [B] of the first episode of every environment; NaN if it lasts longer than `most` steps."""
+    """(regrets, steps) float64 [B] of every environment's first episode; NaN if an episode lasts longer than `most` steps."""
     if text is not None:
         envs.set_options({"operator": text})
     observations = envs.reset()

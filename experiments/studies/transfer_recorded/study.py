@@ -101,7 +101,7 @@ def _spaces(summary: dict[str, Any]) -> list[str]:
 def _rows(summary: dict[str, Any], kernel: str) -> tuple[list[str], np.ndarray]:
     """(names of searches, regrets in per cent at the shown number of trials [rows, devices]) of a kernel's matrix.
 
-    NaN marks a search that does not exist on a device, because it would use the tested device as another one.
+    NaN marks a search that does not exist on a device: for example, a policy trained on the tested device is not "another" one.
     """
     devices, place = summary["kernels"][kernel], summary["checkpoints"].index(summary["shown"])
     policies, orders = ([prefix + name for name in (*devices, OTHERS)] for prefix in (POLICY_OF, BEST_OF))
@@ -184,7 +184,7 @@ class Scores:
             self.found.setdefault((row["kernel"], row["device"], row["name"]), {})[row["seed"]] = values
 
     def of(self, task: Task, name: str) -> np.ndarray:
-        """Regrets of a search by its name; a search that ran once counts for every seed."""
+        """Regrets of the search `name` on a task. The regrets of a search that ran once are repeated for every seed."""
         by_seed = self.found[task.kernel, task.device, name]
         return np.stack([by_seed.get(seed, by_seed[min(by_seed)]) for seed in self.plan.seeds])
 
@@ -193,7 +193,7 @@ class Scores:
         return [name for kernel, device, name in self.found if (kernel, device) == (task.kernel, task.device)]
 
     def role(self, task: Task, name: str) -> np.ndarray:
-        """Regrets of a role for the tested device; a role that concerns another device is the mean over all other devices."""
+        """Regrets of a role on the tested device. A role of another device is the mean over all choices of this other device."""
         if name == MEMORISED:
             return self.of(task, POLICY_OF + task.device)
         if name in (ANOTHER, BEST_OF_ANOTHER):

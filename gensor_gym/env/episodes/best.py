@@ -30,7 +30,7 @@ class Paid(NamedTuple):
 def pay(
     final: FinalReward, chosen: np.ndarray, graphs: list[Graph], rows: np.ndarray, scalars: np.ndarray, best: np.ndarray
 ) -> Paid:
-    """Evaluate the current programs of the `chosen` [N] of B episodes, whose graphs are given, and update their best programs.
+    """Evaluate the current programs of the `chosen` [N] of B episodes, and update the best programs; `graphs` are their graphs.
 
     `rows` and `best` int32 [B, R] are the current and the fastest evaluated programs; `scalars` float64 [B, NUM_SCALARS].
     """

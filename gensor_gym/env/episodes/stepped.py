@@ -36,11 +36,11 @@ class SteppedEpisodes(ABC):
 
     @abstractmethod
     def _open(self, chosen: np.ndarray) -> None:
-        """Write all features of the chosen episodes but the steps left, their masks, latencies and potentials (`_reach`)."""
+        """Write features (except the steps left), masks, latencies and potentials (by `_reach`) of the chosen episodes."""
 
     @abstractmethod
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
-        """Apply legal actions to the rows, and write what has changed."""
+        """Apply legal actions to the rows of the chosen episodes, and write the same entries as `_open`."""
 
     def begin(self, chosen: np.ndarray) -> None:
         """Start the chosen episodes at their rows."""
@@ -78,7 +78,7 @@ class SteppedEpisodes(ABC):
         return rewards, ended
 
     def _reach(self, chosen: np.ndarray, seconds: np.ndarray) -> None:
-        """Write latencies float64 [N] of the states reached, and their potentials."""
+        """Write the latencies `seconds` float64 [N] and the potentials of the states that the chosen episodes have reached."""
         self.scalars[chosen, LATENCY] = seconds
         self.scalars[chosen, POTENTIAL] = np.log(self.tasks.starts[self.task[chosen]] / seconds)
 

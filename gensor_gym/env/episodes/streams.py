@@ -1,6 +1,6 @@
-"""The random streams of parallel environments; each is created at its first draw.
+"""The random streams of parallel environments; a stream is created at its first draw.
 
-Creating a stream takes longer than several steps of an environment, and most are never used: with a single task nothing is drawn.
+Creating a stream takes longer than several steps of an environment. Most streams are never used: with one task nothing is drawn.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ class FuseEnv(EpisodeEnv):
     """Plan a network's kernels, decision by decision.
 
     ## Description
-    A state is a network with a plan, which says what nodes each kernel computes. It begins with a kernel a node. A cursor visits
-    the links from nodes to their readers (`networks/planning/graph.py`), and each decision joins two pieces or leaves them apart.
-    Every state is a complete plan: what is not decided stays apart.
+    A state is a network with a plan, which says which nodes each kernel computes. The first plan has one kernel for each node.
+    A cursor visits the links from nodes to their readers (`networks/planning/graph.py`), and each decision joins two pieces or
+    leaves them apart. Every state is a complete plan: pieces stay apart until a decision joins them.
 
     ## Action Space
     `Discrete(6)`: stop; keep apart; join; make a panel; make a block; make a block with copies (`networks/planning/state.py`).
@@ -37,11 +37,11 @@ class FuseEnv(EpisodeEnv):
 
     ## Rewards
     A step pays discount * Phi(s') - Phi(s) - step_cost, and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. A plan's
-    seconds are the sum of its pieces' by the models (`networks/fusion/prices.py`). `info` at the end has `plan`, its text, and
-    with the model as backend `regret` against the proved optimum (`networks/fusion/best.py`).
+    seconds are the sum of the seconds of its pieces by the models (`networks/fusion/prices.py`). `info` at the end has `plan`,
+    the plan's text, and with the model as backend `regret`, relative to the proved optimum (`networks/fusion/best.py`).
 
     ## Starting State
-    A kernel a node.
+    One kernel for each node.
 
     ## Episode End
     Terminated by `stop`, or at the horizon, where any action counts as `stop`. Never truncated.

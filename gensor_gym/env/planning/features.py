@@ -58,7 +58,7 @@ def _nodes(graph: PlanGraph) -> np.ndarray:
 
 
 def part_features(part: Part, seconds: float) -> list[float]:
-    """Features of a part of a plan that takes `seconds` in all, [PART]."""
+    """Features [PART] of a part of a plan; `seconds` are the time of the whole plan."""
     anchor = [float(part.piece.anchor == name) for name in ANCHORS]
     share = max(part.seconds, 1e-12)
     return [*anchor, math.log2(part.nodes.bit_count()) / 4.0, math.log(share / seconds) / 4.0, math.log(share * 1e6) / 4.0]
@@ -90,7 +90,7 @@ def _state(graph: PlanGraph, state: State) -> np.ndarray:
 
 
 def decision_features(state: State) -> np.ndarray:
-    """Features of every action, float32 [NUM_ACTIONS, DECISION]; those without a change have a ratio and a gain of 0."""
+    """Features of every action, float32 [NUM_ACTIONS, DECISION]. Actions that change nothing have ratio 0 and gain 0."""
     found = np.zeros((NUM_ACTIONS, DECISION), np.float32)
     found[:, 0] = state.mask
     for action, change in enumerate(state.changes):

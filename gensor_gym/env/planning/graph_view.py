@@ -17,9 +17,9 @@ EDGE_FEATURES = 3
 class PlanGraphView:
     """Turns features into a graph.
 
-    Nodes: those of the network that need a kernel, in its order, and the plan. Features, float32: of a node its own and those of
-    its piece, and whether the cursor stands at a link from it, or to it; of the plan the flat observation. Edges: (node, reader),
-    and (plan, node) for every node.
+    Nodes: the network's nodes that need a kernel, in the network's order, and a node for the whole plan. Features, float32, of a
+    network's node: features of the node and of its piece, and whether the cursor is at a link that begins, or ends, at this node.
+    Features of the plan: the flat observation. Edges: (node, reader), and (plan, node) for every node.
     """
 
     def __init__(self, whole: int, node: int, part: int) -> None:

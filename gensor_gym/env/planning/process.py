@@ -1,4 +1,4 @@
-"""The decision process of plans: a step is a look-up of the next state, whose changes are priced when it is first reached."""
+"""The decision process of plans. A step looks up the next state; the changes possible there are priced at the first visit."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class PlanTasks(Sequence[PlanGraph]):
     space = PlanGraph.space
 
     def __init__(self, operator: NetworkSpec, hardware: Hardware | str) -> None:
-        """Make the first network's graph; ValueError for what is no network, and for an empty list."""
+        """Make the first network's graph. ValueError if `operator` is no network, or an empty list."""
         self.hardware = machines.get(hardware)
         self._given = _listed(operator)
         for op in self._given if isinstance(operator, list | tuple) else ():
@@ -49,7 +49,7 @@ class PlanTasks(Sequence[PlanGraph]):
         return len(self._given)
 
     def __getitem__(self, index: Any) -> Any:
-        """Graph of a network by its number. ValueError where it is no network, or has a node without a kernel."""
+        """Graph of the network with this number. ValueError if the given text is no network, or if a node has no kernel."""
         if isinstance(index, slice):
             return [self[place] for place in range(len(self))[index]]
         place = range(len(self))[index]

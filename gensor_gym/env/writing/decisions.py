@@ -2,7 +2,7 @@
 
 The unit (tensor cores or not) comes first and the other knobs next, because the kind of program determines which tiles are good.
 The axes follow. With `choices="columns"` a decision sets the whole chain of an axis (`graph.coordinates`). With `choices="sizes"`
-it sets one number of the chain, from the innermost tile outwards and virtual threads last, so that a network needs few outputs.
+a decision sets one number of the chain, from the innermost tile outwards, virtual threads last; so a network needs few outputs.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Decision:
 def written_columns(graph: ConstructionGraph) -> list[Column]:
     """Columns with several options, in the order of writing: the unit (`tensor_core`), the other knobs, the axes.
 
-    Most knobs belong to one unit, and a unit needs certain tiles: if it were decided after the tiles, tensor cores would almost
-    never be possible.
+    Most knobs belong to one unit, and a unit needs certain tiles: if the unit were decided after the tiles, tensor cores would
+    almost never be possible.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 

@@ -21,8 +21,8 @@ class WriteEnv(EpisodeEnv):
     """Write a tensor program choice by choice.
 
     ## Description
-    `gensor_gym/Construct-v0` changes a program step by step. Here each of its numbers is written once: knobs first, then the
-    chain of tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only its final
+    `gensor_gym/Construct-v0` changes a program step by step. Here each number of a program is written once: knobs first, then the
+    chain of tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only the final
     program is evaluated. Numbers that are not written yet are at their minimum.
 
     ## Action Space

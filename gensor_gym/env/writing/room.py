@@ -2,8 +2,8 @@
 
 Resources that grow with tiles are checked with every later choice at its minimum. Conditions that need larger tiles (threads
 that share a reduction, patches of warps, whole fragments) are checked with the sizes that are still available. The check is a
-bound: it excludes no legal program, but some partial programs that pass it end in limits that conflict, and some larger tiles of
-windows and vectors need less than smaller tiles.
+bound: it excludes no legal program, but some partial programs that pass the check cannot become legal, because limits conflict or
+because some larger tiles of windows and vectors need less of a resource than smaller tiles.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def _largest_ratio(axis, base, ints, sizes):  # noqa: ANN001, ANN202
-    """The largest size of an axis that is a multiple of `base`, divided by `base`; 1 if there is none."""
+    """The largest size of an axis that is a multiple of `base`, divided by `base`; 1 if no size is a multiple."""
     for i in range(ints[SIZE_START + axis + 1] - 1, ints[SIZE_START + axis] - 1, -1):
         if sizes[i] % base == 0:
             return sizes[i] // base

@@ -41,7 +41,7 @@ def goes(row, fact, option, options):  # noqa: ANN001, ANN201
 def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask):  # noqa: ANN001, ANN201
     """Write the mask int8 [N] of feasible options, or at the last decision of options that make a legal program.
 
-    If there are none, or if `masked` is 0, write the mask of all well-formed options.
+    If no option is feasible, or if `masked` is 0, write the mask of all well-formed options.
     """
     if not (masked and fill_room(row, fact, is_last, options, ints, sizes, scratch, mask) > 0):
         count = fact[STOP] - fact[START]
