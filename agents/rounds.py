@@ -58,7 +58,7 @@ class Rounds:
         self._stopped = False
 
     def run(self, searches: Sequence[Callable[[], None]]) -> None:
-        """Run the searches to their end; raise the first error of one of them."""
+        """Run the searches to their end; raise the first error of a search."""
         self._running = len(searches)
         self._compilers = ThreadPoolExecutor(os.cpu_count() or 1)
         for search in searches:
@@ -106,7 +106,7 @@ class Rounds:
         return list(self.stream(op, schedules, hw))
 
     def close(self) -> None:
-        """Nothing to end: the processes are those of the backend behind."""
+        """Do nothing: the processes belong to the wrapped backend."""
 
     def _searched(self, search: Callable[[], None]) -> None:
         """Run one search, as the target of its thread."""
@@ -139,7 +139,7 @@ class Rounds:
                 self._changed.wait()
 
     def _begun(self, kernel: Kernel | Measurement) -> Future[Built | Measurement]:
-        """The compilation of a kernel, begun now; that of a kernel that could not be generated has ended."""
+        """Begin and return the compilation of a kernel; it has already ended for a kernel that could not be generated."""
         if isinstance(kernel, Measurement):
             ended: Future[Built | Measurement] = Future()
             ended.set_result(kernel)

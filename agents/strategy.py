@@ -62,7 +62,7 @@ CANDIDATES = "recorded candidates"
 
 
 def searched_of(computation: Operator | Dataflow) -> str:
-    """Kind of search of a computation: CONSTRUCTIONS if its schedules are those of one operator, else FUSED."""
+    """Kind of search of a computation: CONSTRUCTIONS if it is scheduled like one operator, else FUSED."""
     return CONSTRUCTIONS if Schedule in family_of(computation).schedules.values() else FUSED
 
 

@@ -1,4 +1,4 @@
-"""Strata of a space, for stratified draws: the programs on CUDA cores, and those of each kind of tensor-core instruction.
+"""Strata of a space, for stratified draws: programs on CUDA cores, and programs with each kind of tensor-core instruction.
 
 TVM has a separate template for every algorithm, including tensor cores. Our spaces contain all algorithms, and in uniform draws
 tensor-core programs are very rare, because their tiles must be whole fragments. Random programs are therefore drawn stratum by

@@ -85,7 +85,7 @@ class TreeModel:
         return np.asarray(found, dtype=np.float64)
 
     def _settings(self) -> dict[str, Any]:
-        """XGBoost's parameters: those of the authors' tuner except PAIRS."""
+        """XGBoost's parameters: the parameters of the authors' tuner, except PAIRS."""
         settings: dict[str, Any] = {
             "objective": OBJECTIVES[self.objective], "max_depth": self.depth, "eta": self.rate, "gamma": 1e-4,
             "min_child_weight": 1, "subsample": 1.0, "lambda": 1.0, "alpha": 0, "nthread": self.threads, "seed": self.seed,

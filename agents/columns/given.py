@@ -8,7 +8,7 @@ from agents.columns.feasible import Feasible
 
 
 class Given:
-    """Known programs that replace the first drawn programs; their probabilities are computed like those of draws."""
+    """Known programs that replace the first drawn programs; probabilities are computed as for drawn programs."""
 
     def __init__(self, chosen: np.ndarray, feasible: Feasible | None = None) -> None:
         """Set the choices int64 [G, K] of the demonstrations, and the feasibility rules that a masked network needs."""

@@ -137,7 +137,7 @@ class ColumnLearner:
         save_tensors(path, self.network.state_dict())
 
     def state(self) -> dict[str, Any]:
-        """State for `restore`, with everything that the rest of the training depends on."""
+        """State for `restore`, with everything that further training depends on."""
         return {
             "network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(),
             "rng": self.rng.bit_generator.state, "steps": self.num_timesteps, "rewards": list(self.rewards),

@@ -1,1 +1,1 @@
-"""Searches that use proved optima: those of similar operators (`nearest`), or a proof for the task itself (`certifier`)."""
+"""Searches that use proved optima: optima of similar operators (`nearest`), or a proof for the task itself (`certifier`)."""

@@ -84,7 +84,7 @@ def _enumerate(graph: ConstructionGraph, certificate: Certificate, findings: Fin
 
 
 def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -> float:
-    """Seconds of the fastest program among random programs and coordinate descents from the best of them."""
+    """Seconds of the fastest of random programs, and of coordinate descents from the best random programs."""
     even = sample_evenly(graph, rng, samples // 2)
     walked = np.stack([graph.random_schedule(rng).row for _ in range(samples - samples // 2)])
     rows = np.concatenate([even, walked])

@@ -5,8 +5,8 @@ and bandwidth of two memory levels, and the benefit of virtual threads compares 
 to us. We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)), either as ratios Q(T) / Q(T') and F(T) / F(T')
 with an exponent each, or as S itself, with differences divided by Q(T) and F(T). The benefit of caching is the ratio of transfer
 times, and the benefit of virtual threads is the ratio of shared-memory wavefronts. The benefits of tiling, virtual threads and
-knobs can be multiplied by the ratio of the model's latencies. The exponents are configuration; `docs/design.md` says how they were
-chosen.
+knobs can be multiplied by the ratio of the model's latencies. The exponents are configuration; `docs/design.md` says how they
+were chosen.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def seeded(seed):  # noqa: ANN001, ANN201
 
 @compiled
 def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
-    """Log benefit of a primitive that changes `row` to `result` and latency `now` to `after`; its level has had `at_level` steps."""
+    """Log benefit of a primitive that changes `row` to `result` and latency `now` to `after`, after `at_level` steps there."""
     gain = options[MODEL] * math.log(now / after)
     if TILE_UP <= action < CACHE and options[DIFFERENCE] == 1.0:
         gain += options[TRAFFIC] * math.log(difference_score(row, result, ints))

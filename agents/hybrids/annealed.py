@@ -87,7 +87,7 @@ class PolicyAnnealing(Annealed, Ppo):
 
 @dataclass(frozen=True)
 class ColumnsAnnealing(Annealed, ColumnWriter):
-    """A few programs from a policy that writes them column by column, then annealing chains from the best of them."""
+    """A few programs from a policy that writes programs column by column, then annealing chains from the best programs."""
 
     episodes: int = 32
 

@@ -19,7 +19,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsDescents(ColumnWriter):
-    """Sample programs from a policy of `agent=columns` and descend from the best of them, again and again."""
+    """Sample programs from a policy of `agent=columns` and descend from the best, again and again."""
 
     episodes: int = 32
     descents: int = 4

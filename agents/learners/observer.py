@@ -39,7 +39,7 @@ of the latency over the roofline floor.
 
 
 class Programs(Protocol):
-    """The programs that an observer observes: those of environments, or any (`agents.learners.guide.Placed`)."""
+    """The programs that an observer observes: programs of environments, or any programs (`agents.learners.guide.Placed`)."""
 
     tasks: TaskSet
     num_envs: int
@@ -90,7 +90,7 @@ class Observer:
         return flat
 
     def _asked(self, count: int) -> None:
-        """Charge `count` model evaluations, with the best program so far as the improvement at the last of them."""
+        """Charge `count` model evaluations; the best program so far is recorded as the improvement at the last evaluation."""
         if count:
             self.charge(count, np.array([[count, self.seconds.min()]]))
 

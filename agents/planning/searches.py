@@ -124,7 +124,7 @@ SEARCHES: Mapping[str, Search] = {
 
 
 def _walk(walker: Walker, choose: Callable[[State, list[int]], int]) -> State:
-    """The end of an episode; what has no decision is charged as one, so that every search ends."""
+    """The last state of an episode; Spent if the first state offers no decision: such episodes would never end a search."""
     state = walker.graph.first
     if not ways(state):
         raise Spent

@@ -47,7 +47,7 @@ class A2c(Ppo):
 
 @dataclass(frozen=True)
 class Dqn(Ppo):
-    """Sample episodes by action values that `agent=dqn` learned: one greedy, the rest from the values' Boltzmann distribution."""
+    """Sample episodes by action values that `agent=dqn` learned: one greedily, all others from their Boltzmann distribution."""
 
     agent: ClassVar[str] = "dqn"
 

@@ -135,7 +135,7 @@ def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dic
 
 
 def held_up(row: Mapping[str, Any], track: Track) -> bool:
-    """Whether a search reached its limit of seconds but worked in less than half of them, because others used the processor."""
+    """Whether a search reached its limit of seconds but used the processor for less than half, because others used it."""
     limit = track.budget.seconds
     spent = row["trials"] >= (track.budget.trials or math.inf) or track.steps is not None
     return limit is not None and not spent and row["elapsed_s"] >= limit and row["worked_s"] < limit / 2

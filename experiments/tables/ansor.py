@@ -1,4 +1,4 @@
-"""Ansor (OSDI 2020), reproduced: single operators, the ablation of figure 7 and that of the task scheduler (figure 10).
+"""Ansor (OSDI 2020), reproduced: single operators, the ablation of figure 7, the ablation of the task scheduler (figure 10).
 
 Run it by `python -m experiments.reproduce table=ansor`. The searches are those of conf/_ansor.yaml.
 """

@@ -1,4 +1,4 @@
-"""Make tables: those of the papers next to our numbers, and the report on model and measurement.
+"""Make tables: the papers' numbers next to our numbers, and the report on model and measurement.
 
 Run it by `python -m experiments.reproduce table=gensor_operators`; docs/tables.md lists the tables. A table is a module of this
 folder or of a package in it, with a function `make`, or a function `make_NAME`: (configuration, folder for figures) -> tables. No

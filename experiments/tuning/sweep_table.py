@@ -60,7 +60,7 @@ def write_table(folder: Path) -> Sheet:
 
 
 def _run(card: Path) -> dict[str, Any]:
-    """Settings and results of one run; `ratio` is its latency relative to that of its space's traverser, or None."""
+    """Settings and results of one run; `ratio` is its latency over the latency of the traverser of its space, or None."""
     facts = read_json(card, finite=False)
     curve = read_rows(card.parent / CURVE)
     with meant(card, "card of a training"):

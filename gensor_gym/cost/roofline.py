@@ -23,7 +23,7 @@ def roofline_floor(op: Computation, hardware: Hardware) -> float:
 
 
 def peak_rate(op: Computation, hardware: Hardware) -> float:
-    """Upper bound on operations per second at full clock; that of tensor cores if they can compute the products."""
+    """Upper bound on operations per second at full clock, on tensor cores if these can compute the products."""
     flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
     if isinstance(op, Dataflow):
         products = {node.operator.dtype for _, node in op.nodes if isinstance(node, Contract)}

@@ -31,7 +31,7 @@ class PostOp:
 
 
 def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp | None:
-    """The stage that computes `node` from `element`, what `op` makes; None if no stage does."""
+    """The stage of an epilogue that computes `node` from `element`, the output of `op`; None if no stage does."""
     if not isinstance(node, Map):
         return None
     own = [name for name in operands(node.expression) if element in graph.behind(name, (Reshape,))]

@@ -283,7 +283,7 @@ class _Reader:
             raise Unsupported(f"{place}: {node.target}: {said}") from error
 
     def _halved(self, found: Any, made: Sequence[torch.Tensor]) -> Any:
-        """The values of an operation's results, those of 16-bit types rounded to them."""
+        """The values of an operation's results; values of a 16-bit type are rounded to this type."""
         several = list(found) if isinstance(found, list | tuple) else [found]
         if not any(name_of(one.dtype) in HALVES for one in made) or len(several) > len(made):
             return found

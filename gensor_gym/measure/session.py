@@ -206,7 +206,7 @@ class SearchSession(Generic[Node]):
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
     def _try(self, fresh: dict[str, Node]) -> set[str]:
-        """Try new kernels in order until the seconds run out, or take them from the store; return the digests of those tried."""
+        """Try new kernels in order until the seconds run out, or read their trials from the store; return the tried digests."""
         op, hw = self.task.operator, self.task.hardware
         known = {digest: self._stored(digest) for digest in fresh}
         missing = [schedule for digest, schedule in fresh.items() if known[digest] is None]

@@ -33,7 +33,7 @@ def names_orders(op: Loops) -> bool:
 
 
 def permutation(order: str, of: str) -> tuple[int, ...]:
-    """For each dimension in `order`, its number in the order `of`: what `transpose` takes to change `of` into `order`."""
+    """For each dimension in `order`, its number in `of`: the argument with which `transpose` changes order `of` into `order`."""
     return tuple(of.index(letter) for letter in order)
 
 

@@ -81,7 +81,7 @@ def _refuse(evaluations: int) -> None:
 
 
 class LearningSession(SuiteSession):
-    """A session with training environments of its task; a step of any of them counts as an evaluation of the model.
+    """A session with training environments of its task; a step of an environment counts as an evaluation of the model.
 
     Seconds are counted from the first trial on: training time is free.
     """

@@ -1,4 +1,4 @@
-"""Stage: searches that learn from their trials, with equal numbers of them; their winners are timed again together, with torch.
+"""Stage: searches that learn from their trials, with equal numbers of trials; winners and torch are timed again together.
 
 conf/experiment/gpu_adaptive.yaml lists strategies and operators; kernels are compiled during the stage. Every strategy searches
 the operators in its own threads, so that none waits for another's construction: kernels compile in parallel and the

@@ -52,7 +52,7 @@ ENVS, ROLLOUT, BATCH, RATE = 32, 21, 168, 3e-3
 
 
 def run(context: Context) -> dict[str, object]:
-    """Make a user's calls first, then train an agent for the rest of the time; return the digest."""
+    """Make a user's calls first, then train an agent in the remaining time; return the digest."""
     with closing(context.journal(FILE)) as journal:
         for name, does in (("episodes", _episodes), ("user", _user), ("learned", _learned)):
             if context.left > 0:

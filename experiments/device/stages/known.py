@@ -18,5 +18,5 @@ def run(context: Context) -> dict[str, object]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Counts of the rows, like those of the study."""
+    """Counts of the rows, like the counts of the study."""
     return study.digest(context, FILES)

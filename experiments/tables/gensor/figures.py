@@ -108,7 +108,7 @@ PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "a
 
 
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Name -> (colour, mark); a strategy of the paper has those of its counterpart in this project.
+    """Name -> (colour, mark); a strategy of the paper looks like its counterpart in this project.
 
     A suffix of a strategy's name (its trials) does not change the colour. A second line of a strategy gets the next mark that no
     other line of its colour has.

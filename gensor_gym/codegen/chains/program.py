@@ -1,4 +1,4 @@
-"""A schedule of a chain on a machine, before it is known in what language."""
+"""A schedule of a chain on a machine, in the form that generators of all languages share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantised numbers of torch's export flow, and products of what is dequantised, which integers compute.
+"""Quantised numbers of torch's export flow, and products of dequantised numbers, which are computed with integers.
 
 torch quantises by q = clamp(round(x * (1 / scale)) + zero, least, most) and dequantises by x = (q - zero) * scale, in float32
 (`torch.ao.quantization.fx._decomposed`). Numbers of uint8 are int8 numbers here, 128 lower, as their zero points are.
@@ -68,7 +68,7 @@ def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: i
 
 
 def _largest(b: Builder, op: Operator, numbers: str) -> str:
-    """int8 maxima of what is quantised, which are the maxima, quantised, because quantisation keeps the order."""
+    """Maxima of int8 numbers, which are the quantised maxima of the numbers before quantisation, because it keeps the order."""
     made = b.add(Contract(of_type(op, "int8"), (numbers,)), op.name)
     plain = b.call("multiply", made, _wide(b, op, np.ones(1)))
     made = b.map(quantize(Operand(plain), Operand(_wide(b, op, np.zeros(1)))), "largest")

@@ -72,7 +72,7 @@ def _check_count(count: int) -> None:
 
 
 def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True) -> str:
-    """Write values to indices along an axis; `how` combines those of equal indices (`last` or a key of `_IDENTITY`)."""
+    """Write values to indices along an axis; `how` combines values with equal indices (`last` or a key of `_IDENTITY`)."""
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
         return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())

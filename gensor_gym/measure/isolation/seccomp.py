@@ -98,5 +98,5 @@ def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Bytes of one instruction (`struct sock_filter`) that skips `yes` instructions if its test succeeds, else `no` of them."""
+    """Bytes of one instruction (`struct sock_filter`) that skips `yes` instructions if its test succeeds, else `no`."""
     return struct.pack("=HBBI", code, yes, no, value)

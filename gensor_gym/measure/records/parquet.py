@@ -68,7 +68,7 @@ def _schema(arrow: Any) -> Any:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as it is in the file: some conditions as columns, the rest as JSON."""
+    """A row of the file: some conditions have columns, all other conditions are one JSON text."""
     conditions = dict(row["conditions"])
     lifted = {name: conditions.pop(name) for name, kind in _LIFTED.items() if isinstance(conditions.get(name), kind)}
     return {**row, **lifted, "conditions": json.dumps(conditions, default=str, sort_keys=True)}

@@ -104,7 +104,7 @@ def _different(version: str) -> Iterator[tuple[str, Operator]]:
 
 
 def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
-    """The test part with fewer operators of the held-out class: those of networks come first, then others by a hash of ids."""
+    """The test part with fewer operators of the held-out class: operators of networks are kept first, then others by a hash."""
     held = [name for name in test if shapes[name].name == HELD_OUT]
     room = (len(test) - len(held)) // (LARGEST_SHARE - 1) - 1  # a quarter would be one more
 

@@ -67,7 +67,7 @@ SCALARS = {
 
 
 def finished(plan: LoopPlan, name: str) -> str:
-    """C variable of an element after the epilogue, from that of its sum."""
+    """C variable of an element after the epilogue; `name` is the variable of the element's sum."""
     return f"{name}_real" if plan.accumulator == "int32_t" and plan.op.output.dtype == "float32" else name
 
 

@@ -57,7 +57,7 @@ def finish(lines: Lines, reader: Reader) -> None:
 
 
 def tail_table(plan: LoopPlan) -> str:
-    """C definition of `not_done`: zeros, then elements of all ones. A window of it masks elements that a step has done."""
+    """C definition of `not_done`: zeros, then elements with all bits 1. A window of this array masks elements already summed."""
     width, item, ones = plan.step(plan.vector), plan.reads[0].c_type, "-1" if plan.groups_bytes else "0xffff"
     return f"static const {item} not_done[{2 * width}] = {{[{width} ... {2 * width - 1}] = {ones}}};\n"
 

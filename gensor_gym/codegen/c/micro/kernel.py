@@ -155,7 +155,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
 
 
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
-    """Write the loop along a reduce axis by several elements at a time, then a step for the rest with masks or partial groups."""
+    """Write the loop along a reduce axis, several elements a step, then a masked or partial step for the remaining elements."""
     plan = reader.plan
     name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
     step = c_along.step if plan.groups_lanes else _step if axis == plan.vector else c_dot.step

@@ -135,7 +135,7 @@ class Between:
         return f"!({name}[0][0] + {name}[0][1] < 0.0f)"
 
     def rescale(self, out: Writer) -> None:
-        """Write what `step` left to do where the plan defers it: the sums of the output are rescaled."""
+        """Write the code that rescales the sums of the output, if the plan defers this work of `step`."""
         if self.stream.running is not None:
             with out.nest([TILE_M, _HALF]):
                 self._rescale(out, f"scale{_ROW}")

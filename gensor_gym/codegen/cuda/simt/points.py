@@ -122,7 +122,7 @@ def _unroll(plan: BlockPlan) -> int:
 
 
 def unrolled_points(plan: BlockPlan) -> int:
-    """Number of points of a step except the last, if all of them are unrolled; else 0."""
+    """Number of points in each step except the last step if all these points are unrolled; else 0."""
     rounds = plan.step_points - 1
     return rounds if _unroll(plan) >= rounds else 0
 

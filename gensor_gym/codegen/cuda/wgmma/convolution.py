@@ -112,7 +112,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the workspace: parts of a split reduction, and what is laid out of image and weights."""
+        """Bytes of the workspace: partial sums of a split reduction, and image and weights laid out for wgmma."""
         if not self.moved:
             return super().workspace_bytes
         rows = math.prod(self.op.extents[a] for a in (self.roles.m, *self.taps)) if self.roles.a in self.moved else 0

@@ -40,7 +40,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def tile(self) -> tuple[int, int]:
-        """(rows, columns) of a consumer's tile. There are at least the rows of a wgmma, even if not all of them are used."""
+        """(rows, columns) of a consumer's tile; at least as many rows as a wgmma has, even if not all rows are used."""
         return max(WGMMA_ROWS, self.register[self.roles.m]), math.prod(self.register[a] for a in self.column_axes)
 
     @property

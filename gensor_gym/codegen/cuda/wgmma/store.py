@@ -56,7 +56,7 @@ def first_column(plan: WgmmaPlan) -> str:
 
 
 def store_length(plan: WgmmaPlan) -> int:
-    """Number of neighbours of a run in one store: all of them, or as many as divide a row of the output."""
+    """Number of neighbouring elements of a run in one store: all, or a number that divides the length of an output row."""
     return math.gcd(run_length(plan), plan.op.extents[run_axis(plan)])
 
 
