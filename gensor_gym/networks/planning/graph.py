@@ -1,6 +1,6 @@
 """The graph of decisions about the plan of one network. The first plan has a kernel for each node; a cursor visits the links.
 
-A *link* is a pair of nodes of which the second reads the first. Links are visited in the order of their readers in the network's
+A *link* is a pair of nodes; the second node reads the first. Links are visited in the order of their readers in the network's
 graph, and links of one reader from its latest source to its first, so that the plan of all earlier nodes is decided. The cursor
 passes over a link inside a piece. A link where no decision is legal is visited again after all links: slices, for example,
 become one piece only together with the concatenation that reads them all.
