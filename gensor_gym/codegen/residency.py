@@ -35,5 +35,5 @@ def counted_registers(program: Program) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _ints(op: Operator, hardware: Hardware) -> np.ndarray:
-    """The integer table of a task, as `graph.resources` reads it; the floor of 1.0 s is a placeholder that it does not use."""
+    """The integer table of a task for `graph.resources`, which does not use the floor: 1.0 s is a placeholder."""
     return make_tables(op, hardware, "extended", 1.0).ints

@@ -45,7 +45,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
 
 
 def _channel_axis(op: Operator, vector: int) -> int:
-    """The axis of a convolution's input channels if vectors run along its output channels; -1 if there is none."""
+    """The axis of a convolution's input channels if vectors run along its output channels; -1 for other operators or vectors."""
     pixels, filters = op.reads
     alone = [row for row in filters.coefficients if row[vector]] == [_unit(op, vector)]
     if not alone or any(row[vector] for row in pixels.coefficients) or filters.is_padded(op.extents):

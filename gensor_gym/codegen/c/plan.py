@@ -112,7 +112,7 @@ class LoopPlan:
         return inner or self.reduce_blocks > self.splits
 
     def constant_count(self, axis: int) -> int | None:
-        """Number of valid elements of a task tile along an axis, if it is equal for all task tiles; else None."""
+        """Number of valid elements of a task tile along an axis; None if task tiles differ in this number."""
         extent, tile = self.op.extents[axis], self.tiles[2][axis]
         if extent <= tile:
             return extent

@@ -119,7 +119,7 @@ def bounds(plan: BlockPlan, access: Access, dimension: int, index: str) -> list[
 
 
 def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
-    """(dimension, C condition) pairs under which the whole box that a block reads in a step is inside; None if it never is."""
+    """(dimension, C condition) pairs under which the box that a block reads in a step is wholly inside; None if it never is."""
     found = []
     origins = [origin(plan, a) for a in range(len(plan.names))]
     for d, size in enumerate(plan.program.box(access, 1).shape):

@@ -35,7 +35,7 @@ def apply_function(op: Operator, name: str, operands: list[str]) -> str:
 
 
 def apply_stage(op: Operator, name: str, value: str, operand: str | None) -> str:
-    """C text of the epilogue stage `name` of a value and an operand, None if it has none. ValueError lists the stages."""
+    """C text of the epilogue stage `name` applied to a value and an operand (or None). ValueError lists the known stages."""
     if operand is None:
         return apply_function(op, name, [value])
     if name not in _OPERAND_STAGES:

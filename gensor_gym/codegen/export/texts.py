@@ -218,7 +218,7 @@ def _missed(kind: Kind) -> str:
 
 
 def _called(one: Exports, kind: Kind | None) -> str:
-    """C block of the example that calls one kernel by its sizes, if it belongs to a kind, and then by its name."""
+    """C block of the example that calls one kernel: by its sizes, if the kernel belongs to a kind, and then by its name."""
     lines = []
     for name, tensor in one.tensors:
         element = C_TYPES[tensor.dtype]

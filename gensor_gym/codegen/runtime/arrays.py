@@ -116,7 +116,7 @@ class Signature:
         return array.view(self.made[place][1])
 
     def check_number(self, values: Sequence[Any]) -> None:
-        """Check the number of inputs; ValueError if it is not the operator's."""
+        """Check the number of inputs; ValueError if it differs from the operator's number of inputs."""
         if len(values) != len(self._inputs):
             wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in self.op.inputs)
             raise ValueError(f"{self.op}: {len(values)} arrays given, expected {len(self._inputs)}: {wanted}")
@@ -175,7 +175,7 @@ class Signature:
 
 
 def _described(out: Any) -> str:
-    """Type of an object that was given instead of a tuple of outputs, with its length if it has one, for a message."""
+    """Text for a message: the type, and the length if any, of an object that was given instead of a tuple of outputs."""
     kind = type(out).__qualname__
     return f"{kind} of {len(out)}" if isinstance(out, tuple | list) else kind
 
@@ -199,7 +199,7 @@ def _fault(array: Any) -> str:
 
 
 def in_library_of(first: Any, output: Any) -> Any:
-    """The output, or a tuple of outputs, as arrays of `first`'s library on the same memory; unchanged if it reads no DLPack."""
+    """The output, or a tuple of outputs, on the same memory as arrays of `first`'s library; unchanged if that lacks DLPack."""
     if isinstance(first, np.ndarray) or not hasattr(first, "__dlpack__"):
         return output
     if isinstance(output, tuple):

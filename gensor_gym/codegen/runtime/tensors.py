@@ -55,7 +55,7 @@ _kept: list[object] = []
 
 
 def _exchange_of(kind: type) -> _Exchange | None:
-    """The DLPack exchange interface of a tensor type in the supported major version; None if it has none."""
+    """The DLPack exchange interface of a tensor type in the supported major version; None for a type without this interface."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None

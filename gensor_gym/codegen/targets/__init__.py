@@ -23,7 +23,7 @@ def get(language: str) -> Target:
 
 
 def target_of(hw: Hardware) -> Target:
-    """The target that writes kernels for a machine; ValueError if there is none."""
+    """The target that writes kernels for a machine; ValueError if no target does."""
     found = next((target for target in TARGETS.values() if target.accepts(hw)), None)
     if found is None:
         names = ", ".join(TARGETS)

@@ -55,7 +55,7 @@ class Target(ABC):
         """The kernel as a function of arrays. RuntimeError or ImportError names what this machine lacks to run it."""
 
     def compiler(self) -> str:
-        """Name and version of this machine's compiler for the language; empty if there is none. Times depend on it."""
+        """Name and version of this machine's compiler for the language, on which times depend; empty without a compiler."""
         return ""
 
     def threads(self, hw: Hardware) -> int:

@@ -98,7 +98,7 @@ def innermost(slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
-    """(operand, first axis) of a window whose loops are written out from that reduce axis inwards; (-1, 0) if there is none."""
+    """(operand, first axis) of a window whose loops are written out from this reduce axis inwards; (-1, 0) without a window."""
     if row[CONVOLUTION] == 2 or slot >= SPATIAL_SLOTS:
         return -1, 0
     read = -1

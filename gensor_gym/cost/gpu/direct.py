@@ -38,7 +38,7 @@ def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
 
 @lean
 def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
-    """The reduce axis along which a tensor is contiguous, -1 if there is none."""
+    """The reduce axis along which a tensor is contiguous; -1 without such an axis."""
     at = COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if ints[at + axis] == 1:

@@ -26,7 +26,7 @@ from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS
 
 @lean
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
-    """Number of threads of a warp along a spatial axis: set by its patch (warp_tile); without one, innermost axes fill first."""
+    """Number of threads of a warp along a spatial axis: set by the knob warp_tile; without a patch, innermost axes fill first."""
     left = lanes_to_place(row)
     for at in range(SPATIAL_SLOTS - 1, axis, -1):
         left //= threads_along(row, at)

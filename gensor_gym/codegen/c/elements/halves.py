@@ -175,7 +175,7 @@ def text(name: str, ending: str, width: int) -> str:
 
 
 def _processor(name: str, width: int) -> dict[str, str]:
-    """Placeholder -> C text of a conversion by the processor before the plain alternative; empty if there is none."""
+    """Placeholder -> C text of a processor's conversion instruction, placed before the plain alternative; empty without one."""
     if (name, width) not in _PROCESSOR:
         return {"processor": "", "end": ""}
     macro, value = _PROCESSOR[name, width]

@@ -36,7 +36,7 @@ def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, na
 def packed(
     program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
 ) -> Operand:
-    """A packed operand: one copy for all tasks if it serves them all and is not too large, else a copy by each task."""
+    """A packed operand: one copy for all tasks if all can use this copy and it is not too large, else a copy by each task."""
     op, task = program.operator, tiles[2]
     if serves_all(op, access, task):
         whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, GROUPS.get(op.dtype, 1))
@@ -84,7 +84,7 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
 
 
 def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
-    """The dimension that, within a task tile, only the vector axis indexes, with stride one; -1 if there is none."""
+    """The dimension that only the vector axis indexes within a task tile, with stride one; -1 if no dimension is like this."""
     moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
     touched = [d for d, axes in enumerate(moving) if vector in axes]
     if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:

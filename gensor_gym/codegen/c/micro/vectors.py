@@ -282,7 +282,7 @@ def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str
 
 
 def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
-    """C text of one helper; `narrow` is the type in memory if it differs from the lanes' type, else empty."""
+    """C text of the helper `name`; `narrow` is the elements' type in memory, empty if it equals the type of lanes."""
     text = (_SCALAR if width == 1 else _VECTOR)[name]
     if width == 2:
         text = _PAIRS.get(name, text)
@@ -339,7 +339,7 @@ def _pieces(width: int) -> str:
 
 
 def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
-    """Placeholder -> C text with x86 intrinsics before the plain alternative; empty if the helper has none."""
+    """Placeholder -> C text with x86 intrinsics, placed before the plain alternative; empty for a helper without intrinsics."""
     if name in _CHOICES and width in _CHOSEN and accumulator == "float":
         macro, prefix = _CHOSEN[width]
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}

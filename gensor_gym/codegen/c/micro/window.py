@@ -33,7 +33,7 @@ class _Use:
 
 
 def windowed(plan: LoopPlan) -> Operand | None:
-    """The operand whose window shifts from lane to lane; None if there is none, and for a shifted product."""
+    """The operand whose window shifts from lane to lane; None without such an operand, and for a shifted product."""
     op = plan.op
     if plan.shift is not None:
         return None

@@ -250,7 +250,7 @@ def write_puts(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def write_rounding(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Write the rounding to tf32 of each thread's own copies in the buffer at byte `stage`, so that no element is rounded twice.
+    """Write code by which each thread rounds to tf32 the elements that it copied to the buffer at byte `stage`, each once.
 
     A thread sees its own copies once it has waited for them. The following barrier makes the results visible to all threads.
     """

@@ -159,7 +159,7 @@ class Copies:
 
     @cached_property
     def whole_box(self) -> tuple[list[str], list[str]] | None:
-        """C conditions under which the whole box is inside: (not changed by steps, changing). None if it never is inside."""
+        """C conditions under which the whole box is inside: (the same for all steps, changing with the step); None if never."""
         found = whole(self.plan, self.read)
         if found is None:
             return None

@@ -27,7 +27,7 @@ def write_points(out: Writer, plan: BlockPlan) -> None:
 
 
 def inside_conditions(plan: BlockPlan) -> list[str]:
-    """C conditions under which a step is computed without guards; empty if it has no guards, or always needs them."""
+    """C conditions under which a step is computed without guards; empty if a step has no guards, or always needs its guards."""
     found: list[str] = []
     for read, staged in zip(plan.op.reads, plan.staged, strict=True):
         conditions = [] if staged else whole(plan, read)

@@ -49,7 +49,7 @@ def first_row(plan: WgmmaPlan) -> str:
 
 
 def first_column(plan: WgmmaPlan) -> str:
-    """C text of this lane's first column of every 16, or of every 8 if it stores pairs or a run along rows."""
+    """C text of a lane's first column in each group of 16 columns, or of 8 columns if a lane stores pairs or a run along rows."""
     if is_turned(plan):
         return "lane / 4"
     return _OF_FOUR if run_length(plan) == 4 else "lane % 4 * 2"
@@ -194,7 +194,7 @@ def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indic
 
 
 def _operands(out: Writer, plan: WgmmaPlan, access: Access, indices: list[str], length: int) -> list[str | None]:
-    """C text of a stage's operand for each element of the run, loaded as one vector if it has one value for each."""
+    """C text of a stage's operand for each element of the run; an operand with one value per element is loaded as one vector."""
     name, dtype = access.tensor.name, access.tensor.dtype
     element = f"{name}[{flat(access, indices)}]"
     if access.axis_strides()[run_axis(plan)] == 0 or length == 1:
