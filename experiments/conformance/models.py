@@ -101,7 +101,7 @@ def _with_operators_of_torchvision() -> torch.library.Library:
 
 
 def _vision_case(library: str, family: str, number: int) -> Case:
-    """The variant of a family with this number, counting only variants that torch runs; IndexError if there is none."""
+    """The variant of a family with this number, counting only variants that torch runs; IndexError if the number is too large."""
     names = _families(library)[family]
     random.Random(SEED).shuffle(names := list(names))
     runs = (case for name in names if (case := _running(library, family, name)) is not None)

@@ -93,7 +93,7 @@ def _run(out: Path, deadline_s: float, model: str, seed: int, stages: Sequence[S
 
 
 def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
-    """Unpack the files of an earlier call of the same run and return its summary; {} if there is none.
+    """Unpack the files of an earlier call of the same run and return that call's summary; {} for the first call.
 
     ValueError if the earlier call used another GPU or another archive, because its rows would not be comparable.
     """

@@ -231,7 +231,7 @@ def _copied_rows(name: str, data: bytes) -> list[dict[str, Any]]:
 
 
 def _card(card: Mapping[str, Any]) -> str:
-    """Folder of a GPU's results; ValueError for a GPU without one."""
+    """Folder of a GPU's results; ValueError for a GPU without such a folder."""
     name = card["gpu"].get("name", "")
     found = next((folder for word, folder in CARDS.items() if word in name), None)
     if found is None:

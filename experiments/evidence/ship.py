@@ -55,7 +55,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def folded(data: bytes) -> bytes:
-    """Gzip data so that the bytes depend only on the content; those of `gzip.compress` differ by Python's version as well."""
+    """Gzip data so that the bytes depend on the content alone; `gzip.compress` gives other bytes in other versions of Python."""
     packed = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
         file.write(data)

@@ -112,7 +112,7 @@ class Runs:
         self._runs = {run.plan.key: run for run in map(run_of, self.journal)}
 
     def get(self, plan: Plan) -> Run | None:
-        """The run of a plan; None if there is none or TVM's module is gone."""
+        """The stored run of a plan; None if no run is stored, or if TVM's module is gone."""
         run = self._runs.get(plan.key)
         if run is None or (plan.system == TVM and not (self.folder / run.product).exists()):
             return None

@@ -111,7 +111,7 @@ def over(row: Row, above: str, below: str) -> str | None:
 
 
 def fastest(row: Row, sides: Sequence[str]) -> str | None:
-    """Name of the fastest side that is available; None if there is none."""
+    """Name of the fastest available side; None if no side is available."""
     there = [side for side in sides if right(row, side)]
     return min(there, key=lambda side: float(row["times"][side]["median"]), default=None)
 

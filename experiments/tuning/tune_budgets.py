@@ -76,7 +76,7 @@ class Tuning:
         return float(latencies.min()) if certificate is None else certificate.optimum
 
     def certificate(self, task: str) -> Certificate | None:
-        """Shipped certificate of a task; None if there is none."""
+        """Shipped certificate of a task; None if no certificate ships for it."""
         return certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
 
 

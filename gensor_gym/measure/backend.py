@@ -176,7 +176,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
 
 def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backend:
-    """The backend `cpu` or `cuda` (for `auto`, that of the hardware's kind) with workers on a Ray cluster.
+    """The backend `cpu` or `cuda` (for `auto`, by the hardware's kind) with workers on a Ray cluster.
 
     `workers` is their number, as in `ray_pool.RayPool`. ValueError for another backend, or without Ray or a cluster.
     """

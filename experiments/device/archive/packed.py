@@ -76,7 +76,7 @@ def add_file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def open_archive(folder: Path = CARRY) -> Archive:
-    """Unpack the archive in a folder into a temporary folder; ValueError if there is none."""
+    """Unpack the archive in a folder into a temporary folder; ValueError if the folder has no archive."""
     return Archive(folder, Path(tempfile.mkdtemp(prefix="gensor-gym-kernels-")))
 
 

@@ -187,7 +187,7 @@ PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
 
 
 def _bands(study: Regrets, x: np.ndarray, regret: Callable[[str, np.ndarray], np.ndarray]) -> tuple[Figure, Axes]:
-    """Draw the bands of all searches, those of policies with broader lines; return (figure, axes)."""
+    """Draw the bands of all searches, policies with broader lines; return (figure, axes)."""
     learned = {policy.name for policy in study.plan.policies}
     lines = {
         name: {"color": colour, "marker": marker, "markevery": 5}

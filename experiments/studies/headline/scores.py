@@ -49,7 +49,7 @@ class Timed:
 
     @cached_property
     def learned(self) -> str:
-        """Name of the learned arm that the study is about; ValueError if there is none."""
+        """Name of the learned arm that the study is about; ValueError if no arm is learned."""
         names = {row["arm"] for row in self.proposals}
         if not (found := [name for name in LEARNED if name in names]):
             raise ValueError(f"a study of the arms {', '.join(sorted(names))}: expected one of {', '.join(LEARNED)}")

@@ -42,7 +42,7 @@ class BestKnown:
         self._keep({schedule: math.log(seconds / best) for schedule, seconds in known.items()})
 
     def _keep(self, regrets: dict[str, float]) -> None:
-        """Store regrets by kernel. A failed kernel's regret is infinite, and counts as that of the slowest kernel, `worst`."""
+        """Store regrets by kernel. A failed kernel has infinite regret, and is scored like the slowest kernel, with `worst`."""
         self._of = regrets
         self.worst = max(regret for regret in regrets.values() if math.isfinite(regret))
         self.regrets = np.minimum(list(regrets.values()), self.worst)

@@ -49,7 +49,7 @@ def draw_operators(
 def draw_curves(
     panels: Sequence[tuple[str, Mapping[str, Curve]]], labels: tuple[str, str], path: Path, kinds: tuple[str, str]
 ) -> str:
-    """Draw a panel for each set of lines and return the file name; `kinds` are those of the x and y axis.
+    """Draw a panel for each set of lines and return the file name; `kinds` are the kinds of the x and y axis.
 
     A kind is "sizes", "calls", "seconds" or "share".
     """

@@ -168,7 +168,7 @@ def _measured_row(
 
 
 def _differences(ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], slow: str, fast: str) -> np.ndarray:
-    """Log seconds of `slow` minus those of `fast`, [operators, seeds], for operators that have both."""
+    """Log seconds of `slow` minus log seconds of `fast`, [operators, seeds], for operators with times of both."""
     values = np.array([logs[op][slow] - logs[op][fast] for op in ops])
     return values[np.isfinite(values).all(axis=1)]
 

@@ -41,7 +41,7 @@ Side = Callable[..., tuple[Any, ...]]
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """The table of lengths; `limit` caps them. It takes five minutes on one core.
+    """The table of lengths, at most `limit` of them. Making the table takes five minutes on one core.
 
     ValueError unless one thread computes, because torch's idle threads disturb those of others in the same process.
     """

@@ -38,7 +38,7 @@ class EmulatorError(RuntimeError):
 
 
 def find_cxx() -> tuple[str, ...]:
-    """Command of a C++ compiler: $CXX, c++, g++, clang++ or the `ziglang` wheel's. EmulatorError if there is none."""
+    """Command of a C++ compiler: $CXX, c++, g++, clang++ or the `ziglang` wheel's. EmulatorError if no compiler is found."""
     named = os.environ.get("CXX", "").split()
     if named and shutil.which(named[0]):
         return tuple(named)

@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """Version of the system's Landlock; 0 if it has none, or if a container's filter forbids it."""
+    """Version of the system's Landlock; 0 for a system without Landlock, or if a container's filter forbids it."""
     return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
 
 

@@ -196,7 +196,7 @@ class RecordedBackend:
         return places, find_optimum(samples, [passes_of(m) for m in whole], drift=part.drift)
 
     def _samples(self, found: Measurement, digest: str) -> tuple[float, ...]:
-        """All samples, or `resample` of them drawn at random."""
+        """All samples of a kernel, or `resample` samples drawn from them at random."""
         if self._resample is None or not found.samples:
             return found.samples
         times = self._asked.get(digest, 0)
@@ -225,7 +225,7 @@ class RecordedBackend:
         self._same.add((part.hardware, hw))
 
     def _part(self, op: Operator) -> _Part | None:
-        """The table with an operator's timings, None if there is none; files of a folder are read when they are needed."""
+        """The table with an operator's timings, None if no table has any; files of a folder are read when they are needed."""
         if "" in self._parts:
             return self._parts[""]
         name = file_name(op)
@@ -281,7 +281,7 @@ def passes_of(measurement: Measurement) -> Sequence[int]:
 
 
 def _place(what: str, hw: Hardware) -> Path:
-    """Path of a file or folder of tables; ValueError if there is none."""
+    """Path of a file or folder of tables; ValueError if it is missing."""
     shipped = RECORDINGS / (what or hw.name)
     for path in (shipped, shipped.with_name(f"{shipped.name}.parquet")):
         if path.exists():
