@@ -194,4 +194,4 @@ def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any], below: 
         f"a call takes {found[0]} with the clock between kernels, {found[1]} without",
         f"kernels alone add up to {sums[0]}, floors to {sums[1]}: these are no times of a network",
     ]
-    return Sheet.of(f"{name}: where the time goes, by what is beyond the floor", head, rows, notes)
+    return Sheet.of(f"{name}: kernels by the seconds beyond their floor", head, rows, notes)

@@ -22,7 +22,7 @@ PEER = "inductor"
 
 
 def sides_of(qualities: Sequence[str]) -> dict[str, str]:
-    """Quality -> name of its side of a race, of which the last is `ours`."""
+    """Quality -> name of its side of a race; the last side is `ours`."""
     return {quality: OURS if quality == qualities[-1] else f"{OURS}/{quality}" for quality in qualities}
 
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from gensor_gym.env.episodes.several import EpisodesVectorEnv
-from gensor_gym.env.episodes.single import EpisodeEnv
+from gensor_gym.env.episodes.stepped_envs import SteppedEnv, SteppedVectorEnv
 from gensor_gym.env.fused.observation import GirView
 from gensor_gym.env.fused.process import Episodes
 from gensor_gym.env.fused.tasks import FusedSpec, GirTasks
@@ -19,7 +14,7 @@ from gensor_gym.measure.backend import Backend
 DEFAULT_FUSED = "softmax(m=1536, n=128)"
 
 
-class GirEnv(EpisodeEnv):
+class GirEnv(SteppedEnv):
     """Schedule a fused memory-bound operator, primitive by primitive.
 
     ## Description
@@ -55,6 +50,7 @@ class GirEnv(EpisodeEnv):
     """
 
     tasks: GirTasks
+    episodes = Episodes
 
     def __init__(
         self,
@@ -77,39 +73,9 @@ class GirEnv(EpisodeEnv):
         settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing)
         super().__init__(tasks, final, settings, GirView(settings), render_mode)
 
-    def _episodes(self) -> Episodes:
-        state = (self._row[None], self._scalars[None], self._mask[None], self._obs[None])
-        return Episodes(self.tasks, self.settings, np.array([self._task]), *state)
 
-    def _begin(self) -> None:
-        """Start an episode at the row (`Episodes.begin`)."""
-        self._episodes().begin(np.zeros(1, np.int64))
-
-    def _advance(self, action: int) -> tuple[float, bool]:
-        """Take one step in place: (reward without a measured R, terminated), by `Episodes.step`."""
-        rewards, ended = self._episodes().step(np.zeros(1, np.int64), np.array([action], np.int64))
-        return float(rewards[0]), bool(ended[0])
-
-
-class GirVectorEnv(EpisodesVectorEnv):
+class GirVectorEnv(SteppedVectorEnv):
     """`num_envs` parallel schedules on one thread; each behaves like a `GirEnv` with the same arguments."""
 
     tasks: GirTasks
     single = GirEnv
-
-    def __init__(self, num_envs: int = 1, *arguments: Any, **named: Any) -> None:
-        """Take arguments of `GirEnv`, and `autoreset_mode` of `EpisodesVectorEnv`; ValueError names a bad value."""
-        super().__init__(num_envs, *arguments, threads=1, **named)
-
-    def _episodes(self) -> Episodes:
-        return Episodes(self.tasks, self.settings, self._task, self._rows, self._scalars, self._masks, self._obs)
-
-    def _begin_part(self, chosen: np.ndarray) -> None:
-        """Start episodes of the chosen environments (`Episodes.begin`)."""
-        self._episodes().begin(chosen)
-
-    def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """Step environments low..high-1 that are not skipped (`Episodes.step`)."""
-        chosen = np.flatnonzero(~skip[low:high]) + low
-        self._rewards[low:high], self._ended[low:high] = 0.0, False
-        self._rewards[chosen], self._ended[chosen] = self._episodes().step(chosen, actions[chosen])

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from gensor_gym.env.episodes.several import EpisodesVectorEnv
-from gensor_gym.env.episodes.single import EpisodeEnv
+from gensor_gym.env.episodes.stepped_envs import SteppedEnv, SteppedVectorEnv
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.planning.features import PlanView
 from gensor_gym.env.planning.process import PlanEpisodes
@@ -18,7 +15,7 @@ from gensor_gym.hardware.types import Hardware
 DEFAULT_NETWORK = "normed(seed=0)"
 
 
-class FuseEnv(EpisodeEnv):
+class FuseEnv(SteppedEnv):
     """Plan a network's kernels, decision by decision.
 
     ## Description
@@ -56,6 +53,7 @@ class FuseEnv(EpisodeEnv):
     """
 
     tasks: PlanTasks
+    episodes = PlanEpisodes
 
     def __init__(
         self,
@@ -82,39 +80,9 @@ class FuseEnv(EpisodeEnv):
         observation, reward, terminated, truncated, info = super().step(action)
         return observation, reward, terminated, truncated, info | ({"plan": str(self.schedule)} if terminated else {})
 
-    def _episodes(self) -> PlanEpisodes:
-        state = (self._row[None], self._scalars[None], self._mask[None], self._obs[None])
-        return PlanEpisodes(self.tasks, self.settings, np.array([self._task]), *state)
 
-    def _begin(self) -> None:
-        """Start an episode at the row (`PlanEpisodes.begin`)."""
-        self._episodes().begin(np.zeros(1, np.int64))
-
-    def _advance(self, action: int) -> tuple[float, bool]:
-        """Take one step in place: (reward without a measured R, terminated), by `PlanEpisodes.step`."""
-        rewards, ended = self._episodes().step(np.zeros(1, np.int64), np.array([action], np.int64))
-        return float(rewards[0]), bool(ended[0])
-
-
-class FuseVectorEnv(EpisodesVectorEnv):
+class FuseVectorEnv(SteppedVectorEnv):
     """`num_envs` parallel plans on one thread; each behaves like a `FuseEnv` with the same arguments."""
 
     tasks: PlanTasks
     single = FuseEnv
-
-    def __init__(self, num_envs: int = 1, *arguments: Any, **named: Any) -> None:
-        """Take arguments of `FuseEnv`, and `autoreset_mode` of `EpisodesVectorEnv`; ValueError names a bad value."""
-        super().__init__(num_envs, *arguments, threads=1, **named)
-
-    def _episodes(self) -> PlanEpisodes:
-        return PlanEpisodes(self.tasks, self.settings, self._task, self._rows, self._scalars, self._masks, self._obs)
-
-    def _begin_part(self, chosen: np.ndarray) -> None:
-        """Start episodes of the chosen environments (`PlanEpisodes.begin`)."""
-        self._episodes().begin(chosen)
-
-    def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """Step environments low..high-1 that are not skipped (`PlanEpisodes.step`)."""
-        chosen = np.flatnonzero(~skip[low:high]) + low
-        self._rewards[low:high], self._ended[low:high] = 0.0, False
-        self._rewards[chosen], self._ended[chosen] = self._episodes().step(chosen, actions[chosen])
