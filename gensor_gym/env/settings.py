@@ -19,6 +19,7 @@ from gensor_gym.dataflow import Dataflow, text_of
 from gensor_gym.env.episodes.scalars import GOES_ON, MODEL_REWARD
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
+from gensor_gym.registry import near
 
 DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
@@ -137,3 +138,13 @@ class TextSpec:
             self._spec.kwargs = json_arguments(self._spec.kwargs)
 
     _spec: EnvSpec | None = None
+
+
+def kept_slices(names: tuple[str, ...] | None, slices: Mapping[str, slice]) -> dict[str, slice]:
+    """Group of features -> its slice, for these groups or all, in the order of `slices`; ValueError names an unknown group."""
+    chosen = tuple(slices) if names is None else names
+    if unknown := [name for name in chosen if name not in slices]:
+        raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(slices)}{near(unknown, slices)}")
+    if not chosen:
+        raise ValueError(f"no observation group at all; groups are {tuple(slices)}")
+    return {name: found for name, found in slices.items() if name in chosen}

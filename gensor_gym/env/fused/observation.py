@@ -12,7 +12,7 @@ from gensor_gym.dataflow.expressions import operations
 from gensor_gym.env.fused.graph_view import GirGraphView
 from gensor_gym.env.graph_view import box
 from gensor_gym.env.observation import LIMIT
-from gensor_gym.env.settings import Settings
+from gensor_gym.env.settings import Settings, kept_slices
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.model import TERMS
@@ -85,12 +85,7 @@ class GirView:
     def __init__(self, settings: Settings) -> None:
         """Choose the observation by its settings; ValueError names an unknown group."""
         self.kind = settings.observation
-        names = tuple(GROUPS) if settings.groups is None else settings.groups
-        if unknown := [name for name in names if name not in GROUPS]:
-            raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(GROUPS)}")
-        if not names:
-            raise ValueError(f"no observation group at all; groups are {tuple(GROUPS)}")
-        self.slices = {name: SLICES[name] for name in GROUPS if name in names}
+        self.slices = kept_slices(settings.groups, SLICES)
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
         self._graphs = GirGraphView(GROUPS, self.slices)
         self.space = self._space()

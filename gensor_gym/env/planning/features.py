@@ -13,7 +13,7 @@ from gensor_gym.dataflow.nodes import Contract, Map, Node, Reduce
 from gensor_gym.env.graph_view import box
 from gensor_gym.env.observation import LIMIT
 from gensor_gym.env.planning.graph_view import PlanGraphView
-from gensor_gym.env.settings import Settings
+from gensor_gym.env.settings import Settings, kept_slices
 from gensor_gym.networks.pieces import ANCHORS
 from gensor_gym.networks.planning.graph import PlanGraph
 from gensor_gym.networks.planning.state import NUM_ACTIONS, Part, State
@@ -107,12 +107,7 @@ class PlanView:
     def __init__(self, settings: Settings) -> None:
         """Choose the observation by its settings; ValueError names an unknown group."""
         self.kind = settings.observation
-        names = tuple(GROUPS) if settings.groups is None else settings.groups
-        if unknown := [name for name in names if name not in GROUPS]:
-            raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(GROUPS)}")
-        if not names:
-            raise ValueError(f"no observation group at all; groups are {tuple(GROUPS)}")
-        self.slices = {name: SLICES[name] for name in GROUPS if name in names}
+        self.slices = kept_slices(settings.groups, SLICES)
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
         self._graphs = PlanGraphView(len(self.keep), NODE, PART)
         self.space = self._space()

@@ -11,10 +11,9 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.graph_view import box
 from gensor_gym.env.observation import GROUPS as OF_CONSTRUCTION
-from gensor_gym.env.settings import Settings
+from gensor_gym.env.settings import Settings, kept_slices
 from gensor_gym.env.writing.decisions import MOST_SIZES, NUM_SUBJECTS
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.registry import near
 
 KINDS = ("flat", "dict")
 GROUPS: dict[str, int] = {
@@ -40,12 +39,7 @@ class WriteView:
         if settings.observation not in KINDS:
             raise ValueError(f"no observation {settings.observation!r} of Write-v0; it is one of {KINDS}")
         self.kind = settings.observation
-        names = tuple(GROUPS) if settings.groups is None else settings.groups
-        if unknown := [name for name in names if name not in GROUPS]:
-            raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(GROUPS)}{near(unknown, GROUPS)}")
-        if not names:
-            raise ValueError(f"no observation group at all; groups are {tuple(GROUPS)}")
-        self.slices = {name: SLICES[name] for name in GROUPS if name in names}
+        self.slices = kept_slices(settings.groups, SLICES)
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
         self.space: gymnasium.Space = box(len(self.keep))
         if self.kind == "dict":
