@@ -98,9 +98,9 @@ def test_commands_take_plugins_and_write_them_down(environment: dict[str, str], 
 def test_the_guide_s_command_does_what_it_says(environment: dict[str, str], tmp_path: Path) -> None:
     page = (ROOT / "docs" / "guides" / "plugin.md").read_text(encoding="utf-8")
     blocks = ["\n".join(line[4:] for line in block.splitlines()) for block in re.findall(r"(?:^    .*\n)+", page, re.MULTILINE)]
-    given, _ = blocks
-    install, use = map(shlex.split, given.splitlines())
+    install, use, table = (shlex.split(line) for block in blocks for line in block.splitlines())
     assert install == ["pip", "install", "docs/examples/plugin"] and use[:2] == ["gensor", "optimize"]
+    assert table == ["gensor", "reproduce", "table=units", "plugins=[example]"]
     done = run(environment, tmp_path, "-m", "experiments", *use[1:])
     assert done.returncode == 0 and "OK; nothing was run" in done.stdout, done.stdout + done.stderr[-3000:]
     without = run(environment, tmp_path, "-m", "experiments", *(word for word in use[1:] if word != "plugins=[example]"))
