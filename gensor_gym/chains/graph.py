@@ -22,7 +22,7 @@ class ChainGraph(FieldGraph[ChainSchedule]):
     model: ChainModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """Recognise the chain and build its model. ValueError for another graph, a machine that is no CPU, or a space but `gir`."""
+        """Recognise the chain and build its model. ValueError for another graph, a machine but a CPU, or a space but `gir`."""
         if hardware.kind != "cpu" or space != "gir":
             raise ValueError(f"{operator} on {hardware.name}, space {space!r}: expected a CPU and space gir")
         self.operator, self.hardware, self.space = operator, hardware, space

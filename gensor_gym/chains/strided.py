@@ -32,7 +32,7 @@ class Strided:
         return Strided(self.tensor, self.offset, tuple(self.axes[axis] for axis in order))
 
     def part(self, axis: int, start: int, stop: int) -> Strided | None:
-        """The view of elements `start` to `stop` (exclusive) of an axis; None if they are no whole steps of its outermost part."""
+        """The view of elements `start` to `stop` (exclusive) of an axis; None if they are no whole steps of its first part."""
         (extent, stride), *inner = self.axes[axis] or ((1, 0),)
         step = math.prod(size for size, _ in inner)
         if start % step or stop % step:

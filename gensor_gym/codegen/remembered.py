@@ -36,11 +36,10 @@ _KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows
 def remembered(
     op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, generated: Kernel | None = None
 ) -> BuiltKernel:
-    """A callable kernel like `build`'s, with its source from the cache if it was generated before.
+    """A callable kernel as from `build`, with its source from the cache if it was generated before.
 
-    `generated` is the kernel if it is known. The cache file of a GPU kernel is never written.
-
-    ValueError and CompileError like `build`.
+    `generated` is the kernel if the caller has it. The cache file of a GPU kernel is never written.
+    ValueError and CompileError as from `build`.
     """
     folder, key = cache_dir(), _key(op, schedule, hw)
     kernel = _lately(folder, key)
@@ -52,7 +51,7 @@ def remembered(
 
 @functools.lru_cache(maxsize=LATELY)
 def _lately(folder: Path, key: str) -> list[BuiltKernel]:
-    """An empty list in which the caller keeps the kernel of this key; later calls return the same list."""
+    """An empty list in which the caller keeps this key's kernel; later calls return the same list."""
     return []
 
 
@@ -88,7 +87,6 @@ def sources() -> str:
 
 
 def _text(kernel: Kernel) -> str:
-    """A kernel as JSON text, for its cache file."""
     launches = [dataclasses.asdict(launch) for launch in kernel.launches]
     return json.dumps({name: getattr(kernel, name) for name in _KEPT} | {"launches": launches})
 

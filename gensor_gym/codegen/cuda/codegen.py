@@ -1,8 +1,8 @@
 """CUDA C of a program: one kernel, and a second kernel that adds up partial results if the reduction is split over blocks.
 
 The text needs no header. Blocks are numbered over the block tiles of the spatial axes (the innermost axis fastest, or grouped by
-knob raster), then over the slices of the reduction. Thread numbers in a block run fastest over the threads that share an output,
-then along the innermost spatial axis.
+the knob `raster`), then over the slices of the reduction. Thread numbers in a block run fastest over the threads that share an
+output, then along the innermost spatial axis.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ def generate_simt(program: Program, dialect: Dialect = CUDA) -> Kernel:
 
 
 def _write_body(out: Writer, plan: BlockPlan) -> None:
-    """Write the indices of the block and the thread, the pointers to shared tiles, the main loop and the stores."""
     _write_positions(out, plan)
     for read, tile in zip(plan.op.reads, plan.shared, strict=True):
         if tile is not None:

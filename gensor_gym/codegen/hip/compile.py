@@ -1,7 +1,7 @@
 """Compilation of HIP text to AMD GPU assembly by a clang with the AMDGPU backend, without ROCm and without a GPU.
 
-The Python package `ziglang` contains such a clang (LLVM with all its backends). A `clang` on the PATH with that backend also
-works.
+The Python package `ziglang` contains such a clang (LLVM with all its backends). A `clang` on the PATH with that backend
+also works.
 """
 
 from __future__ import annotations
@@ -78,8 +78,6 @@ def compile_hip(kernel: Kernel, timeout: float = COMPILE_SECONDS["hip"]) -> Comp
 
 
 def _read(assembly: str) -> CompiledHip:
-    """The assembly with the statistics in its kernels' metadata."""
-
     def values(name: str) -> list[int]:
         return [int(n) for n in re.findall(rf"^    \.{name}:\s*(\d+)$", assembly, re.MULTILINE)]
 

@@ -1,9 +1,7 @@
-"""Generate CUDA for a schedule of a chain. With mma.sync it is in the style of FlashAttention-2 (Dao, arXiv 2307.08691).
+"""CUDA for a schedule of a chain, with mma.sync in the style of FlashAttention-2 (Dao, arXiv 2307.08691); wgmma is in `ring.py`.
 
-`ring.py` writes kernels with wgmma.
-
-A block owns some rows of one element of the batch and loops over tiles of keys. Its warps have rows of their own, so the scores
-and the sums of the output stay in registers and warps meet only where the tile in shared memory changes.
+A block computes some rows of one batch element in a loop over tiles of keys. Its warps have rows of their own, so the scores and
+the sums of the output stay in registers, and warps synchronise only where the tile in shared memory changes.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _ENTRY = "gg_chain"
 
 
 def generate_chain_cuda(program: ChainProgram) -> Kernel:
-    """The CUDA kernel of a chain's schedule; ValueError if the chain has no such kernel on tensor cores."""
+    """Generate the CUDA kernel of a chain's schedule; ValueError if the chain has no such kernel on tensor cores."""
     if program.schedule.value("tensor") == 2:
         ring = RingPlan(program)
         return _kernel(ring, ring_body(ring), f"{program.hardware.arch}a", ring_functions(ring), ring.maps)
@@ -57,7 +55,6 @@ def _kernel(plan: Plan, body: str, arch: str, own: Mapping[str, str], maps: tupl
 
 
 def _body(plan: Plan) -> str:
-    """CUDA text of the kernel's body."""
     out, between = Writer(depth=1), Between(plan)
     _write_positions(out, plan)
     between.begin(out)
@@ -72,7 +69,6 @@ def _body(plan: Plan) -> str:
 
 
 def _write_positions(out: Writer, plan: Plan) -> None:
-    """Declare the indices of the block, the warp and the lane, and pointers to the element's matrices."""
     out.line("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;")
     write_element(out)
     for name, matrix in (("left", plan.chain.left), ("first", plan.chain.first), ("second", plan.chain.second)):
@@ -81,7 +77,7 @@ def _write_positions(out: Writer, plan: Plan) -> None:
 
 
 def _write_pass(out: Writer, plan: Plan, between: Between, place: int) -> None:
-    """Write a pass along the tiles of keys, whose copies run `stages - 1` tiles ahead."""
+    """Write a pass over the tiles of keys, whose copies run `stages - 1` tiles ahead."""
     ahead, last = plan.ahead, place == plan.stream.passes - 1
     if place:
         out.line("__syncthreads();  // every warp is done with the tiles of the pass before")

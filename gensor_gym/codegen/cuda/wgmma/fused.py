@@ -1,4 +1,4 @@
-"""A product whose columns run over several axes, for wgmma: those axes are fused into one.
+"""A product whose columns run over several axes, for wgmma: these axes are fused into one.
 
 A convolution with a window of one element is, for every image n, out[n][k][pixel] = sum over c of W[k][c] * X[n][c][pixel].
 Pixels of an image are contiguous in memory for every width, so a tile of them need not be whole rows. For later code it is a
