@@ -16,7 +16,7 @@ ACTIONS = actions_of(FIELDS)
 
 
 class ChainGraph(FieldGraph[ChainSchedule]):
-    """Nodes are schedules of `operator` for `hardware`; edges raise or lower a field."""
+    """Construction graph of a chain on a CPU: nodes are schedules of `operator` for `hardware`, edges raise or lower a field."""
 
     actions, kind, parts = ACTIONS, ChainSchedule, TERMS
     model: ChainModel

@@ -45,7 +45,7 @@ class ChainModel:
     hardware: Hardware
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each schedule of int32 [B, ROW] is legal, bool [B]: registers and caches suffice, no value is too large."""
+        """Whether each schedule of int32 [B, ROW] is legal, bool [B]: it fits registers and caches, no value is too large for its extent."""
         header, chain = ChainSchedule.columns(rows), self.chain
         fitting = header["vector"] <= self.hardware.lanes
         for name, product in zip(("first", "second"), chain.products, strict=True):

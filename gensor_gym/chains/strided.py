@@ -120,7 +120,7 @@ def _moved(source: Strided, node: Node) -> Strided | None:
 
 
 def written_view(graph: Dataflow) -> tuple[str, Strided]:
-    """(name, view) of the value that a graph writes: its only output, or the value of which that output is a view.
+    """(name, view) of the value that a graph writes: its only output, or the value behind an output that is a view.
 
     ValueError for several outputs, or for a view that strides cannot express.
     """

@@ -13,7 +13,7 @@ from gensor_gym.rows.fields import FieldAction, names_of_moves, step_fields
 
 @dataclass(frozen=True)
 class GirAction(FieldAction):
-    """`stop`, `raise` or `lower` of a header field, or `place` of a crossing cell (one that several passes read) at a level."""
+    """An action: `stop`, `raise` or `lower` of a header field, or `place` of a cell that several passes read at a level."""
 
     cell: int = -1
     level: Level = Level.DRAM

@@ -30,13 +30,13 @@ MOST_ENUMERATED = 1 << 24
 
 
 class GirGraph(StepGraph[GirSchedule]):
-    """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`."""
+    """Construction graph of a row nest: nodes are schedules of `operator` for `hardware`, edges are the actions of `space`."""
 
     actions, kind, parts = ACTIONS, GirSchedule, TERMS
     model: GirModel | GpuModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """Build nest, rules and model. ValueError for a graph that is no row nest, a GPU without warps of 32, or another space."""
+        """Build nest, rules and model. ValueError for a graph that is no row nest, GPUs without warps of 32, or another space."""
         if space not in SPACES:
             raise ValueError(f"space {space!r} of {operator}: expected one of {', '.join(SPACES)}")
         if hardware.kind == "gpu" and hardware.warp != WARP:
@@ -87,7 +87,7 @@ class GirGraph(StepGraph[GirSchedule]):
     ) -> GirSchedule:
         """A random legal schedule: the end of a walk of `steps` random legal actions from `start`.
 
-        Without `steps` and `start`, and in a small space, it is drawn uniformly from all schedules of the space.
+        Without `steps` and `start`, the schedule of a small space is drawn uniformly from all that can be reached.
         """
         if steps is None and start is None and len(self._all):
             return GirSchedule(self._all[rng.integers(len(self._all))])

@@ -1,4 +1,4 @@
-"""Lowering of a nest and a placement to the instruction graph."""
+"""Lowering of a nest and a placement to instruction graphs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lowered:
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """Instruction graph of a nest for a placement, even if the placement has a fault."""
+    """Lower a nest to instruction graphs for a placement, even if the placement has a fault (`Lowered.fault`)."""
     passes = passes_of(nest, placement)
     return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 
@@ -46,7 +46,6 @@ class _Lowering:
     """Narrow cell (one number per row) -> index of the kernel that computes the cell."""
 
     def kernels(self) -> tuple[KernelGraph, ...]:
-        """Every cut between passes ends a kernel."""
         ends = sorted({*self.passes.cuts, self.nest.passes - 1})
         starts = [0, *(end + 1 for end in ends[:-1])]
         found = [self._kernel(number, start, end) for number, (start, end) in enumerate(zip(starts, ends, strict=True))]
@@ -171,7 +170,6 @@ def _sunk(done: list[Instruction]) -> list[Instruction]:
 
 
 def _row_strides(extents: tuple[int, ...], pitch: int) -> tuple[int, ...]:
-    """Strides of a tensor along the axes of rows, if each row takes `pitch` elements."""
     strides: list[int] = []
     for extent in reversed(extents):
         strides.insert(0, pitch)

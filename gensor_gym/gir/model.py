@@ -43,7 +43,7 @@ _TORN = 70e-9
 _FENCE = 100e-9
 """Seconds that a task waits at its end for its streaming stores."""
 _LINE = 16
-"""Number of elements of a cache line."""
+"""Elements of a cache line."""
 _OVERLAP = 0.3
 """Fraction of the shorter of arithmetic and traffic that is not hidden behind the longer."""
 
@@ -77,7 +77,7 @@ class GirModel:
         return {}
 
     def profile(self, placement: tuple[Level, ...]) -> Profile:
-        """Profile of a placement, computed at the first call."""
+        """Counts of a placement's instructions and storage, computed at the first call."""
         if placement not in self._profiles:
             self._profiles[placement] = profile_of(self.nest, placement)
         return self._profiles[placement]
@@ -166,7 +166,6 @@ class GirModel:
         return (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
 
     def _begin(self, header: Header) -> np.ndarray:
-        """Fraction of the loads that cross two cache lines (`_BEGUN`)."""
         return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:

@@ -20,7 +20,7 @@ from gensor_gym.gir.views import Rows, View, input_views, output_views
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
 MOST_REPEATS = 4
-"""Most points of the loops per element of the largest value, if a graph has several joins."""
+"""Most points of the loops per element of the largest value, if a graph has several concatenations."""
 MOST_SUMMED = 1 << 24
 """Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
@@ -293,7 +293,6 @@ class _Builder:
         return sorted(found, key=lambda place: -strides.get(place, 0))
 
     def _steps(self, name: str, view: View, places: list[Place]) -> list[int]:
-        """Strides of a view along classes of axes; 0 along a class that it does not have."""
         steps: dict[Place, int] = {}
         for place, stride in zip(self.classes.of(name), view.strides, strict=True):
             if place is not None:
@@ -309,7 +308,6 @@ class _Builder:
         return self.cells.setdefault(repeated.name, repeated)
 
     def _cell(self, name: str) -> Cell:
-        """The cell of a value; a missing cell is added after the cells that it reads."""
         name = self._computed(name)
         if name in self.cells:
             return self.cells[name]

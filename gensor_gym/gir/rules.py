@@ -1,6 +1,6 @@
 """Legality of a row nest's schedules on a machine: limits on the header and on the placement, for many schedules at once.
 
-`placement.py` derives the kernels' passes from the placement. `gpu/rules.py` has the limits of GPUs.
+`placement.py` derives the passes of kernels from a placement. `gpu/rules.py` has the limits of GPUs.
 """
 
 from __future__ import annotations
@@ -96,7 +96,6 @@ class GirRules:
         )  # fmt: skip
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether levels are allowed, values do not outlive their kernel, and registers and row buffers suffice."""
         placed = rows[:, HEADER:]
         allowed = np.all(self._allowed[np.arange(MOST_PLACED), placed], axis=1)
         vectors = -(-self.nest.columns // header["vector"])

@@ -136,7 +136,7 @@ def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
 
 
 def output_views(graph: Dataflow) -> list[tuple[str, View]]:
-    """(name, view to which its elements are written) of each value that is stored: an output, or the values that it rearranges."""
+    """(name, view to which its elements are written) of every value that is stored: an output, or values that it rearranges."""
     found: list[tuple[str, View]] = []
     nodes = dict(graph.nodes)
 

@@ -18,7 +18,7 @@ ACTIONS = actions_of(FIELDS)
 
 
 class GpuChainGraph(FieldGraph[GpuChainSchedule]):
-    """Nodes are schedules of `operator` for `hardware`; edges raise or lower a field."""
+    """Construction graph of a chain on a GPU: nodes are schedules of `operator` for `hardware`, edges raise or lower a field."""
 
     actions, kind, parts = ACTIONS, GpuChainSchedule, TERMS
     model: GpuChainModel

@@ -46,7 +46,7 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Ring:
-    """Bytes of shared memory and registers of wgmma kernels, for many schedules at once."""
+    """Shared memory and registers of wgmma kernels. `header` has the fields of many schedules by name, [B] each."""
 
     chain: Chain
     inner: int

@@ -29,19 +29,19 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Room:
-    """Resources of a chain's blocks on a machine. Inner extents are padded to whole instructions."""
+    """Resources of a chain's blocks on a machine. `header` has the fields of many schedules by name, [B] each."""
 
     chain: Chain
     hardware: Hardware
 
     @cached_property
     def inner(self) -> int:
-        """Padded extent of the first product's reduction."""
+        """Extent of the first product's reduction, padded to whole instructions."""
         return ceil_to(self.chain.products[0].inner, DEPTH)
 
     @cached_property
     def out(self) -> int:
-        """Padded number of columns of the second product."""
+        """Number of columns of the second product, padded to whole instructions."""
         return ceil_to(self.chain.products[1].columns, DEPTH)
 
     @cached_property

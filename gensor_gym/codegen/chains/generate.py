@@ -123,7 +123,6 @@ def _panels(chain: Chain) -> list[str]:
 
 
 def _nest(program: Tasks) -> list[str]:
-    """C functions of the row nest, one for each number of interleaved rows; empty without a nest."""
     chain = program.chain
     if chain.middle is None:
         return []
@@ -215,7 +214,6 @@ def _blocks(lines: Lines, program: Tasks) -> None:
 
 
 def _digits(lines: Lines, chain: Chain) -> list[str]:
-    """Declare a batch element's index along every batch axis; return the variables' names."""
     found: list[str] = []
     below = 1
     for axis in reversed(range(len(chain.batch))):
@@ -228,7 +226,6 @@ def _digits(lines: Lines, chain: Chain) -> list[str]:
 
 
 def _start(matrix: Matrix, name: str, digits: list[str]) -> str:
-    """C pointer to the first element of a matrix in the tensor `name`; `digits` are the batch indices."""
     place = linear(zip(matrix.batch, digits, strict=True), matrix.offset)
     return add(f"call->{name}", place)
 

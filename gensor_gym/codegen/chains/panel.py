@@ -37,7 +37,7 @@ class PanelProgram:
 
     @cached_property
     def shape(self) -> RowShape:
-        """Shape of the row nest's steps with the fewest cycles by the analytic model of fused operators."""
+        """Shape of the row nest's steps for which the model of fused operators predicts the fewest cycles."""
         return row_shape(self.panel, self.hardware)
 
     @cached_property
@@ -95,7 +95,6 @@ def generate_panel(program: PanelProgram) -> Kernel:
 
 
 def _functions(program: PanelProgram) -> list[str]:
-    """C functions: the row nest on a step of rows and on one row, and `rows_done`, which runs them on a range of rows."""
     panel, shape = program.panel, program.shape
     (kernel,) = panel.lowered.kernels
     sizes = list(dict.fromkeys((shape.rows, 1)))

@@ -25,8 +25,8 @@ from gensor_gym.codegen.program import Program
 def generate_cuda(program: Program) -> Kernel:
     """Generate the CUDA kernel of a program.
 
-    Every structurally valid schedule is accepted. Only with tensor_core=2 must its resources fit the hardware. ValueError names a
-    data type, a knob value or a tile that is not supported.
+    Every structurally valid schedule is accepted; with tensor_core=2, its resources must also fit the hardware. ValueError names
+    a data type, a knob value or a tile that is not supported.
     """
     if program.knob("tensor_core") == 1:
         return generate_mma(program)
@@ -60,7 +60,6 @@ def _write_body(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_positions(out: Writer, plan: BlockPlan) -> None:
-    """Declare the indices of this block and this thread: `slice`, `block_<axis>` and `first_<axis>`."""
     if plan.slices > 1:
         write_slice(out, plan)
     write_block_tile(out, plan)

@@ -121,7 +121,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def shared(self) -> tuple[SharedTile | None, ...]:
-        """Shared tile of each read, None if it is read directly."""
+        """Shared tile of each read; None if the read is not staged."""
         return shared_layout(self)
 
     def shared_tile(self, index: int) -> SharedTile:
@@ -155,7 +155,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def points(self) -> Lanes:
-        """Axis and number of reduction points computed together, so that direct reads contiguous along the axis load vectors."""
+        """Axis and number of reduction points computed at once, so that unstaged reads contiguous along the axis load vectors."""
         best = Lanes()
         for read, staged in zip(self.op.reads, self.staged, strict=True):
             axis = self.sole_mover(read, len(read.view) - 1)
@@ -166,7 +166,7 @@ class BlockPlan(Tiling):
         return best if best.width > 1 else Lanes()
 
     def lanes(self, index: int) -> Lanes:
-        """Vector loads by which a thread fills the fragment of read number `index`."""
+        """Vector loads with which a thread fills the fragment of read `index`."""
         read, tile = self.op.reads[index], self.shared[index]
         dimension = tile.columns[-1] if tile else len(read.view) - 1
         axis = tile.axes[-1] if tile and tile.axes else self.sole_mover(read, dimension)
@@ -257,7 +257,6 @@ def check_program(program: Program, tensor_core: int, title: str = "CUDA") -> No
 
 
 def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]:
-    """Values of a knob that kernels with this value of knob `tensor_core` support."""
     if knob.name == "convolution":
         return (0,) if tensor_core else convolution_choices(program.operator, "gpu")
     if knob.name == "tensor_core":

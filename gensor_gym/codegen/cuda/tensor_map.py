@@ -44,13 +44,13 @@ class TensorMapError(RuntimeError):
 
 @dataclass(frozen=True)
 class TensorMap:
-    """The boxes of one argument of a kernel. Dimensions are outermost first; their number R is 1 to 5.
+    """A tensor map: an array in one argument of a kernel, and the boxes in which it is copied.
 
-    `argument` is the index among inputs, output and workspace, and the array begins at byte `offset` of the argument. A box is
-    copied with its innermost dimension contiguous; elements outside `shape` become zeros. `steps` are the distances in the array
-    between successive elements of a box. Empty steps mean 1, and the innermost step is always 1. `swizzle` is the length in
-    bytes of rows whose 16-byte units are permuted; 0 means no swizzle. ValueError if a limit of `cuTensorMapEncodeTiled` is
-    exceeded.
+    Dimensions are outermost first; their number R is 1 to 5. `argument` is the index among inputs, output and workspace, and the
+    array begins at byte `offset` of the argument. A box is copied with its innermost dimension contiguous; elements outside
+    `shape` become zeros. `steps` are the distances in the array between successive elements of a box. Empty steps mean 1, and the
+    innermost step is always 1. `swizzle` is the length in bytes of rows whose 16-byte units are permuted; 0 means no swizzle.
+    ValueError if a limit of `cuTensorMapEncodeTiled` is exceeded.
 
     Type tf32 means float32 elements that the copy rounds to tf32, with 10 bits of mantissa and undefined lower bits. CUTLASS and
     Triton rely on this rounding, but it is not documented to the last bit; `tests/experiments/device/test_gpu_tf32_map.py` checks
@@ -142,7 +142,6 @@ def _driver() -> ModuleType:
 
 
 def _fields(driver: ModuleType, tensor_map: TensorMap, address: int) -> tuple[Any, ...]:
-    """Arguments of the bindings' `cuTensorMapEncodeTiled`, with members of enumerations for the numbers of `described`."""
     plain = described(tensor_map)
     return (
         _member(driver.CUtensorMapDataType, f"DATA_TYPE_{_TYPES[tensor_map.dtype]}"),

@@ -26,7 +26,7 @@ _OPTIONS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-std=c
 
 
 class HipCompileError(RuntimeError):
-    """No clang for AMD GPUs is available, or clang rejected a kernel or took too long. The message contains clang's."""
+    """No clang for AMD GPUs is available, or clang rejected a kernel or took too long. The message contains clang's output."""
 
 
 @dataclass(frozen=True)

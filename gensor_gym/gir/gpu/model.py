@@ -122,7 +122,6 @@ class GpuModel(GirModel):
         return found
 
     def _of_lane(self, one: PassProfile, header: Header) -> np.ndarray:
-        """Number of instructions of a lane in one step of a pass."""
         own = header["tile"] * header["vector"]
         online = one.online * (1.0 + 1.0 / own) * (INSTRUCTIONS["exp"] + 2)  # one per element, one per step for the sum so far
         work = float(np.dot(one.counts, list(INSTRUCTIONS.values()))) + one.reductions + online

@@ -64,7 +64,6 @@ class GpuRules(GirRules):
         return fitting
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether levels are allowed, values do not outlive their kernel, storage suffices, and `loop` is not too large."""
         placed = rows[:, HEADER:]
         teams = teams_of(self.nest, header, self.hardware)
         fitting = np.all(self._allowed[np.arange(placed.shape[1]), placed], axis=1)

@@ -40,7 +40,7 @@ class Teams:
     """Number of steps for all columns."""
 
     def shares(self, nest: RowNest, passes: int, loop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(blocks that share a row, steps of rows per block, total blocks) of a kernel with `passes` passes: their numbers."""
+        """Numbers [B] of (blocks that share a row, steps of rows per block, all blocks) for a kernel with `passes` passes."""
         along = self.steps if passes == 1 else np.ones_like(self.steps)
         parts = -(-along // loop)
         turns = np.maximum(loop // along, 1)

@@ -32,7 +32,6 @@ class Between:
     """Writes the nest between the products; without a nest it writes nothing."""
 
     def __init__(self, plan: Plan) -> None:
-        """Choose names of cells and of pointers to rows."""
         self.plan, self.stream = plan, plan.stream
         self.guarded = plan.chain.columns % plan.value("keys") > 0
         cells = self.nest.cells if plan.stream.nest is not None else ()
@@ -124,7 +123,7 @@ class Between:
 
     @property
     def known(self) -> str:
-        """CUDA condition that always holds, but that a lane can evaluate only after a tile's powers; empty without their sum.
+        """CUDA condition that always holds but depends on a tile's powers, so that code waits for them; empty without their sum.
 
         Sums of powers are not negative; they may be NaN.
         """
@@ -179,7 +178,7 @@ class Between:
         out.line(f"{own} = {_joined(cell.made, own, value)};")  # type: ignore[arg-type]
 
     def end_pass(self, out: Writer, place: int) -> None:
-        """Write the folds of a pass's reductions over the lanes of a row, and the scalars of rows computed from them."""
+        """Write the combination of a pass's reductions over the lanes of a row, then the scalars of rows computed from them."""
         found = [(self.names[cell.name], cell.made) for cell in self.stream.reductions(place)]
         running = self.stream.running if place == self.stream.passes - 1 else None
         found += [(self.names[name], "sum") for name in (running.sums if running is not None else ())]

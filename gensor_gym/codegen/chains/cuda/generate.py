@@ -39,7 +39,7 @@ def generate_chain_cuda(program: ChainProgram) -> Kernel:
 
 
 def _kernel(plan: Plan, body: str, arch: str, own: Mapping[str, str], maps: tuple[TensorMap, ...] = ()) -> Kernel:
-    """The kernel with this body, which may call the functions `own` by name and takes tensor maps of its three operands."""
+    """Assemble the kernel around `body`. `own` are device functions by name, `maps` the tensor maps of the operands."""
     graph, program = plan.chain.graph, plan.program
     arguments = [f"const __grid_constant__ TensorMap {name}_map" for name in ("left", "first", "second")[: len(maps)]]
     arguments += [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
@@ -107,7 +107,6 @@ def _write_pass(out: Writer, plan: Plan, between: Between, place: int) -> None:
 
 
 def _write_held(out: Writer, plan: Plan) -> None:
-    """Write the loads of the left operand's fragments, which stay in registers."""
     out.line(f"wait_for_copies<{plan.ahead}>();")
     out.line("__syncthreads();  // the rows of the left operand are complete")
     out.line("unsigned left_rows[M_TILES][POINTS][4];")
@@ -116,7 +115,6 @@ def _write_held(out: Writer, plan: Plan) -> None:
 
 
 def _write_arrival(out: Writer, plan: Plan, last: bool) -> None:
-    """Write the wait for the tile of keys in `buffer`, and the copies of the tile that is `stages - 1` ahead."""
     ahead = plan.ahead
     if not ahead:
         write_rights(out, plan, "tile", "0", last)

@@ -31,7 +31,6 @@ def write_left(out: Writer, plan: Plan, target: str, point: str) -> None:
 
 
 def _write_right(out: Writer, tile: Tile, point: str, pair: str) -> None:
-    """Write the load of a right operand's fragments of two instructions along the columns, at a point of the reduction."""
     steps = (DEPTH * tile.pitch, 16) if tile.deep else (DEPTH, 16 * tile.pitch)
     place = total([(1, f"{tile.name}_lane"), (ITEM * steps[0], point), (ITEM * steps[1], pair)])
     out.line("unsigned b[4];")

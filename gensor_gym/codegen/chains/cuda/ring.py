@@ -75,7 +75,6 @@ def _write_barriers(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_ring(out: Writer, parity: int) -> None:
-    """Declare, for each right operand, the ring's stage and barrier parity of the next tile."""
     for name in ("first", "second"):
         out.line(f"int {name}_stage = 0;")
         out.line(f"unsigned {name}_parity = {parity};")
@@ -201,7 +200,7 @@ def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
             out.line("if (lane == 0) barrier_arrive(turns + (consumer + 1) % CONSUMERS * 8);")
         _write_wait(out, 1, "scores")
         between.step(out, place)
-        # The assembler moves powers behind the wait below, unless an instruction before it needs them.
+        # The assembler moves powers below the wait, unless an instruction before the wait needs them.
         _write_release(out, "first", between.known)
         _write_wait(out, 0, "sums", "second")
         between.rescale(out)
@@ -235,7 +234,6 @@ def _write_second(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_weights(out: Writer, plan: RingPlan) -> None:
-    """Write the rounding of a tile's weights, which have replaced the scores, to the left operand of the second product."""
     with out.nest([Loop("point", "KEY_TILES / 2"), Loop("i", "4")]):
         out.line("const float *const two = &scores[4 * (2 * point + i / 2) + i % 2 * 2];")
         out.line(f"weights[point][i] = pack_{plan.chain.dtype}(two[0], two[1]);")

@@ -1,4 +1,4 @@
-"""The layout of a chain's kernel with wgmma: a ring of tiles in shared memory, copied by tensor maps (`chains/gpu/ring.py`)."""
+"""The layout of a chain's kernel with wgmma: a ring of tiles in shared memory, copied with tensor maps (`chains/gpu/ring.py`)."""
 
 from __future__ import annotations
 

@@ -71,7 +71,6 @@ def _write_positions(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _range(plan: MatrixPlan) -> tuple[str, str]:
-    """C text of this block's first step, and of the step after its last."""
     return ("first_step", "last_step") if plan.slices > 1 else ("0", "STEPS")
 
 

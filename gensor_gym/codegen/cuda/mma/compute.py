@@ -94,7 +94,7 @@ def _point_indices(plan: MatrixPlan, point: str) -> dict[int, str]:
 
 
 def _row(plan: MatrixPlan, tile: OperandTile, index: dict[int, str], row: str, from_first: bool = False) -> str:
-    """C text of the row of a tile at the current indices of the repeating axes, and at `row` along the axis of rows.
+    """C text of a tile's row at the current indices of the repeating axes, and at `row` along the axis of rows.
 
     With `from_first`, spatial indices are relative to the warp's first element.
     """
@@ -104,13 +104,11 @@ def _row(plan: MatrixPlan, tile: OperandTile, index: dict[int, str], row: str, f
 
 
 def _first_row(plan: MatrixPlan, tile: OperandTile, row: str) -> str:
-    """C text of the row of a tile at the warp's first indices along the repeating axes, and at `row` along the axis of rows."""
     firsts = {a: _first(plan, a) for a in tile.axes[:-2] if a in plan.op.spatial}
     return total([*((tile.row_stride(a), first) for a, first in firsts.items()), (1, row)])
 
 
 def _first(plan: MatrixPlan, axis: int) -> str:
-    """C text of the first index of the warp tile in the block tile along an axis."""
     return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
 
 
@@ -162,7 +160,6 @@ def write_lanes(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _split(piece: str, count: int) -> tuple[str, str]:
-    """(`piece % count`, `piece / count`) as C text: the variant of a piece, and the number of repetitions before it."""
     if piece.isdigit():
         return str(int(piece) % count), str(int(piece) // count)
     inner = f"({piece})" if " " in piece else piece
@@ -249,7 +246,6 @@ _VECTORS = {1: "unsigned", 2: "int2", 4: "int4"}
 
 
 def _write_words(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
-    """Write the load of adjacent elements along n of one row: a 32-bit element for each instruction."""
     tile = plan.b_tile
     place = shared_address(tile, plan.item, "row", "column")
     kind = _VECTORS[len(targets)]

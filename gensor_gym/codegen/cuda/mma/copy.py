@@ -179,7 +179,7 @@ def tile_copies(plan: MatrixPlan) -> tuple[TileCopies, TileCopies]:
 
 
 def write_places(out: Writer, plan: MatrixPlan) -> None:
-    """Declare, before the main loop, the values that are equal in all steps."""
+    """Declare, before the main loop, the values of both operands' copies that are equal in all steps."""
     for copies in tile_copies(plan):
         read, name, tile = plan.op.reads[copies.tile.read], copies.name, copies.tile
         width = f"{tile.width} elements" if tile.width > 1 else "one element"
@@ -333,7 +333,6 @@ def _trips(copies: TileCopies) -> list[Loop]:
 
 
 def _word(copies: TileCopies) -> str:
-    """C type of the value that one copy moves."""
     tile, plan = copies.tile, copies.plan
     return SCALARS[plan.op.reads[tile.read].tensor.dtype].name if tile.width == 1 else _WORDS[tile.width * plan.item // 4]
 

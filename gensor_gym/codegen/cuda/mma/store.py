@@ -50,7 +50,6 @@ def _lies(plan: MatrixPlan, access: Access, axis: int, width: int) -> bool:
 
 
 def _enter_repeats(out: Writer, plan: MatrixPlan, stack: ExitStack) -> list[str]:
-    """Open guarded loops over the repeating axes; return C text of the output's index along these axes."""
     site, indices = make_site(plan), ["0"] * len(plan.names)
     for a in plan.repeats:
         stack.enter_context(out.nest(spatial_loops(plan, (a,))))
@@ -74,7 +73,6 @@ def _enter_column(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list
 
 
 def _first(plan: MatrixPlan, axis: int) -> str:
-    """C text of the first index of the warp tile in the block tile along an axis."""
     return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
 
 

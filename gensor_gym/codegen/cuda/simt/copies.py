@@ -93,7 +93,7 @@ class Copies:
 
     @cached_property
     def first(self) -> list[str]:
-        """C text of a thread's first copy's index in the box, along every dimension."""
+        """C text of the index in the box of a thread's first copy, along every dimension."""
         places = digits("thread", self.lanes)
         return [*places[:-1], total([(self.width, places[-1])])]
 

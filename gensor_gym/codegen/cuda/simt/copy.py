@@ -43,7 +43,7 @@ class Share:
 
 
 def write_places(out: Writer, copies: Copies) -> None:
-    """Declare, before the main loop, the values that are equal in all steps."""
+    """Declare, before the main loop, the values of a read's copies that are equal in all steps."""
     name, tile = copies.name, copies.tile
     what = f"{copies.width} elements" if copies.width > 1 else "one element"
     kind = "matrix" if tile.axes else "box"
@@ -138,7 +138,6 @@ def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool, shar
 
 
 def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool) -> str:
-    """C text of the value that a copy loads, or of the source arguments of an asynchronous copy."""
     plan, read, name = copies.plan, copies.read, copies.name
     pointer = f"&{name}_at[{distance(copies.tensor_strides, copies.distances)}]"
     kind = copies.kind
@@ -170,7 +169,6 @@ def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) ->
 
 
 def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
-    """C text of element `lane` of a copy in the shared tile."""
     name, tile = copies.name, copies.tile
     if copies.shared_distance is None:
         last = len(places) - 1

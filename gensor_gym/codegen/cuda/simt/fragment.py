@@ -24,7 +24,7 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, computed, subscr
 
 @dataclass(frozen=True)
 class Fragment:
-    """The registers of read `index` at a reduction point; None means the point of the surrounding loops.
+    """The registers of read `index` at the reduction point `point`; None means the point of the surrounding loops.
 
     `<name>_<tile>` is the C name of the shared tile, and `<name>_<registers>` that of the registers.
     """

@@ -172,7 +172,6 @@ def _write_turn(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_tiles(out: Writer, plan: BlockPlan, suffix: str) -> None:
-    """Declare the pointers `<name>_<suffix>` to this thread's first elements of the tiles in the current buffer."""
     for index, (read, tile) in enumerate(zip(plan.op.reads, plan.shared, strict=True)):
         if tile is not None:
             name, kind = read.tensor.name, SCALARS[read.tensor.dtype].name
@@ -189,5 +188,4 @@ def _moved(plan: BlockPlan, staged: bool) -> tuple[int, ...]:
 
 
 def _range(plan: BlockPlan) -> tuple[str, str]:
-    """C text of this block's first step, and of the step after its last."""
     return ("first_step", "last_step") if plan.slices > 1 else ("0", str(plan.steps))

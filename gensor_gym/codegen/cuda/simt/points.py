@@ -15,7 +15,7 @@ from gensor_gym.graph.resources import CODE_LIMIT_GPU
 
 
 def write_points(out: Writer, plan: BlockPlan) -> None:
-    """Write the points of a step. If direct reads need guards, tiles entirely inside run a second version without guards."""
+    """Write the points of a step. If unstaged reads need guards, tiles entirely inside run a second version without guards."""
     conditions = inside_conditions(plan)
     if not conditions:
         _write_points(out, plan)
@@ -43,7 +43,6 @@ def inside_conditions(plan: BlockPlan) -> list[str]:
 
 
 def _write_points(out: Writer, plan: BlockPlan) -> None:
-    """Write loops over the chunks of a step and the points of a chunk. Every point loads its fragments."""
     with ExitStack() as stack:
         axes = [a for a in plan.op.reduce if plan.chunks[a] > 1]
         if plan.reduce_threads > 1:
@@ -117,7 +116,6 @@ def write_first_fragments(out: Writer, plan: BlockPlan, tile: str, registers: st
 
 
 def _unroll(plan: BlockPlan) -> int:
-    """Number of consecutive points to unroll, by knob `unroll`."""
     return plan.program.knob("unroll") * math.prod(plan.register[a] for a in plan.op.reduce)
 
 

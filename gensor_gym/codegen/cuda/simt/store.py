@@ -88,7 +88,6 @@ def write_store(out: Writer, plan: BlockPlan) -> None:
 
 
 def _enter_outputs(out: Writer, plan: BlockPlan, stack: ExitStack, axis: int, width: int) -> list[str]:
-    """Open guarded loops over the register tile; return C text of the output's index along every axis."""
     site = make_site(plan, axis, width)
     indices = ["0"] * len(plan.names)
     for a in plan.op.spatial:
@@ -171,7 +170,6 @@ def _scalar_operands(plan: BlockPlan, indices: list[str]) -> list[str | None]:
 
 
 def _finished(out: Writer, plan: BlockPlan, value: str, operands: list[str | None]) -> str:
-    """Write the division and the epilogue of a value, one line per stage; return C text of the finished value."""
     op = plan.op
     kind = SCALARS[op.accumulator].name
     if op.divisor == 1 and not op.epilogue:

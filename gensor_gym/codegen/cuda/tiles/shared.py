@@ -100,7 +100,6 @@ def stage_bytes(tiles: Sequence[SharedTile | None]) -> int:
 
 
 def _tile(tiling: Tiling, read: Access, offset: int, layout: int) -> SharedTile:
-    """Shared tile of a staged read, at byte `offset` of a buffer."""
     axes, lead = _matrix(tiling, read), 0
     if axes:
         shape = tuple(tiling.block[a] for a in axes)

@@ -25,7 +25,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Tiling:
-    """A program divided into block tiles and steps. Axes and dimensions are numbered as in the operator."""
+    """A program divided into block tiles and steps. Its A axes and their dimensions are numbered as in the operator."""
 
     program: Program
 
@@ -100,7 +100,7 @@ class Tiling:
         return moving[0] if len(moving) == 1 else -1
 
     def global_width(self, access: Access, *lengths: int) -> int:
-        """Elements of the widest aligned access, at most knob `vector`, that is entirely inside or entirely outside the tensor.
+        """Number of elements of the widest aligned access, at most knob `vector`, that is all inside or all outside the tensor.
 
         The width must divide `lengths`, such as a thread's number of adjacent elements or the length of a box's row.
         """

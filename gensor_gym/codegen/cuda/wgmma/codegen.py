@@ -61,7 +61,6 @@ def generate_wgmma(program: Program) -> Kernel:
 
 
 def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, Launch] | None:
-    """(text, launch) of the kernel that first lays operands out or transposes B; None if the program needs no such kernel."""
     if isinstance(plan, ConvolutionPlan):
         folded = plan.op != program.operator
         return folding_kernel(plan, program.operator, entry) if folded else layout_kernel(plan, entry)
@@ -176,7 +175,6 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_place(out: Writer, plan: WgmmaPlan) -> None:
-    """Declare the addresses of a consumer's operands in the block tile, and this thread's first element."""
     rows, columns = plan.consumers
     m, n = plan.names[plan.roles.m], plan.column_name
     row = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(rows, f"(warpgroup - 1) / {columns}")

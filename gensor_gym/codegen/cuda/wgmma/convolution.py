@@ -141,7 +141,7 @@ class ConvolutionPlan(ColumnRowsPlan):
         return left, right
 
     def _place(self, read: int, offset: int) -> tuple[int, int]:
-        """(argument, byte offset there) of an operand: in the workspace at `offset` if it was laid out, else in place."""
+        """(argument, byte offset there) of an operand: in the workspace at `offset` if the first kernel copies it, or its own."""
         return (len(self.op.inputs) + 1, offset) if read in self.moved else (read, 0)
 
 

@@ -145,7 +145,6 @@ def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], inside: list[str]) -> None:
-    """Write one store of the run's elements from index `first` on, guarded by the run's conditions `inside`."""
     along, length = run_axis(plan), store_length(plan)
     place = [total([(1, index)], first if a == along else 0) for a, index in enumerate(indices)]
     limited = indices[along], f"first_{plan.names[along]}"
@@ -158,7 +157,6 @@ def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], 
 
 
 def _write_run(out: Writer, length: int, kind: str) -> None:
-    """Declare `run`, the adjacent elements of C type `kind` that this thread stores."""
     if length == 2:
         out.line(f"{kind} run[2] = {{sums[0], sums[1]}};")
         return

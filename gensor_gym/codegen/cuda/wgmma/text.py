@@ -226,7 +226,6 @@ def multiply_weights(dtype: str, columns: int, b_in_rows: bool) -> str:
 
 
 def _sums(elements: int, letter: str) -> tuple[str, str]:
-    """(registers, outputs) of a function's assembler text for `elements` sums, eight on a line."""
     rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
     registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
     return registers, ",\n        ".join(", ".join(f'"+{letter}"(sums[{i}])' for i in row) for row in rows)
