@@ -45,7 +45,10 @@ class ChainModel:
     hardware: Hardware
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each schedule of int32 [B, ROW] is legal, bool [B]: it fits registers and caches, no value is too large for its extent."""
+        """Whether each schedule of int32 [B, ROW] is legal, bool [B].
+
+        Registers and caches suffice, and no value is needlessly large.
+        """
         header, chain = ChainSchedule.columns(rows), self.chain
         fitting = header["vector"] <= self.hardware.lanes
         for name, product in zip(("first", "second"), chain.products, strict=True):
