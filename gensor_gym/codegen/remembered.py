@@ -92,7 +92,7 @@ def _text(kernel: Kernel) -> str:
 
 
 def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
-    """The kernel in a cache file; None if it is missing, incomplete or not this user's own."""
+    """The kernel in a cache file; None if the file is missing or incomplete, or if other users can write to it."""
     try:
         found = parse_object(read_own(path).decode())
         launches = tuple(_launch(one) for one in found["launches"])

@@ -131,7 +131,7 @@ class GirModel:
         return found
 
     def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Seconds that a thread takes to claim batches of tasks, first of its own run, then of other threads' runs."""
+        """Seconds that a thread takes to claim its batches of tasks."""
         batches = -(-tasks // np.maximum(tasks // (_BATCHES * threads), 1))
         return np.where(self._is_measured, _CLAIM * -(-batches // threads), 0.0)
 

@@ -59,12 +59,12 @@ class Ring:
         return _bytes(header["warps"] * HEIGHT, self.inner)
 
     def first_bytes(self, header: Columns) -> np.ndarray:
-        """Bytes [B] of a tile of the first right operand."""
+        """Bytes [B] of a tile of the first product's right operand."""
         keys = header["keys"]
         return _bytes(np.full_like(keys, self.inner), keys) if is_deep(self.chain.first) else _bytes(keys, self.inner)
 
     def second_bytes(self, header: Columns) -> np.ndarray:
-        """Bytes [B] of a tile of the second right operand."""
+        """Bytes [B] of a tile of the second product's right operand."""
         keys = header["keys"]
         return _bytes(keys, self.out) if is_deep(self.chain.second) else _bytes(np.full_like(keys, self.out), keys)
 

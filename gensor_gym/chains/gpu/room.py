@@ -85,7 +85,7 @@ class Room:
 
     @cached_property
     def _loads(self) -> int:
-        """Tensors with an element for every score; NVRTC loads all of a tile at once if registers are left."""
+        """Number of tensors with an element for every score; NVRTC loads all of a tile at once if registers are left."""
         cells = self.chain.middle.cells if self.chain.middle is not None else ()
         return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
 

@@ -53,7 +53,7 @@ def make_site(
 
 
 def looped_point(plan: BlockPlan) -> Point:
-    """The reduction point in terms of the loop variables over the chunks of a step and the points of a chunk."""
+    """The reduction point as C text of loop variables: over the chunks of a step, and over the points of a chunk."""
     texts = []
     for a, name in enumerate(plan.names):
         step = plan.points.width if a == plan.points.axis else 1

@@ -43,7 +43,7 @@ def _write_element(out: Writer, tile: Tile, columns: int, row: str, column: str)
 
 
 def write_rights(out: Writer, plan: Plan, key_tile: str, buffer: str, both: bool) -> None:
-    """Write the copy of tile `key_tile` of the first right operand, and of the second if `both`."""
+    """Write the copy of tile `key_tile` of the first product's right operand, and of the second product's if `both`."""
     first = f"{key_tile} * KEYS" if " " not in key_tile else f"({key_tile}) * KEYS"
     for tile, by_columns in zip(plan.rights[: 1 + both], (True, False), strict=False):
         along_rows = tile.deep != by_columns  # keys are columns of the first operand, rows of the second

@@ -60,7 +60,7 @@ def _write_pair(out: Writer, plan: Plan, sums: str, left: str) -> None:
 
 
 def write_second(out: Writer, plan: Plan) -> None:
-    """Write the second product: the weights, which have replaced the scores, times a tile of the second right operand."""
+    """Write the second product: the weights, which have replaced the scores, times a tile of its right operand."""
     with out.nest([Loop("point", "KEY_TILES / 2")]):
         out.line("unsigned weights[M_TILES][4];")
         with out.nest([TILE_M, Loop("i", "4")]):

@@ -41,7 +41,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
-        """Indices of the reads that the first kernel copies to the workspace."""
+        """Indices of the reads that an earlier kernel (`layout.py`) copies to the workspace."""
         return moved_reads(self.op)
 
     @property
@@ -141,7 +141,7 @@ class ConvolutionPlan(ColumnRowsPlan):
         return left, right
 
     def _place(self, read: int, offset: int) -> tuple[int, int]:
-        """(argument, byte offset there) of an operand: in the workspace at `offset` if the first kernel copies it, or its own."""
+        """(argument, byte offset there) of an operand: in the workspace if an earlier kernel copies it there, else its own."""
         return (len(self.op.inputs) + 1, offset) if read in self.moved else (read, 0)
 
 

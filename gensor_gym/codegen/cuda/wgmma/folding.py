@@ -94,7 +94,7 @@ def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str
 
 
 def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
-    """The image and the weights in the workspace."""
+    """Layout of the image and of the weights in the workspace."""
     image, weights = op.reads[plan.roles.b], op.reads[plan.roles.a]
     n, channels, height, width = image.view
     k, _, rows, places = weights.view

@@ -48,7 +48,7 @@ def with_fused_columns(program: Program) -> Program:
 
 
 def _fused(op: Operator, access: Access, groups: Sequence[tuple[int, ...]], columns: tuple[int, ...]) -> Access:
-    """An access in terms of the new axes. Dimensions along the columns become one; dimensions without an axis are dropped."""
+    """An access in terms of the fused axes `groups`: dimensions along `columns` become one, those without an axis are dropped."""
     kept = {axis for group in groups for axis in group}
     view: list[int] = []
     coefficients: list[tuple[int, ...]] = []

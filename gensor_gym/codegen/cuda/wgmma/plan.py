@@ -90,7 +90,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def b_point_bytes(self) -> int:
-        """Bytes from the part of B that one wgmma instruction along the reduction reads to that of the next."""
+        """Distance in bytes between the parts of B that successive wgmma instructions along the reduction read."""
         return self.depth * SWIZZLE_BYTES
 
     @cached_property
@@ -250,7 +250,7 @@ class ColumnRowsPlan(WgmmaPlan):
 
     @property
     def b_point_bytes(self) -> int:
-        """Bytes from the part of B that one wgmma instruction reads to that of the next, later in the same rows."""
+        """Distance in bytes between the parts of B that successive wgmma instructions read: the next elements of the same rows."""
         return self.depth * self.item
 
 

@@ -22,11 +22,11 @@ from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, moved_reads
 
 @dataclass(frozen=True)
 class RowsPlan(ColumnRowsPlan):
-    """Plan of a product, or of a batch of products, with B as [.., n, k]: in place, or transposed by a first kernel."""
+    """Plan of a product, or of a batch of products, with B as [.., n, k]: in place, or transposed by an earlier kernel."""
 
     @cached_property
     def is_moved(self) -> bool:
-        """Whether a first kernel transposes B."""
+        """Whether an earlier kernel (`transpose.py`) transposes B into the workspace."""
         return self.roles.b in moved_reads(self.op)
 
     @property
@@ -57,7 +57,7 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the workspace: partial results of a split reduction, then B if a first kernel transposes it."""
+        """Bytes of the workspace: partial results of a split reduction, then B if an earlier kernel transposes it."""
         return self.b_offset + math.prod(self.b_shape) * self.item if self.is_moved else super().workspace_bytes
 
     @property
