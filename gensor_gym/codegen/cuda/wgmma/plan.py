@@ -250,7 +250,7 @@ class ColumnRowsPlan(WgmmaPlan):
 
     @property
     def b_point_bytes(self) -> int:
-        """Distance in bytes between the parts of B that successive wgmma instructions read: the next elements of the same rows."""
+        """Distance in bytes between the parts of B that successive wgmma instructions read: later elements of the same rows."""
         return self.depth * self.item
 
 
