@@ -119,7 +119,6 @@ def _is_input(graph: Dataflow, name: str) -> bool:
 
 
 def _nest(graph: Dataflow, made: str, op: Operator) -> RowNest:
-    """Row nest of all nodes that depend on the product's value `made`; ValueError if it does not read `made` row by row."""
     returns = tuple(name for name in graph.returns if name != made)
     wanted = set(returns)
     for name, node in reversed(graph.nodes):

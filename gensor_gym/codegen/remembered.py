@@ -58,7 +58,6 @@ def _lately(folder: Path, key: str) -> list[BuiltKernel]:
 def _written(
     op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, key: str, generated: Kernel | None
 ) -> BuiltKernel:
-    """The kernel from its cache file, or else built now; a C kernel is then written to the file."""
     path = private_dir(FOLDER) / f"{key}.json"
     kernel = _read(path, op)
     if kernel is None:

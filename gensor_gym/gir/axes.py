@@ -63,7 +63,6 @@ class AxisClasses:
         return len(self.graph.values[name].shape)
 
     def _join(self, one: Place, other: Place) -> None:
-        """Put two axes into one class, unless either has extent 1."""
         if self.graph.values[one[0]].shape[one[1]] > 1 and self.graph.values[other[0]].shape[other[1]] > 1:
             self._parents[self.find(other)] = self.find(one)
 

@@ -72,7 +72,6 @@ class _Lowering:
         return _sunk(done)
 
     def _once(self, kernel: int, stage: int) -> list[Instruction]:
-        """Instructions of a stage's narrow cells, which run once per row."""
         done = []
         for cell in self.nest.cells:
             if cell.wide or cell.stage != stage:

@@ -54,7 +54,6 @@ def _rows_together(extent: int, columns: int) -> int:
 
 
 def _joined(nest: RowNest, count: int) -> RowNest:
-    """The nest after every `count` rows along the last axis of rows become one row."""
     *outer, extent = nest.row_extents
     kept = [extent // count] if extent > count or not outer else []
 

@@ -63,7 +63,6 @@ class View:
         return None if strides is None else View(self.tensor, self.offset, to, strides)
 
     def _spread(self, to: Shape) -> View:
-        """View with shape `to`, which differs only by axes of extent 1."""
         strides = iter(stride for extent, stride in zip(self.shape, self.strides, strict=True) if extent > 1)
         return View(self.tensor, self.offset, to, tuple(next(strides) if extent > 1 else 0 for extent in to))
 
@@ -119,7 +118,6 @@ def input_views(graph: Dataflow) -> dict[str, View]:
 
 
 def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
-    """View after one move of `source`; None if the node computes, or if strides cannot express the move."""
     match node:
         case Transpose(_, order):
             return source.permuted(order)

@@ -78,7 +78,6 @@ class GpuRules(GirRules):
         return fitting
 
     def _loops(self, loop: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Whether `loop` is 1, or the next smaller value is less than the number of steps."""
         values = np.array(next(field.values for field in FIELDS if field.name == "loop"))
         below = values[np.maximum(np.searchsorted(values, loop) - 1, 0)]
         return (loop == 1) | (below < steps)

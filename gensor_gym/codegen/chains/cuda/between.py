@@ -165,7 +165,6 @@ class Between:
         return converted(self.nest, access, f"*({self.pointers.names[access]}{_ELEMENT}{place})")
 
     def _inside(self, value: str, other: str) -> str:
-        """CUDA text of a value, or of `other` past the last column."""
         return f"column < COLUMNS ? {value} : {other}" if self.guarded else value
 
     def _text(self, name: str) -> str:
@@ -189,7 +188,6 @@ class Between:
             self._numbers(out, self.stream.numbers(place))
 
     def _fold(self, out: Writer, name: str, kind: str) -> None:
-        """Write shuffles after which all lanes of a row have the reduced number."""
         distance = _LANES_OF_ROW // 2
         while distance:
             other = f"__shfl_xor_sync({ALL}, {name}, {distance})"

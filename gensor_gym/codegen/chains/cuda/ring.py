@@ -163,7 +163,6 @@ def _write_descriptors(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_pass(out: Writer, plan: RingPlan, between: Between, place: int) -> None:
-    """Write a pass over the tiles of keys, in which a tile's work is finished before the next tile's begins."""
     out.line("#pragma unroll 1")
     with out.block("for (int tile = 0; tile < TILES; ++tile)"):
         out.line("const int key = tile * KEYS;")

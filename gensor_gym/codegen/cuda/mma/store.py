@@ -96,7 +96,6 @@ def _sum(plan: MatrixPlan, lane: str, width: int) -> str:
 
 
 def _operand(out: Writer, plan: MatrixPlan, access: Access, indices: list[str], width: int) -> str:
-    """C text of element `i` of an epilogue stage's operand, loaded as a vector if the elements along n form one."""
     n = plan.roles.n
     together = access.axis_strides()[n] and _lies(plan, access, n, width)
     return write_operand(out, access, indices, n, "i" if width > 1 else "0", width if together else 1)

@@ -106,7 +106,6 @@ def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
 
 
 def _write_ahead(out: Writer, plan: BlockPlan, last: str, by_itself: bool, spread: bool) -> None:
-    """Write the points of a step, and the copies of a later step before them or, if `spread`, between them."""
     if not spread:
         out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
     if by_itself and not spread:

@@ -149,7 +149,6 @@ def _write(out: Writer, part: Transposition, block: str) -> None:
 
 
 def _write_word(out: Writer, part: Transposition) -> None:
-    """Write the store of adjacent channels of a column, which are in different rows of the tile, as one word."""
     names = {1: ["word"], 2: ["low", "high"], 4: ["first", "second", "third", "fourth"]}[part.together]
     places = [total([(part.shared_pitch, "row"), (1, "at")], number * part.shared_pitch) for number in range(len(names))]
     out.line(f"const unsigned {', '.join(f'{name} = tile[{place}]' for name, place in zip(names, places, strict=True))};")

@@ -227,7 +227,6 @@ class WgmmaPlan(ProductPlan):
         return self._map(left, (self.box_rows, self.step)), self._map(right, (self.step // self.cluster, self.panel))
 
     def _map(self, read: Access, box: tuple[int, int]) -> TensorMap:
-        """Tensor map of an operand, with boxes of its last two dimensions in one matrix of a batch."""
         shape, dtype = read.view, read.tensor.dtype
         pitches = tuple(self.item * math.prod(shape[d + 1 :]) for d in range(len(shape) - 1))
         lengths = (1,) * (len(shape) - 2) + box

@@ -168,7 +168,6 @@ def _write_run(out: Writer, length: int, kind: str) -> None:
 
 
 def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indices: list[str]) -> None:
-    """Write the epilogue, in float32 or int32, of `length` adjacent elements of the run, and their store."""
     op, dtype = plan.op, plan.op.output.dtype
     address = flat(op.write, indices)
     values = [f"run[{first + i}]" for i in range(length)]

@@ -125,7 +125,6 @@ def _write_bytes_in(out: Writer, turn: Turn) -> None:
 
 
 def _write_row_of_bytes(out: Writer, turn: Turn, address: str) -> None:
-    """Write the load of four columns of row `first + i`, zeros outside: one word if rows of B are whole words, else bytes."""
     inside = f"first + i < {turn.k} && column"
     if turn.n % 4 == 0:
         with out.guarded([f"{inside} < {turn.n}"]):
