@@ -36,7 +36,7 @@ def is_copied(matrix: Matrix, copy: bool) -> bool:
 def placement(nest: RowNest) -> Placement:
     """Placement of the nest's values that are used in a later pass.
 
-    Loads are repeated, one short operation is recomputed, and longer computations are kept in a row buffer.
+    Loads are repeated, values of one short operation are recomputed, and all others are kept in a row buffer.
     """
     return tuple(_level(nest, name) for name in nest.crossing)
 

@@ -87,7 +87,7 @@ class GirGraph(StepGraph[GirSchedule]):
     ) -> GirSchedule:
         """A random legal schedule: the end of a walk of `steps` random legal actions from `start`.
 
-        Without `steps` and `start`, the schedule of a small space is drawn uniformly from all that can be reached.
+        Without `steps` and `start`, the schedule is drawn uniformly from the whole space if the space is small.
         """
         if steps is None and start is None and len(self._all):
             return GirSchedule(self._all[rng.integers(len(self._all))])

@@ -41,7 +41,7 @@ def shifted_power(nest: RowNest, name: str) -> tuple[str, str] | None:
 def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
     """The nest with the sums of selected cells computed online, so that cells that read them depend on one reduction fewer.
 
-    `names` has, for each cell, whether it is selected.
+    `names` tells for each cell whether it is selected.
     """
     sums = {total: nest.cell[name] for name, taken in names.items() if taken for total in online_sums(nest, name)}
     if not sums:

@@ -66,7 +66,7 @@ def sizes(plan: BlockPlan) -> dict[str, tuple[int, str]]:
 def assemble(
     plan: BlockPlan, entry: str, main: str, functions: Mapping[str, str] | None = None, before: tuple[Launch, ...] = ()
 ) -> Kernel:
-    """The kernel of a plan: the whole source around the text `main` of its main kernel, its launches and its workspace.
+    """Assemble the kernel of a plan: source around the text `main` of the main kernel, launches, and workspace.
 
     `functions` are device functions that `main` may call in addition to the dialect's. `before` are launches of other kernels
     whose text `main` includes.

@@ -80,7 +80,7 @@ def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
 
 
 def _enter_shared_chunks(out: Writer, plan: BlockPlan, stack: ExitStack, axes: list[int]) -> None:
-    """Open the loop over one thread's chunks. Thread r of R threads that share an output takes chunks r, r + R, .."""
+    """Begin the loop over one thread's chunks. Thread r of R threads that share an output takes chunks r, r + R, .."""
     chunks, team = math.prod(plan.chunks), plan.reduce_threads
     if chunks == team:
         out.line("const int chunk = reduce_thread;")

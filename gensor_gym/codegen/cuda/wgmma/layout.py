@@ -26,7 +26,7 @@ ROW_BYTES = 128
 TILE_BYTES = 8192
 """Most bytes of a tile: eight words for each thread."""
 KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
-"""C type of an element, by its size in bytes."""
+"""C type of an element or of several adjacent elements, by size in bytes."""
 
 
 @dataclass(frozen=True)
