@@ -382,5 +382,5 @@ def stored(operand: Operand, pointer: str, index: str, value: str) -> str:
 
 def is_gathered(operand: Operand, chunk: Chunk) -> bool:
     """Whether lanes are loaded one by one. Lanes two elements apart are instead selected from two vector loads."""
-    pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.dtype in ("float32", *HALVES)
+    pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.dtype in ("float32", "int8", *HALVES)
     return operand.lane_stride != 1 and not pairs
