@@ -1,8 +1,8 @@
 """Try the modules of KernelBench (arXiv 2502.10517): `python -m experiments.conformance.kernelbench CLONE/KernelBench`.
 
 Levels 1 to 3; each module runs with its own inputs, but smaller. Whole numbers outside of classes are halved until they are at
-most `LIMITS[0]`, or the next limit if the module does not run with that. Batches have at most `BATCH` elements; a module
-that runs with no limit then gets batches of at most the limit. Each module has its own process.
+most `LIMITS[0]`, or the next limit if the module does not run with that. Batches have at most `BATCH` elements; if the module
+runs with none of the limits, all limits are tried again with batches of at most the limit. Each module has its own process.
 """
 
 from __future__ import annotations

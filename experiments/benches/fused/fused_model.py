@@ -18,7 +18,7 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.session import Budget, Session, Task
 
 FIRST = (1, 3, 10)
-"""Values of k: the regret of the model's first k programs is reported, and that of the first FIRST[1] in `exhaustive`'s order."""
+"""Values of k for the regret of the model's first k programs, and, at FIRST[1], for that of `exhaustive`'s first programs."""
 
 
 def run(config: DictConfig, lines: Lines) -> None:

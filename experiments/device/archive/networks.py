@@ -1,6 +1,7 @@
-"""Networks whose kernels are chosen and compiled before a GPU is lent, in one file of the archive.
+"""Networks whose kernels are chosen and compiled before a GPU is at hand, in one file of the archive.
 
-Schedules are kept by computation, so that a network that another version of torch exports differently still finds most of them.
+Schedules are kept by computation, so that a network that another version of torch exports differently still finds most of its
+schedules.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NAMES = (
 """Names in `experiments.networks.suite`: Gensor's networks, in the order in which a lease times them; float32 or a data type."""
 FILE = "networks.json.gz"
 ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1}
-"""Options of a search by the model alone."""
+"""Options of a search on the model alone."""
 
 
 def dtype_of(name: str) -> str:
@@ -77,9 +78,9 @@ def is_of(folder: Path, revision: str) -> bool:
 
 
 def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Plan, list[Kernel]]:
-    """(torch's module, its inputs, plan, kernels) of a network of `read`; puts its compiled kernels into NVRTC's cache.
+    """(torch's module, its inputs, plan, kernels) of a network in the archive; puts the compiled kernels into NVRTC's cache.
 
-    A piece without a schedule in the archive is searched by the model. ValueError for a schedule without a kernel.
+    A piece without a schedule in the archive is searched on the model. ValueError for a schedule without a kernel.
     """
     from gensor_gym.frontends.torch_export import from_torch
 
