@@ -66,11 +66,9 @@ class Copy:
         self.commit = _git(root, "rev-parse", "--short", "HEAD").strip()
 
     def __enter__(self) -> Copy:
-        """Return the copy itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete the copy if it is temporary."""
         if self._scratch:
             self._scratch.cleanup()
 
@@ -122,5 +120,4 @@ class Copy:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """Standard output of a git command for the tree at `root`."""
     return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout

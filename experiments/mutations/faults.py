@@ -53,7 +53,6 @@ def sources(root: Path) -> list[Path]:
 
 
 def _only(root: Path, stem: str) -> Path:
-    """Path of the test file with that stem; ValueError if it is missing or ambiguous."""
     found = sorted((root / "tests").rglob(f"{stem}.py"))
     if len(found) != 1:
         raise ValueError(f"{len(found)} files of tests are called {stem}.py, expected one")

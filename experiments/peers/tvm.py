@@ -44,7 +44,7 @@ SETTINGS = 1
 
 
 class Study:
-    """A comparison: the checked settings of conf/peers.yaml, tasks and hardware resolved."""
+    """Checked settings of a comparison (conf/peers.yaml), with the operators and the hardware that they name."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve a configuration; ValueError names an invalid setting."""

@@ -112,7 +112,7 @@ def _kernels(found: CompiledNetwork, schedules: tuple[str, ...]) -> list[Kernel]
 NEAR = 1.05
 """A network is near the fastest if its time is at most this multiple of the fastest time."""
 AGAIN = 5
-"""Number of compilations repeated in a new process after its first compilation."""
+"""Number of compilations that follow the first one in a new process."""
 FIGURES = ("searched_s", "near_after_s", "best_s", "again_s", "again_export_s", "new_process_s", "new_process_export_s")
 """Fields of a row, in seconds, in the order of the table."""
 

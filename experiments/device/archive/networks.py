@@ -50,7 +50,7 @@ def made(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 def draw(machine: str, folder: Path, revision: str) -> None:
-    """Write FILE to a folder: each piece's fastest schedule by the machine's model, and the compiled kernels."""
+    """Write FILE to a folder: by network, each piece's fastest schedule by the machine's model, and the compiled kernels."""
     found: dict[str, Any] = {}
     cubins: dict[str, Any] = {}
     for name in NAMES:
