@@ -48,7 +48,7 @@ MOST, LEAST = 1.1, 0.5
 
 @lru_cache(maxsize=len(DTYPES))
 def validation(dtype: str) -> list[ConstructionGraph]:
-    """Graphs of the validation operators of a data type: in float32 all with a choice, else those that tensor cores support."""
+    """Graphs of the validation operators in a data type: in float32 all with a choice, else all that tensor cores support."""
     given = operators.resolve(OPERATORS)
     if dtype == "float32":
         return [graph for op in given if is_joint(graph := ConstructionGraph(op, HARDWARE, SPACE))]

@@ -15,13 +15,13 @@ from agents.hybrids.correction import Correction
 from agents.training.learn_correction import Observed
 
 MEMBERS = 2
-"""Corrections of an ensemble; each has two boosters, whose predictions count one by one."""
+"""Number of corrections in an ensemble; each has two boosters, whose predictions count separately."""
 SOME = 4
-"""Programs of a unit that is not a whole operator."""
+"""Number of programs in a unit that is not a whole operator."""
 
 
 def disagreement(predicted: np.ndarray) -> float:
-    """Mean standard deviation among members of a unit's predicted logarithms [members, programs], less each member's mean."""
+    """Disagreement on a unit: mean over its programs of the standard deviation among centred members [members, programs].""" 
     return float((predicted - predicted.mean(axis=1, keepdims=True)).std(axis=0).mean())
 
 
@@ -51,7 +51,7 @@ def replay(
         while units and len(recorded) < budget:
             recorded.extend(units.pop())
         at = np.sort(recorded)
-        asked = np.flatnonzero(held_out | (budget != budgets[-1]))  # nothing is chosen after the last
+        asked = np.flatnonzero(held_out | (budget != budgets[-1]))  # nothing is chosen after the last budget
         predicted[:, asked] = _ensemble(observed, at, asked, seed)
         yield at, predicted.mean(axis=0)
 
