@@ -1,7 +1,7 @@
 """A table like Gensor's figure 11 (arXiv 2502.11407) for a whole network: a small BERT whose sequence length changes.
 
-Ours is compiled once for several lengths, the buckets (`agents.buckets`), and in addition for each length alone. Torch's compiler
-compiles it once for all lengths (`dynamic=True`).
+Our compiler compiles it once for several lengths, the buckets (`agents.buckets`), and in addition for each length alone.
+Torch's compiler compiles it once for all lengths (`dynamic=True`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BUCKETS = (32, 64, 128, 256, 512)
 TRIALS = 3
 """Number of measured programs for each distinct kernel, unless configured."""
 AGREE = 1e-3
-"""Largest difference from torch's results."""
+"""Largest allowed difference from torch's results."""
 COLUMNS = (
     "length", "bucket", "ours, in the bucket", "ours, for the length alone", "torch", "torch.compile", "bucket over torch",
     "bucket over torch.compile", "published: Gensor over PyTorch",
@@ -95,7 +95,6 @@ def timed(sides: Mapping[str, Side], length: int, rounds: int) -> dict[str, list
 
 
 def _row(length: int, bucket: int, seconds: Mapping[str, list[float]]) -> tuple[Cell, ...]:
-    """Row of a length: times of all sides, and speeds of the bucket over torch's."""
     over = [factor(ratio(seconds[name], seconds["buckets"])).text for name in ("eager", "compile")]
     place = published.LENGTHS.index(length)
     claimed = published.FIGURE_11["Gensor"][place] / published.FIGURE_11["PyTorch"][place]
