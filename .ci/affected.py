@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_ALONE = (".ci/", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-"""Paths that only default tests read, which run in any case."""
+"""Paths that only default tests read; default tests run in any case."""
 PAGES = ("docs/", "README.md", "tests/test_")
 """Paths that only the files directly in tests/ read, and these files."""
 

@@ -1,4 +1,4 @@
-"""MaskablePPO; the reward is a kernel's time: `python docs/examples/cuda_ppo.py h100 cuda`, without a GPU `h100 analytic`."""
+"""MaskablePPO with a kernel's time as reward: `python docs/examples/cuda_ppo.py h100 cuda`, or without a GPU `h100 analytic`."""
 
 import sys
 

@@ -24,7 +24,7 @@ TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_a
 
 
 def suites() -> dict[str, str]:
-    """Sorted names of the suites -> their functions."""
+    """Suite -> path of its `run`, sorted by suite."""
     return dict(sorted(functions_of("run", "experiments.benches").items()))
 
 

@@ -178,7 +178,11 @@ def _again(rows: list[Timed], count: int) -> list[Timed]:
 
 
 def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
-    """Rank correlations of random programs with the model and second timings; the best of the model's first over the best."""
+    """Scores of the model on an operator's measured programs, as fields of a row.
+
+    Rank correlations of random programs' times with predictions and with second timings; time of the best of the model's first
+    `top` programs over the best time.
+    """
     rows, everything = (_well(rows, graph) for rows in (record.of(RANDOM), record.first()))
     seconds, predicted = _pair(rows, graph)
     fast = fastest(seconds)

@@ -68,7 +68,7 @@ def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Table of the rewards in Markdown: means over operators; regrets are percent above the optimum, medians over operators."""
+    """Markdown table by reward: means over operators, and median regrets over operators in percent above the optimum."""
     own = [row for row in rows if row["kind"] == "uniform"]
     rewards = list(dict.fromkeys(row["reward"] for row in own))
     tries = own[0]["tries"] if own else 0

@@ -135,7 +135,7 @@ def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dic
 
 
 def held_up(row: Mapping[str, Any], track: Track) -> bool:
-    """Whether a search reached its limit of seconds with the processor for less than half of it, because of other processes."""
+    """Whether a search reached its limit of seconds but, because of other processes, had the processor for less than half."""
     limit = track.budget.seconds
     spent = row["trials"] >= (track.budget.trials or math.inf) or track.steps is not None
     return limit is not None and not spent and row["elapsed_s"] >= limit and row["worked_s"] < limit / 2
@@ -264,7 +264,8 @@ def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
     """Play the entrants on tracks and return the exit status. ValueError names an unknown track.
 
-    Without `tracks`, all tracks of searches are played; a track without a model is left out for agents that need the model.
+    Without `tracks`, all tracks without learning are played; a track without a model is left out for agents that need the
+    model.
     """
     suite = get(version)
     for name in tracks:

@@ -201,7 +201,7 @@ def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: 
 # Rankings of predictions against measurements.
 
 FASTEST = 5
-"""The fastest 1/FASTEST of the programs, whose ranking is also scored separately."""
+"""Programs in the fastest 1/FASTEST are also ranked and scored on their own."""
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:

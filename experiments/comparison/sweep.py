@@ -1,8 +1,8 @@
 """A multirun is one comparison: it ends in a table over all its tasks, whose winners are re-timed together.
 
 Every task is a comparison in its own folder, and leaves a note in the folder that Hydra gives it. At the end the results are
-combined as if one command had all the lists; nothing is searched again. This happens on the machine that started the multirun,
-for any launcher, and needs the tasks' folders on that machine.
+combined as if one command had listed all operators, strategies and seeds; nothing is searched again. This happens on the
+machine that started the multirun, for any launcher, and needs the tasks' folders on that machine.
 """
 
 from __future__ import annotations

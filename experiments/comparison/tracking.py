@@ -62,7 +62,7 @@ def track(
 
 
 def draw_events(settings: Settings, trials: Sequence[Mapping[str, Any]]) -> None:
-    """Write the metrics of every job for TensorBoard, in its own folder below `output`/tensorboard; delete earlier events."""
+    """Write every job's metrics for TensorBoard, in one folder per job below `output`/tensorboard; delete earlier events."""
     from agents.training.tracking.tensorboard import TensorBoard
 
     folder = settings.output / "tensorboard"

@@ -208,7 +208,7 @@ def _with_special(tensor: Tensor, kind: str) -> Tensor:
 def tried(case: Case, margin: float = 0.0) -> Outcome:
     """Compile a case with one trial, call it, and return the outcome.
 
-    Results that differ from torch's are right if they are at most `margin` times as far from float64 as torch's.
+    A result that differs from torch's is right if it is at most `margin` times as far from the float64 result as torch's.
     """
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

@@ -20,7 +20,7 @@ from experiments.conformance.cases import OUTPUT, STATUSES, Case, Outcome, comma
 LEVELS = ("level1", "level2", "level3")
 LIMITS, BATCH = (64, 128, 256, 1024), 2
 MARGIN = 1.0
-"""Differing results may be this many times as far from float64 as torch's: the deviation of a single element is noise."""
+"""A result that differs from torch's may be this many times as far from the float64 result as torch's."""
 ROWS, MODULE = OUTPUT / "kernelbench.jsonl", "experiments.conformance.kernelbench"
 
 

@@ -27,7 +27,7 @@ SEED, VARIANTS = 0, {"torchvision": 2, "timm": 1}
 MOST_WEIGHTS = 150_000_000
 """Largest number of weights of a tested model."""
 MARGIN = 4.0
-"""Differing results may be this many times as far from float64 as torch's, because rounding of many layers adds up."""
+"""A result that differs may be this many times as far from float64 as torch's, because rounding of many layers adds up."""
 SIZES = (64, 96)
 """Image sizes that are tried first, in order; DEFAULT_SIZE is tried last."""
 DEFAULT_SIZE, BATCH = 224, 4

@@ -101,7 +101,11 @@ MOST_FITTED = 250
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of an operator: rank correlations, scale, and the first choice's time and that of the FIRST's best over the best."""
+    """Scores of the model on an operator's programs.
+
+    `ranks` and `ranks_fastest` are rank correlations, of all programs and of the fastest. `first` and `first_ten` are the times
+    of the model's first choice and of the best of its first FIRST choices, over the best time.
+    """
 
     measured: Sample
     ranks: float

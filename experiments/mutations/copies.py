@@ -52,7 +52,7 @@ class Copy:
     """A copy of the files that git tracks or would track, with a cache for Numba; deleted at the end unless `place` is given."""
 
     def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
-        """Copy the tree at `root`, below `place` if given, whose Numba cache is reused; `jobs` processes run tests."""
+        """Copy the tree at `root`, below `place` if given, and reuse the Numba cache there; `jobs` processes run tests."""
         self._scratch = None if place else tempfile.TemporaryDirectory(prefix="mutations-")
         self._jobs = jobs
         self.root = (place.resolve() if place else Path(self._scratch.name)) / "tree"  # type: ignore[union-attr]

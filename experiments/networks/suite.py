@@ -93,7 +93,7 @@ def workload_of(name: str) -> Workload:
 
 
 def module_of(name: str, seed: int = 0) -> nn.Module:
-    """A network of `workload_of` in evaluation mode with random weights."""
+    """The network that `workload_of(name)` builds, in evaluation mode with random weights."""
     torch.manual_seed(seed)
     return as_used(workload_of(name).build())
 

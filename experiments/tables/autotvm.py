@@ -54,7 +54,7 @@ NOTES = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Tables on recorded tables, on the model, and of transfer on the model. `overrides` apply to every study."""
+    """Three tables: on recorded tables, on the model, and of transfer on the model. `overrides` apply to every study."""
     overrides = list(config.overrides or ())
     recorded = study_of("autotvm_recorded", folder, overrides)
     first = ",".join(f"autotvm/C{number}" for number in range(1, 13)[: config.limit])

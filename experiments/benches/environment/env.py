@@ -102,7 +102,7 @@ def _emit_learning(emit: Lines, policy: str, hardware: str, learning: DictConfig
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for every combination of hardware, operator, space and form, then lines for training."""
+    """Emit a line for each hardware, operator, space and form (single, vector, writing), then lines for training."""
     settings = config.env
     emit(kind="machine", **machine())
     for space in settings.fused.spaces:
@@ -192,7 +192,7 @@ def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:
 
 
 def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tuple[np.ndarray, int]:
-    """(actions int64 [steps, num_envs], number of actions that no reset ignores)."""
+    """(actions int64 [steps, num_envs], number of actions without those that a reset ignores)."""
     rng = np.random.default_rng(seed)
     _, info = envs.reset(seed=seed)
     actions = np.zeros((steps, envs.num_envs), dtype=np.int64)

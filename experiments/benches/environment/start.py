@@ -1,8 +1,8 @@
 """Start-up: from a new process to the end of its first episode, with an empty cache of compiled code and with a filled one.
 
-Each start has its own process (`start_process`). Seconds are the process's processor time, imports included, without the time of
-the compile server. The wall time, which other load stretches, is listed too. Functions are listed by their own compile time,
-without their callees.
+Each start has its own process (`start_process`). Seconds are the process's processor time, imports included, without the time
+of the compile server. The wall time, which grows with other load, is listed too. Functions are listed by their own compile
+time, without their callees.
 """
 
 from __future__ import annotations

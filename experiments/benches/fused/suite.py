@@ -85,7 +85,7 @@ def time_of(row: Row, name: str) -> dict[str, float] | None:
 
 
 def overall(rows: Sequence[Row]) -> Row:
-    """Geometric means with intervals, least speed-ups and verdict counts in the headline form; resamples operators and rounds."""
+    """Geometric means with intervals over operators and rounds, least speed-ups and verdict counts, in the headline form."""
     line: Row = {"operators": len(rows)}
     line |= {name: Counter(row[name] for row in rows) for name in ("verdict", "best")}
     for name, suffix in ((HEADLINE, ""), (HEADLINE_INNER, INNER)):

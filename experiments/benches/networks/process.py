@@ -41,7 +41,7 @@ Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Wa
 
 @torch.no_grad()
 def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
-    """(ways to call a network in the library `name`, fault of the outputs by way)."""
+    """(ways to call a network in the library `name`, way -> fault of its outputs)."""
     torch.set_num_threads(asked["threads"])
     side, _, way = name.partition("/")
     asked = {**asked, "quality": quality_of(name, asked)}

@@ -118,7 +118,7 @@ def _moved(size: int, hw: Hardware) -> float:
 
 
 def of_floor(row: Mapping[str, Any]) -> float:
-    """Higher floor of a kernel divided by its time in context; `row` is one of `by_kernel`."""
+    """Larger of a kernel's two floors divided by its time in context; `row` is one of `by_kernel`."""
     return float(max(row["flops_floor_s"], row["bytes_floor_s"]) / row["in_context_s"])
 
 

@@ -149,7 +149,7 @@ def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[di
 
 
 def winners(proposals: Iterable[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
-    """Distinct digests of the fastest program among the first k of each arm and seed."""
+    """Digests, without duplicates, of the fastest program among the first k of each arm and seed."""
     cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in proposals:
         if row["rank"] <= k:

@@ -52,7 +52,7 @@ CARDS = ("h100", "h200")
 TABLES = ("recorded", "recorded_tensor", "recorded_test", "trials", "known_trials", "headline", "results", "policies")
 """Files with one row per trial."""
 FIRST_DAY = "libraries_after_mends"
-"""The file of the first day, with a row for each operator: schedule, a note, microseconds."""
+"""Name of the first day's file, in which a row per operator lists (schedule, note, microseconds)."""
 LISTS = ("operators",)
 """Files with one row per operator, which contains its trials."""
 

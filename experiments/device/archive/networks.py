@@ -31,7 +31,7 @@ NAMES = (
     f"resnet50{_HALF}", f"bert_of_ids{_HALF}", "resnet50", "bert_of_ids", f"mobilenet_v2{_HALF}", f"gpt2_of_ids{_HALF}",
     "mobilenet_v2", "gpt2_of_ids", f"resnet34{_HALF}", "resnet34",
 )  # fmt: skip
-"""Names in `experiments.networks.suite`: Gensor's networks, in the order in which a lease times them; float32 or a data type."""
+"""Gensor's networks by name in `experiments.networks.suite`, in the order of timing; `/` precedes a type other than float32."""
 FILE = "networks.json.gz"
 ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1}
 """Options of a search on the model alone."""

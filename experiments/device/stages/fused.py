@@ -40,7 +40,7 @@ FIRST = (
     "large/softmax", "bert/layernorm_32", "swiglu", "large/rmsnorm", "rope", "bert/softmax", "nrm/4096", "large/layernorm",
     "vit/softmax", "bert/gelu", "rmsnorm", "kv_concat", "transpose_relu", "large/relu_add",
 )  # fmt: skip
-"""Operators that come first, so that a short run has them; large and small ones alternate, because references take time."""
+"""Operators that come first, so that a short run has them; large ones, whose references take time, alternate with small ones."""
 _TORCH = threading.Lock()
 """Lock: only one operator at a time is compared with torch, in this process."""
 

@@ -107,7 +107,7 @@ COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_po
 RESERVED = 0.08
 """Share of the stage's time kept for comparing the last programs."""
 GENEROUS = 3.0
-"""Most time that an operator gets, in even parts of the remaining time; most operators take far less."""
+"""Most time that an operator gets, in equal shares of the remaining time; most operators take far less."""
 WORKERS = 3
 
 

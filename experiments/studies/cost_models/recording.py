@@ -21,7 +21,10 @@ SOME = 4
 
 
 def disagreement(predicted: np.ndarray) -> float:
-    """Disagreement on a unit: mean over its programs of the standard deviation among centred members [members, programs].""" 
+    """Mean over a unit's programs of the standard deviation among members.
+
+    `predicted` [members, programs] is first centred within each member.
+    """
     return float((predicted - predicted.mean(axis=1, keepdims=True)).std(axis=0).mean())
 
 
@@ -29,7 +32,7 @@ ORDERS: dict[str, tuple[bool, Callable[[np.ndarray], float] | None]] = {
     "operators_random": (True, None), "operators_disagreement": (True, disagreement),
     "some_random": (False, None), "some_disagreement": (False, disagreement),
 }  # fmt: skip
-"""Name -> (whether a unit is a whole operator, score of the units that come first; None for a random order)."""
+"""Name -> (whether a unit is a whole operator, score; units with the highest score come first, or at random if it is None)."""
 
 
 def replay(

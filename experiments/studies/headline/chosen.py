@@ -36,7 +36,7 @@ FILE = ROOT / "conf" / "operator" / "gpu_study.yaml"
 TRAINED, SELECTED = "split/v1/train", "split/v1/validation"
 LOOKED_AT = ROOT / "conf" / "experiment" / "gpu_headline.yaml"
 TWIN, ALIKE = 2.0, 1.25
-"""Factors on every axis within which an operator counts as near: to one of training, and to a selected or chosen one."""
+"""Factors on every axis within which an operator is too near: TWIN to one of training, ALIKE to a selected or chosen one."""
 MOST_BYTES, MOST_FLOPS = 112e6, 6e10
 SECONDS = (0.2e-6, 250e-6)
 """Range of the roofline's floor on an H100, in seconds."""

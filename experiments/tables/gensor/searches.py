@@ -35,12 +35,12 @@ MODEL_OF = "rtx4090"
 MODEL_TRIALS, LIVE_TRIALS = 256, 32
 """Trials of the searches that measure, unless the configuration or the table sets them."""
 ANSOR = {MODEL: "ansor", LIVE: "ansor_small"}
-"""Tier -> Ansor's variant for that many trials."""
+"""Tier -> Ansor's variant for the tier's number of trials."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A strategy in a table: its name there, its trials, and its registered name `of` if that differs."""
+    """A strategy in a table: its name in the table, its trials, and its registered name `of` if that differs."""
 
     name: str
     trials: int

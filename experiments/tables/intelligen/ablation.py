@@ -123,7 +123,7 @@ def _as_template(rows: np.ndarray) -> np.ndarray:
 
 
 WITHIN: Mapping[str, Allowed] = {FULL: lambda rows: np.ones(len(rows), bool), DRAM: _in_dram, TEMPLATE: _as_template}
-"""Variant -> function that masks its schedules in an operator's space.
+"""Variant -> mask of the variant's schedules in an operator's space.
 
 Without graph transformation every node has its own space.
 """
