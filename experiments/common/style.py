@@ -119,7 +119,7 @@ def ratio_axis(axes: Axes, axis: Literal["x", "y"]) -> None:
 
 
 def panels(count: int, columns: int, size: tuple[float, float], more: float = 0.0, **options: Any) -> tuple[Figure, np.ndarray]:
-    """(figure, grid of axes) with `count` panels of `size` inches in at most `columns` columns, and `more` inches of extra height.
+    """(figure, grid of axes) with `count` panels of `size` inches in at most `columns` columns, and `more` inches more in height.
 
     Surplus panels of the last row are hidden. `options` are passed to `plt.subplots`.
     """

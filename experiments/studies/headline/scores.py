@@ -138,7 +138,7 @@ class Timed:
 
     @cached_property
     def _rounds(self) -> dict[str, Mapping[str, Sequence[float]]]:
-        """Operator -> interleaved samples by kernel, if all arms' winners have samples: so no operator mixes them with trials."""
+        """Operator -> interleaved samples by kernel, if all arms' winners have samples: no operator mixes rounds and trials."""
         found = {op: row.get("samples") or {} for op, row in self.together.items()}
         return {
             op: samples for op, samples in found.items()
