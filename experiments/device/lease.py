@@ -167,7 +167,7 @@ class Packer:
         self.now()
 
     def _run(self) -> None:
-        """Pack every EVERY seconds; an error is printed, and the next turn tries again."""
+        """Pack every EVERY seconds; after an error, which is printed, the next time tries again."""
         while not self._ending.wait(EVERY):
             try:
                 self.now()

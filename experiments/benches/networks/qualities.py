@@ -1,7 +1,8 @@
 """Seconds to compile a network from nothing at each quality, and speed of its calls: `networks.qualities=[fast,balanced,best]`.
 
-Each quality of `gensor_gym.compile` compiles in a process of its own with an empty cache, which includes measuring the machine.
-So does torch.compile with frozen weights. Then calls are timed in rounds, as in a comparison of libraries.
+Each quality of `gensor_gym.compile` compiles in a process of its own with an empty cache, so that the seconds include the
+measurement of the machine. torch.compile with frozen weights also begins with an empty cache. Then calls are timed in rounds,
+as in a comparison of libraries.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
             total += float(reward)
         row = {"kind": "episode", "return": total, "wall_s": time.perf_counter() - begin}
         journal.put(f"episode {number}", {**row, **{name: info[name] for name in ("steps", "runtime_s", "status")}})
-    return {"episodes": EPISODES}  # the search that follows uses the same worker
+    return {"episodes": EPISODES}  # left open: the search that follows uses the same worker
 
 
 def _user(context: Context, journal: StageJournal) -> dict[str, Any]:

@@ -60,7 +60,7 @@ _KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
 
 
 def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
-    """Distinct schedules: the recorded first choices, then the most promising by the model.
+    """Distinct schedules: the recorded first choices, then the schedules that the model ranks first.
 
     The first candidates come from both spaces, because the time may run out.
     """

@@ -57,7 +57,7 @@ def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[st
 
 
 def timed_or_error(does: Callable[..., dict[str, Any]], *of: Any, error: str, seconds: str) -> dict[str, Any]:
-    """Result of `does(*of)`, or its trace in an entry named by `error`; then its duration in an entry named by `seconds`."""
+    """Result of `does(*of)`, or its exception in the entry named by `error`, and its duration in the entry named by `seconds`."""
     begin = time.perf_counter()
     try:
         said = does(*of)

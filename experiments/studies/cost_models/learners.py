@@ -36,7 +36,7 @@ def listwise_trees(
     """Predictions for `asked` [N, F] of boosted trees with the settings of `agents.hybrids.correction`.
 
     With `model`, column 0 is the logarithm of the analytic model's seconds. The prediction is then the mean of two boosters,
-    the second of which starts from that column, as in `agents.hybrids.correction`.
+    and the second starts from that column, as in `agents.hybrids.correction`.
     """
     import xgboost
 

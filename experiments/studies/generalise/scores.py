@@ -263,7 +263,7 @@ def groups_of(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
 
 
 def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
-    """Costs of a policy's best of several episodes, compared with the first strategy that reaches its interquartile mean regret.
+    """Costs of keeping a policy's best of several episodes, against the first strategy that reaches the policy's IQM regret.
 
     `evaluations` and `seconds` each have these entries: `ours`, the policy's cost per operator; `theirs`, the cost of the first
     strategy, `who`, to reach the policy's regret, both None if no strategy does in the study; `training`, the cost of training;

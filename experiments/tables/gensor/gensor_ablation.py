@@ -1,6 +1,6 @@
 """Gensor (arXiv 2502.11407), Table VI: what the graph and virtual threads add to Roller's tree.
 
-One table is by the model of an RTX 4090, without timing; a counterpart is measured on the present hardware. A CPU has no
+One table is predicted for an RTX 4090, without timing; a counterpart is measured on the present hardware. A CPU has no
 virtual threads, so that its steps are Roller, the traverser in space `tree` (no inverse primitives), and the traverser.
 """
 
@@ -27,7 +27,7 @@ SPACES = {TREE: "tree", PLAIN: "gensor_no_vthread"}
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """A table by the model and a table measured on the present hardware; `limit` caps the shapes of each class."""
+    """A table predicted by the model and a table measured on the present hardware; `limit` caps the shapes of each class."""
     tiers, tables = tiers_of(config), []
     if MODEL in tiers:
         tables.append(_predicted(config, folder))

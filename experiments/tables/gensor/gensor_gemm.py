@@ -1,6 +1,6 @@
 """Gensor (arXiv 2502.11407), Table V: three matrix products on an RTX 4090, with a profiler's view of their kernels.
 
-Our values are by the model of that device; nothing is timed.
+The model of that device predicts our values; nothing is timed.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ Side = Callable[..., tuple[Any, ...]]
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """The table of lengths, at most `limit` of them. Making the table takes five minutes on one core.
 
-    ValueError unless one thread computes, because torch's idle threads disturb those of others in the same process.
+    ValueError unless one thread computes, because torch's idle threads disturb other threads of the process.
     """
     if hardware.get(config.hardware) != hardware.get("host") or (threads := hardware.get("host").units) != 1:
         raise ValueError(f"{config.hardware} of {threads} threads: expected the host and GENSOR_GYM_THREADS=1")

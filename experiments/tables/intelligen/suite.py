@@ -23,7 +23,7 @@ from gensor_gym.dataflow.table import fused_operator, source, stand_in
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.stats.intervals import LEVEL
 
-# Facts about fused operators on a GPU without a device: each operator's best program by the model, compiled by NVRTC.
+# Facts about fused operators on a GPU without a device: the program of each that the model predicts to be fastest, by NVRTC.
 
 MODEL_OF = "h100"
 LARGE = (
