@@ -1,7 +1,8 @@
 """Facts about an operator that legality, model and code generation share.
 
-Each rule depends on the operator and is written once: the number of tiling levels, the reads that are staged in shared memory,
-the axis of a CPU's vectors, the width of a global load, the axes m, n, k of a matrix product, and its tensor-core instructions.
+Each rule depends on the operator and is written once: the number of tiling levels, the reads that are staged in shared
+memory, the axis of a CPU's vectors, the width of a global load, the axes m, n, k of a matrix product, and its tensor-core
+instructions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LEVELS = {"gpu": 2, "cpu": 3}
 
 
 def is_staged(op: Operator, read: Access) -> bool:
-    """Whether a GPU block keeps this read's tile in shared memory: if threads of the block share elements.
+    """Whether a GPU block keeps a read's tile in shared memory, because threads of the block share elements.
 
     They do if the read is constant along some spatial axis, or if two axes index one dimension (a window).
     """
@@ -34,15 +35,16 @@ def has_staged(op: Operator) -> bool:
 
 
 def reduction_points(op: Operator) -> int:
-    """Number of points of the whole reduction, 1 without reduce axes."""
+    """Number of points of the whole reduction; 1 without reduce axes."""
     return math.prod(op.extents[a] for a in op.reduce)
 
 
 def shared_inner(op: Operator, read: Access) -> int:
     """Dimension of a staged read that is contiguous in a GPU's shared memory.
 
-    It is the tensor's own innermost dimension if a spatial axis indexes it. Otherwise (A of a matrix product) it is the dimension
-    that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read neighbouring words.
+    It is the tensor's own innermost dimension if a spatial axis indexes that dimension. Otherwise (A of a matrix product)
+    it is the dimension that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read
+    neighbouring words.
     """
     rows = read.coefficients
     moving = [[a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1] for row in rows]
@@ -59,10 +61,11 @@ def shared_inner(op: Operator, read: Access) -> int:
 def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
-    With convolution=1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it is
-    the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in gemv
-    and row sums. This axis must be contiguous in every read and must not index a dimension together with another axis; so the few
-    columns of a strided window are excluded. If no such axis exists, it is the innermost spatial axis after all.
+    With convolution = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows.
+    Otherwise it is the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used
+    instead, as in gemv and row sums. The reduce axis must be contiguous in every read and must not index a dimension
+    together with another axis, which excludes the few columns of a strided window. Without such an axis the innermost
+    spatial axis remains.
     """
     inner = op.spatial[-1]
     if convolution == 1:
@@ -85,14 +88,14 @@ def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
 
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
-    """Usable values of knob `convolution` for this operator."""
+    """Usable values of knob `convolution` for the operator."""
     if not is_convolution(op):
         return (0,)
     return (0, 1, 2) if kind == "cpu" else (0, 3)
 
 
 def needs_copy(op: Operator) -> bool:
-    """Whether a shifted matrix product (convolution=2) must copy its input.
+    """Whether a shifted matrix product (convolution = 2) must copy its input.
 
     It must if neighbouring pixels of the output are not neighbours in the input, or may be outside of it.
     """
@@ -103,7 +106,7 @@ def needs_copy(op: Operator) -> bool:
 
 
 def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
-    """Whether one copy of a read serves all CPU tasks with tiles `task`: several tasks, or all calls, read the same elements."""
+    """Whether several CPU tasks with tiles `task`, or all calls, read the same elements, so that one copy serves them all."""
     kept = op.frozen and read is weights(op)
     return kept or any(task[a] < op.extents[a] and not any(row[a] for row in read.coefficients) for a in op.spatial)
 
@@ -111,22 +114,22 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 def load_width(op: Operator, read: Access) -> int:
     """Number of elements (1, 2 or 4 of 4 bytes) of the widest aligned global load by which a read can be copied.
 
-    Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly one
-    axis longer than 1 indexes the innermost dimension, with stride one. Or the read is a window, and copies of its rows begin up
-    to one load earlier.
+    Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly
+    one axis longer than 1 indexes the innermost dimension, with stride one. Or the read is a window, and copies of its rows
+    begin up to one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
 
 def is_aligned(op: Operator, read: Access, width: int) -> bool:
-    """Whether `width`-element loads of this read are aligned for every tile origin that is a multiple of `width`."""
+    """Whether loads of `width` elements are aligned for every tile origin that is a multiple of `width`."""
     moving = _innermost_movers(op, read)
     alone = len(moving) == 1 and read.coefficients[-1][moving[0]] == 1 and read.offset[-1] == 0
     return alone and read.view[-1] % width == 0
 
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
-    """Whether several axes index the innermost dimension of the read (a window) and its rows are whole `width`-element loads."""
+    """Whether a read is a window (`is_window_row`) whose rows are whole loads of `width` elements."""
     return is_window_row(op, read) and read.view[-1] % width == 0
 
 
@@ -146,7 +149,7 @@ class MatrixAxes:
     """Roles in a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n]; all other axes of the operator repeat it."""
 
     a: int
-    """Index of the read that axis m moves: A of a gemm, the weight of a convolution."""
+    """Index of the read that axis m indexes: A of a gemm, the weight of a convolution."""
     b: int
     """Index of the read that axis n indexes: B of a gemm, the image of a convolution."""
     m: int
@@ -177,8 +180,8 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
     """Index of the reduce axis that shifts rows along `inner` by elements of less than 4 bytes, if loads can be combined.
 
-    -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16
-    bytes element by element.
+    -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading
+    16 bytes element by element.
     """
     access = op.reads[read]
     row, width = access.coefficients[-1], 16 // ITEM_BYTES[access.tensor.dtype]
@@ -189,10 +192,10 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 
 
 def matrix_axes(op: Operator) -> MatrixAxes | None:
-    """Roles of reads and axes on tensor cores; None if the operator is not a product of matrices.
+    """Roles of reads and axes on tensor cores. None if the operator is not a product of matrices.
 
-    n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes only
-    the other read (A). k is the first reduce axis.
+    n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes
+    only the other read (A). k is the first reduce axis.
     """
     if not is_product(op):
         return None
@@ -207,7 +210,7 @@ def matrix_axes(op: Operator) -> MatrixAxes | None:
 
 
 FIRST_ASYNC = 80
-"""First compute capability with cp.async (PTX ISA)."""
+"""First compute capability with cp.async, times ten (PTX ISA)."""
 
 
 def has_async_copies(hardware: Hardware) -> bool:

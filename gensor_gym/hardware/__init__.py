@@ -34,7 +34,7 @@ def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
 
 
 def names() -> tuple[str, ...]:
-    """Names of the machines that are constants, then `host`. `get` also accepts `recorded_names()`."""
+    """Names of the machines that are constants, then `host`. `get` also accepts recorded and measured machines."""
     return (*_KNOWN, "host")
 
 

@@ -1,4 +1,4 @@
-"""Layout of a schedule's row of int32: the same for every operator and hardware.
+"""Layout of a schedule's row of int32, equal for every operator and hardware.
 
 Letters: B batch, L tiling level, A loop-axis slot, T tensor, D tensor dimension.
 """
@@ -27,8 +27,8 @@ KNOB = LEVEL + 1
 ) = range(KNOB, KNOB + 20)  # fmt: skip
 """Indices in a row of the knobs (`graph/knobs/`), then the length of a row.
 
-A row contains tiles [L, A], virtual threads [A], the level under construction, and for each knob the index of its value. Layouts,
-checkpoints and recorded tables depend on the order.
+A row contains tiles [L, A], virtual threads [A], the level under construction, and for each knob the index of its value.
+Layouts, checkpoints and recorded tables depend on the order.
 """
 NUM_KNOBS = ROW - KNOB
 
