@@ -128,6 +128,7 @@ class TextSpec:
 
     @property
     def spec(self) -> EnvSpec | None:
+        """The specification with plain-text arguments."""
         return self._spec
 
     @spec.setter

@@ -39,10 +39,10 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str | Hardware) -> Hardware:
-    """The hardware of that name, in upper or lower case; a `Hardware` is returned unchanged. `host` is this machine's CPU.
+    """The hardware of that name, in upper or lower case; `host` is the CPU that Python runs on.
 
-    Raises:
-        ValueError: for a name that is in none of `names()`, `recorded_names()` and `measured_names()`.
+    A `Hardware` is returned unchanged. ValueError for a name that is in none of `names()`, `recorded_names()` and
+    `measured_names()`.
     """
     if isinstance(name, Hardware):
         return name

@@ -93,5 +93,5 @@ def recorded_machine(name: str) -> Hardware:
 
 @cache
 def _read(path: Path) -> Hardware:
-    """A machine from its JSON file."""
+    """The machine of a JSON file."""
     return from_json(read_text(path))

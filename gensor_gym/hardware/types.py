@@ -82,7 +82,7 @@ class Hardware:
 
     @property
     def has_measured_stores(self) -> bool:
-        """Whether rates of stores were measured, as on the host; False for machines known by name."""
+        """Whether rates of stores were measured, as on the host. False for machines known by name."""
         return any(level.copied for level in self.memory)
 
     def level(self, name: str) -> MemoryLevel:

@@ -37,6 +37,7 @@ def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
 
 
 def data_type(dtype: object, accepted: Sequence[str] = tuple(INPUT)) -> str:
+    """`dtype` if it is one of `accepted`, else ValueError."""
     return one_of("dtype", dtype, accepted)
 
 

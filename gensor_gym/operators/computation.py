@@ -36,4 +36,4 @@ class Computation(Protocol):
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: every input read and every output written once."""
+        """Bytes that any kernel must move: every input read once and every output written once."""

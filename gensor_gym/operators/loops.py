@@ -44,7 +44,10 @@ accumulators (float16 does not: 448 * 448 is beyond it).
 FROZEN = "frozen "
 """Prefix of the text of an operator with constant weights."""
 PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
-"""Data types only for operators with products: tf32 and tf32x3 define how products round, float8_e4m3fn is a type of operands."""
+"""Data types only for operators with products.
+
+tf32 and tf32x3 define how products round; float8_e4m3fn is a type of operands.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -155,6 +159,7 @@ class Loops:
 
     @property
     def accumulator(self) -> str:
+        """Data type of the accumulators of the reduction."""
         return ACCUMULATOR[self.dtype]
 
     @cached_property
@@ -164,10 +169,12 @@ class Loops:
 
     @cached_property
     def spatial(self) -> tuple[int, ...]:
+        """Indices of the spatial axes."""
         return tuple(i for i, axis in enumerate(self.axes) if axis.kind == "spatial")
 
     @cached_property
     def reduce(self) -> tuple[int, ...]:
+        """Indices of the reduce axes."""
         return tuple(i for i, axis in enumerate(self.axes) if axis.kind == "reduce")
 
     @property
@@ -198,10 +205,12 @@ class Loops:
 
     @property
     def output(self) -> Tensor:
+        """The tensor that is written."""
         return self.write.tensor
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
+        """The single output, as a tuple like in `Computation`."""
         return (self.output,)
 
     @property

@@ -109,6 +109,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def schedules(self) -> list[Any]:
+        """Current schedule of every environment."""
         return [graph.schedule(row) for graph, row in zip(self.graphs, self._rows, strict=True)]
 
     @property

@@ -62,6 +62,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @property
     def schedule(self) -> Any:
+        """The current schedule."""
         return self.graph.schedule(self._row)
 
     @property

@@ -47,6 +47,7 @@ class SteppedEpisodes(ABC):
         """Apply legal actions to the rows of the chosen episodes, and write the same entries as `_open`."""
 
     def begin(self, chosen: np.ndarray) -> None:
+        """Start the chosen episodes at their rows."""
         task = self.task[chosen]
         self.scalars[chosen, START_LATENCY] = self.tasks.starts[task]
         self.scalars[chosen, REMAINING] = self.tasks.horizons[task]

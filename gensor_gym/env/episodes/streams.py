@@ -28,6 +28,7 @@ class Streams:
         self._streams[index] = seed
 
     def of(self, index: int) -> np.random.Generator:
+        """The stream of an environment."""
         found = self._streams[index]
         if not isinstance(found, np.random.Generator):
             found = self._streams[index] = np_random(found)[0]

@@ -10,6 +10,7 @@ from gensor_gym.env.fused.tasks import GirTasks
 
 
 class Episodes(SteppedEpisodes):
+    """Running episodes of fused operators."""
     tasks: GirTasks
     remaining_at = SLICES["remaining"].start
 

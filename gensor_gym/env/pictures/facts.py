@@ -55,6 +55,7 @@ class Use:
 
     @property
     def fraction(self) -> float:
+        """Used amount divided by the limit."""
         return self.used / max(1, self.limit)
 
     def __str__(self) -> str:

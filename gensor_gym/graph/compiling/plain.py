@@ -34,6 +34,7 @@ class Line(list[Any]):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape like an array's: (length,)."""
         return (len(self),)
 
     def copy(self) -> Line:

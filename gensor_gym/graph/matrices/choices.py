@@ -74,6 +74,7 @@ def row_step(op: Operator) -> int:
 
 
 def column_step(op: Operator) -> int:
+    """Divisor of a wgmma's number of columns."""
     return COLUMN_STEPS.get(op.dtype, 8)
 
 

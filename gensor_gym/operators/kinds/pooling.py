@@ -1,4 +1,7 @@
-"""Pooling over images, channels first or last: avg_pool2d and max_pool2d. A mean is a sum with a divisor (`Operator.divisor`)."""
+"""Pooling over images, channels first or last: avg_pool2d and max_pool2d.
+
+A mean is a sum with a divisor (`Operator.divisor`).
+"""
 
 from __future__ import annotations
 
