@@ -1,6 +1,7 @@
-"""Blocks that take equal shares of all steps (`persistent=2`), and the partial sums that they exchange. Compiled.
+"""Blocks that take equal shares of all steps (`persistent` = 2), and the partial sums that they exchange. Compiled.
 
-Compared with whole tiles, there is no uneven last wave. The cost: partial tiles are written to the workspace and read again.
+Unlike whole tiles, equal shares leave no uneven last wave. The cost: partial tiles are written to the workspace and read
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gensor_gym.graph.tables.tables import L2_BW, L2_LATENCY
 
 @lean
 def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Whether blocks take equal shares of all steps of `blocks` tiles with `steps` steps each; `places` blocks run at a time."""
+    """Whether blocks take equal shares of all steps of `blocks` tiles with `steps` steps each. `places` blocks run at a time."""
     return row[PERSISTENT] == EQUAL_SHARES and steps > 1 and blocks % sharing(row, blocks, steps, places) != 0
 
 
@@ -38,7 +39,8 @@ def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
 def addition(row, blocks, shares, ints, floats):  # noqa: ANN001, ANN201
     """Seconds to store parts of tiles in the workspace and add them up, 4 bytes a sum.
 
-    All parts are written and read once. The last block waits for its own store, for the counter, and for other blocks' parts.
+    All parts are written and read once. The last block waits for its own store, for the counter, and for other blocks'
+    parts.
     """
     moved = 2.0 * parts_of_tiles(blocks, shares) * computed_product(row, 1, ints) * 4.0
     return moved / floats[L2_BW] + 3.0 * floats[L2_LATENCY]
