@@ -1,9 +1,9 @@
 """Coordinate descent on the model, compiled: one column of a program (`graph.coordinates`) after another gets its best value.
 
-A column changes as a whole, so a descent leaves local optima of walks by single primitives. Setting a column to the best of
-its values at once, or to each faster value in turn, gives the same result, because a value replaces the previous value
-completely. A descent ends after a whole sweep without a gain, or as soon as every column has gained nothing since the last
-gain. Both ends give the same program; the second takes fewer evaluations.
+A column changes as a whole, so a descent leaves local optima of walks by single primitives. Setting a column to the best of its
+values at once, or to each faster value in turn, gives the same result, because a value replaces the previous value completely. A
+descent ends after a whole sweep without a gain, or as soon as every column has gained nothing since the last gain. Both ends give
+the same program; the second takes fewer evaluations.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def descend(
 ) -> Descent:
     """Descend from `row` int32 [ROW], with a tile for every level. Change it in place to the program reached.
 
-    A program is taken if its seconds are below `gain` times the best seconds so far: with 1 any faster program. With
-    `sweeps` the descent ends after a whole sweep without a gain, else once each column has gained nothing since the last
-    gain. `trace` float64 [S, TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
+    A program is taken if its seconds are below `gain` times the best seconds so far: with 1 any faster program. With `sweeps` the
+    descent ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64
+    [S, TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
     """
     kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(

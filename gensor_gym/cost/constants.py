@@ -1,9 +1,9 @@
 """Constants of the CPU model: costs of generated C that no data sheet states, in cycles, instructions or shares.
 
 Each has an index among the floats of a task (`graph.tables.tables`), so that a fit changes data and not code. The values in
-`cpu_constants.json` were fitted by `python -m experiments.bench suite=model fit=constants` to timings of operators of the
-train part of split v1; the file names device, date and operators. They describe the code that is generated, not one
-machine: rates and sizes of a machine are in its `Hardware`.
+`cpu_constants.json` were fitted by `python -m experiments.bench suite=model fit=constants` to timings of operators of the train
+part of split v1; the file names device, date and operators. They describe the code that is generated, not one machine: rates and
+sizes of a machine are in its `Hardware`.
 """
 
 from __future__ import annotations
@@ -68,11 +68,8 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 
 PAST_LINE = CONSTANT + len(CPU_CONSTANTS)
-"""Index of a value that is not fitted: offset in bytes of the inputs from the start of a cache line.
-
-It is ARRAY_OFFSET on the host, where kernels are timed and called, and 0 on all other machines (and in the timings of the
-fit).
-"""
+"""Index of a value that is not fitted: offset in bytes of the inputs from the start of a cache line. It is ARRAY_OFFSET on the
+host, where kernels are timed and called, and 0 on all other machines (and in the timings of the fit)."""
 
 assert len(CPU_CONSTANTS) < NUM_CONSTANTS
 

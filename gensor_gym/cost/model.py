@@ -1,7 +1,7 @@
 """The analytic model behind one interface: latency of one row or of a batch, and the terms of a latency.
 
-Numba selects the model by the type of the scratch array `room`, which a GPU's model does not need. So the other model, a
-third of the code, is not compiled.
+Numba selects the model by the type of the scratch array `room`, which a GPU's model does not need. So the other model, a third of
+the code, is not compiled.
 """
 
 from __future__ import annotations

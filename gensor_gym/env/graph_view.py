@@ -28,12 +28,12 @@ An edge of the program has 0 for the first three.
 class GraphView:
     """Turns groups of features into a graph.
 
-    Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), the tensors that it reads, the
-    tensor that it writes, and the program. Node features, float32: one hot of KINDS; for an axis log extent, whether it is
-    reduced, log tile of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU
-    stages it, number of dimensions; for the program the groups knobs, level, resources, terms, remaining and hardware, if
-    `observation_groups` has them. Features of other kinds of node are 0. Edges: (axis, tensor) for every nonzero
-    coefficient, and (program, node) for every other node.
+    Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), the tensors that it reads, the tensor that
+    it writes, and the program. Node features, float32: one hot of KINDS; for an axis log extent, whether it is reduced, log tile
+    of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU stages it, number of
+    dimensions; for the program the groups knobs, level, resources, terms, remaining and hardware, if `observation_groups` has
+    them. Features of other kinds of node are 0. Edges: (axis, tensor) for every nonzero coefficient, and (program, node) for
+    every other node.
     """
 
     def __init__(self, groups: Iterable[str]) -> None:
@@ -44,10 +44,7 @@ class GraphView:
         self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], op: Operator) -> GraphInstance:
-        """Graph of one state of an operator.
-
-        `groups` maps each group to its features float32 [F], as in the flat observation.
-        """
+        """Graph of one state of an operator. `groups` maps each group to its features float32 [F], as in the flat observation."""
         if str(op) not in self._fixed:
             self._fixed[str(op)] = (self._fixed_nodes(op), *_edges(op))
         nodes, edges, links = self._fixed[str(op)]

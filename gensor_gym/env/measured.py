@@ -19,11 +19,8 @@ from gensor_gym.networks.planning.graph import PlanGraph
 
 Graph = ConstructionGraph | GirGraph | PlanGraph
 PATIENCE = 20.0
-"""A program that takes this many times its roofline floor is timed by a single call.
-
-Random play on gemm(m=256, n=384, k=512) mostly ends in such programs, and twelve calls each would be needed otherwise (AMD
-EPYC, Zen 4, one thread).
-"""
+"""A program that takes this many times its roofline floor is timed by a single call. Random play on gemm(m=256, n=384, k=512)
+mostly ends in such programs, and twelve calls each would be needed otherwise (AMD EPYC, Zen 4, one thread)."""
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
 """Entries of `info` for an illegal program. The model gives no latency, and no backend measures the program."""
 
@@ -60,8 +57,8 @@ class FinalReward:
     ) -> list[tuple[float, dict[str, Any]]]:
         """R to add to the reward, and facts, of each finished program.
 
-        With the model R is 0, because the process has paid it. `latencies` are seconds by the model, infinite for an
-        illegal program.
+        With the model R is 0, because the process has paid it. `latencies` are seconds by the model, infinite for an illegal
+        program.
         """
         if self.backend is None:
             return [(0.0, self._modelled(graph, seconds)) for graph, seconds in zip(graphs, latencies, strict=True)]
@@ -119,10 +116,7 @@ class FinalReward:
         return [found.get(place, self._seen[key]) for place, key in enumerate(keys)]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and copy.
-
-        A registered backend becomes its name, because its workers belong to the running process.
-        """
+        """State for pickle and copy. A registered backend becomes its name, because its workers belong to the running process."""
         name = None if self.backend is None else registered_name(self.backend)
         return self.__dict__ | {"_certified": {}} | ({"backend": name} if name is not None else {})
 

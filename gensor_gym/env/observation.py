@@ -1,7 +1,7 @@
 """Observation of a schedule: groups of float32 features in a fixed layout.
 
-Features are about 1 in size and clipped to [-LIMIT, LIMIT]. Compiled code writes the dynamic groups at every step. The
-groups `operator` and `hardware` are constant in an episode and computed once per task.
+Features are about 1 in size and clipped to [-LIMIT, LIMIT]. Compiled code writes the dynamic groups at every step. The groups
+`operator` and `hardware` are constant in an episode and computed once per task.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
     """Write the group `resources`, six features.
 
     CPU: vector registers, bytes of the L1 tile and of the task tile, as fractions of the limits; log code; two zeros. GPU:
-    threads, registers and shared memory as fractions of the limits; log code; threads in a last, partial warp divided by
-    32; log threads.
+    threads, registers and shared memory as fractions of the limits; log code; threads in a last, partial warp divided by 32; log
+    threads.
     """
     for i in range(6):
         out[_RESOURCES + i] = 0.0
@@ -132,8 +132,8 @@ def static_features(op: Operator, hardware: Hardware) -> np.ndarray:
 def _operator_features(op: Operator) -> np.ndarray:
     """Features of group `operator`: log extents, strides, body, sizes.
 
-    Each slot has a log extent. For each tensor and slot, one feature says whether the stride is not 0, another whether it
-    is 1. The body is one-hot. The sizes are log operations, log compulsory bytes and log intensity.
+    Each slot has a log extent. For each tensor and slot, one feature says whether the stride is not 0, another whether it is 1.
+    The body is one-hot. The sizes are log operations, log compulsory bytes and log intensity.
     """
     slots = [slot_of(a, len(op.spatial)) for a in range(len(op.axes))]
     extents, moves = np.zeros(MAX_AXES), np.zeros((2, _TENSORS_SEEN, MAX_AXES))

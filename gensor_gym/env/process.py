@@ -1,9 +1,8 @@
 """The compiled decision process. It steps a range of episodes; one environment and thousands use the same code.
 
-The finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays discount * Phi(s') -
-Phi(s) - step_cost; `stop` pays R - Phi(s). The caller adds R if it is measured. With `reward="best_so_far"`, `stop` pays
-the gain in R over the best program, plus the reward of a step without a change, and the episode continues; its last step
-pays gain - Phi(s).
+The finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays discount * Phi(s') - Phi(s) -
+step_cost; `stop` pays R - Phi(s). The caller adds R if it is measured. With `reward="best_so_far"`, `stop` pays the gain in R
+over the best program, plus the reward of a step without a change, and the episode continues; its last step pays gain - Phi(s).
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ def leave_stop(mask):  # noqa: ANN001, ANN201
 def open_episode(task, scalars, ints, floats, static, initial, starts, scratch, room, terms, obs):  # noqa: ANN001, ANN201
     """Write the scalars and constant features of a new episode.
 
-    Potentials are relative to the latency of the task's unscheduled program, initial[task]. `starts` [K] caches that
-    latency; 0 means not computed yet.
+    Potentials are relative to the latency of the task's unscheduled program, initial[task]. `starts` [K] caches that latency; 0
+    means not computed yet.
     """
     if starts[task] == 0.0:
         starts[task] = latency(initial[task], ints[task], floats[task], terms, scratch, room)
@@ -115,9 +114,9 @@ def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN2
 def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
     """Take one step in place; return (reward, terminated).
 
-    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` is the
-    mask of `row`, so legality is not computed again. An illegal action changes nothing and costs its step; with one step
-    left any action counts as `stop`.
+    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` is the mask of
+    `row`, so legality is not computed again. An illegal action changes nothing and costs its step; with one step left any action
+    counts as `stop`.
     """
     if action == STOP or scalars[REMAINING] <= 1:
         return pay(task, scalars, ints, floats, settings, mask, obs)

@@ -96,8 +96,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode. Option "configuration" (values by parameter) chooses the first state.
 
-        The observation is float32 [2M + 6 + 2 + 2M]. ValueError for other options, and for a configuration that is not
-        recorded.
+        The observation is float32 [2M + 6 + 2 + 2M]. ValueError for other options, and for a configuration that is not recorded.
         """
         super().reset(seed=seed)
         unknown = set(options or {}) - {"configuration"}

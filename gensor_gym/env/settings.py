@@ -100,8 +100,8 @@ def whole(action: SupportsIndex) -> int:
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
     """Constructor arguments as JSON values: `env.spec.to_json()` can be read back.
 
-    Operators, machines and paths become text. A Hardware that differs from the known machine of its name stays an object,
-    because the name would stand for the known machine.
+    Operators, machines and paths become text. A Hardware that differs from the known machine of its name stays an object, because
+    the name would stand for the known machine.
     """
 
     def plain(value: object) -> object:

@@ -51,8 +51,8 @@ def _is_fused(operator: object) -> str:
 class TaskSet:
     """Construction graphs of one or more operators on one machine, with their tables as stacked arrays.
 
-    ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static float32 [K, F], initial
-    int32 [K, ROW]. starts float64 [K] is the model's latency of each unscheduled program, 0 until an episode begins.
+    ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static float32 [K, F], initial int32
+    [K, ROW]. starts float64 [K] is the model's latency of each unscheduled program, 0 until an episode begins.
     """
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str) -> None:

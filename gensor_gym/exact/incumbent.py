@@ -16,7 +16,7 @@ from gensor_gym.graph.tables.layout import KNOB
 def incumbent(
     graph: ConstructionGraph, moving: Sequence[int], restarts: int = 12, seed: int = 0
 ) -> tuple[np.ndarray, float, int]:
-    """(row int32 [ROW], its seconds, model evaluations) of the best of `restarts` descents; the same every time.
+    """Program of the best of `restarts` descents, equal every time: row int32 [ROW], its seconds, number of model evaluations.
 
     Descents change the knobs in `moving`; all other knobs stay at their default.
     """

@@ -1,9 +1,9 @@
 """Decorators that compile functions with Numba, and cache them on disk by all sources that they depend on.
 
-Numba keys a cached function by the time stamp of its own file alone, but compiles constants and functions of other modules
-into it: after a change of `tables.py` it would use stale offsets. Here every state of the sources has a cache folder of its
-own. The sources are all modules of `graph` and `cost`, and all other modules that import these decorators. Constants of a
-compiled function must be in one of these modules. Without a writable folder nothing is cached.
+Numba keys a cached function by the time stamp of its own file alone, but compiles constants and functions of other modules into
+it: after a change of `tables.py` it would use stale offsets. Here every state of the sources has a cache folder of its own. The
+sources are all modules of `graph` and `cost`, and all other modules that import these decorators. Constants of a compiled
+function must be in one of these modules. Without a writable folder nothing is cached.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ def outlined(function: F) -> F:
 def lean(function: F) -> F:
     """Compile a function that compiled functions call (`graph.compiling.parts`).
 
-    The function makes no arrays and counts no references. Counting references (atomic additions at every call) took most of
-    the time of the CPU model, and half of the time of a mask. There are no zero-division checks, and the function must not
-    raise.
+    The function makes no arrays and counts no references. Counting references (atomic additions at every call) took most of the
+    time of the CPU model, and half of the time of a mask. There are no zero-division checks, and the function must not raise.
     """
     options = {"_nrt": False, "error_model": "numpy"}
     made: F = part(function, lambda text: _compile(text, entry, **options), nogil=True, **options)

@@ -1,9 +1,9 @@
 """Coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
 
-An action changes one tile of one level, whose size must stay a multiple of the tile below: to go from a register tile of 16
-rows to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with a tile for every level is a
-*vector*: the index of one value for each column. The *number* of a program is the vector read as digits in mixed radix; the
-first column varies fastest.
+An action changes one tile of one level, whose size must stay a multiple of the tile below: to go from a register tile of 16 rows
+to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with a tile for every level is a *vector*:
+the index of one value for each column. The *number* of a program is the vector read as digits in mixed radix; the first column
+varies fastest.
 """
 
 from __future__ import annotations
@@ -120,9 +120,8 @@ class Coordinates:
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The K columns as three arrays for compiled code: places, offsets and values.
 
-        `places` int64 [K, CHAIN] are indices in a row. The values of column k are values[offsets[k]:offsets[k + 1]];
-        offsets are int64 [K + 1], values int32 [choices of all columns, CHAIN]. A knob repeats its single index CHAIN
-        times.
+        `places` int64 [K, CHAIN] are indices in a row. The values of column k are values[offsets[k]:offsets[k + 1]]; offsets are
+        int64 [K + 1], values int32 [choices of all columns, CHAIN]. A knob repeats its single index CHAIN times.
         """
         places = [np.full(CHAIN, c.first) if c.is_knob else np.arange(CHAIN) * MAX_AXES + c.first for c in self.columns]
         values = [np.broadcast_to(column.values, (len(column.values), CHAIN)) for column in self.columns]

@@ -2,14 +2,14 @@
 
 The rule depends on the operator and the hardware only, so all strategies share it.
 
-On a GPU: the widest aligned load, padded rows in shared memory, and a reduction step unrolled by 4. (Roller's generated
-code copies in vectors and unrolls; it never splits the reduction.)
+On a GPU: the widest aligned load, padded rows in shared memory, and a reduction step unrolled by 4. (Roller's generated code
+copies in vectors and unrolls; it never splits the reduction.)
 
-On a CPU the reduction is unrolled by 4. An operand of a product is packed if other output tiles read it again (some spatial
-axis longer than 1 does not index it) and it is larger than 16 KiB or strides along the vector axis. A conv2d is a shifted
-matrix product; its image is copied if necessary, and its weights are not (the fastest program of every train operator in
-`results/host/model_timings.jsonl.gz` does this). Constant weights are always packed, because packing them takes no time in
-a call; vectors of a convolution then contain channels.
+On a CPU the reduction is unrolled by 4. An operand of a product is packed if other output tiles read it again (some spatial axis
+longer than 1 does not index it) and it is larger than 16 KiB or strides along the vector axis. A conv2d is a shifted matrix
+product; its image is copied if necessary, and its weights are not (the fastest program of every train operator in
+`results/host/model_timings.jsonl.gz` does this). Constant weights are always packed, because packing them takes no time in a
+call; vectors of a convolution then contain channels.
 """
 
 from __future__ import annotations

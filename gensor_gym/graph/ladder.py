@@ -14,10 +14,8 @@ LARGEST_TILE = 1 << 20
 """Longest legal tile along one axis. The footprint of a longer tile would exceed every modelled cache and register file."""
 
 COMPACT_STATES = 2000
-"""Bound on the number of schedules of a task in space `compact`, and in `medium` without knobs.
-
-Resources are not checked for this number.
-"""
+"""Bound on the number of schedules of a task in space `compact`, and in `medium` without knobs. Resources are not checked for
+this number."""
 
 
 @lru_cache(maxsize=4096)
@@ -43,8 +41,8 @@ def sizes(extent: int) -> tuple[int, ...]:
 def cpu_sizes(extent: int) -> tuple[int, ...]:
     """Tile sizes on a CPU: `sizes`, the heights 6 and 12 of register tiles 4 and 2 vectors wide, and covers of the extent.
 
-    A cover is the extent rounded up to a multiple of n = 6, 12 or 48 (3 vectors of 16), if n is at most half the extent.
-    With covers, a task may take a whole axis that n does not divide.
+    A cover is the extent rounded up to a multiple of n = 6, 12 or 48 (3 vectors of 16), if n is at most half the extent. With
+    covers, a task may take a whole axis that n does not divide.
     """
     found = sizes(extent)
     heights = {n for n in (6, 12) if n <= found[-1]}
@@ -71,8 +69,8 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
     """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
 
     Every ladder begins as those of the sizes 1, 4, 16, 64, 256 that are within the padded extent. While there are too many
-    combinations, the axis with the most sizes loses its largest size (for ties the shortest axis, then the last). A ladder
-    of one size fixes the axis. Sizes of an axis divide each other, so an outer tile is always a multiple of the inner tile.
+    combinations, the axis with the most sizes loses its largest size (for ties the shortest axis, then the last). A ladder of one
+    size fixes the axis. Sizes of an axis divide each other, so an outer tile is always a multiple of the inner tile.
     """
     rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
     levels = LEVELS[kind]

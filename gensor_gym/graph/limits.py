@@ -99,8 +99,8 @@ def registers_fit(row, ints):  # noqa: ANN001, ANN201
 def fits_cpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
     """Whether a CPU program keeps the limits in the bit set `limits`. Other limits are not checked.
 
-    A CPU has limits on vector registers, code size, L1 tile (within L2), task tile (within a core's share of L3), packing
-    and split reductions.
+    A CPU has limits on vector registers, code size, L1 tile (within L2), task tile (within a core's share of L3), packing and
+    split reductions.
     """
     if limits & (REGISTERS | CODE):
         accumulators = accumulators_of(row, ints)

@@ -1,8 +1,8 @@
 """Random programs close to the hardware's limits, legal and barely illegal. Compiled.
 
-Almost no random combination of tiles is close to one limit and within all others. So sizes are drawn axis by axis, each
-within a bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat
-more threads than a block may have.
+Almost no random combination of tiles is close to one limit and within all others. So sizes are drawn axis by axis, each within a
+bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat more threads
+than a block may have.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_
 from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
 ELEMENTS = 512
-"""Bound on the elements of a register tile over spatial axes, divided by the elements of the first program's tile.
-
-Every other pair of programs has half the bound. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16.
-"""
+"""Bound on the elements of a register tile over spatial axes, divided by the elements of the first program's tile. Every other
+pair of programs has half the bound. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16."""
 POINTS = 16
 """Like ELEMENTS, for reduce axes. More unrolled points would exceed the limit on code size."""
 AROUND = 2048
@@ -29,8 +27,8 @@ DRAWS = 1 + MAX_LEVELS * MAX_AXES
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Well-formed programs int32 [B, ROW], legal or not, made from `draws` float64 [B, DRAWS] in [0, 1).
 
-    Tiles are multiples of the tiles of `first`; knobs and virtual threads are those of `first`. Every other program is a
-    register tile only, without outer levels.
+    Tiles are multiples of the tiles of `first`; knobs and virtual threads are those of `first`. Every other program is a register
+    tile only, without outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)

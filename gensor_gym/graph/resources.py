@@ -84,11 +84,10 @@ def threads_of(row, ints):  # noqa: ANN001, ANN201
 def registers_of(row, ints):  # noqa: ANN001, ANN201
     """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
 
-    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions with
-    random tiles, those with 16 or more unrolled points spilled unless 16 more registers were counted, for loads of later
-    points. On tensor cores: 40, the accumulators of the worker's tile divided among its threads and, for mma.sync,
-    fragments of one instruction's k (twice with register_buffer). NVRTC's counts: warp tile 64x64 196, warpgroup tile
-    64x256 168.
+    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions with random
+    tiles, those with 16 or more unrolled points spilled unless 16 more registers were counted, for loads of later points. On
+    tensor cores: 40, the accumulators of the worker's tile divided among its threads and, for mma.sync, fragments of one
+    instruction's k (twice with register_buffer). NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
     """
     tile = spatial_product(row, 0, ints)
     if row[TENSOR_CORE] == 2:
@@ -110,8 +109,8 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
 def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
     """Number of elements of a staged read that one step of the reduction puts into shared memory.
 
-    The elements are a dense box. On tensor cores and in an implicit matrix product (convolution = 3) they are a matrix of
-    shifted tiles.
+    The elements are a dense box. On tensor cores and in an implicit matrix product (convolution = 3) they are a matrix of shifted
+    tiles.
     """
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
@@ -167,11 +166,11 @@ def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     """Bytes of shared memory of a GPU block: consecutive staged tiles, each rounded up to 16 bytes, once per stage.
 
-    With shared_layout = 1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements
-    (the code may pad by fewer). If more threads than a warp share a reduction, their exchange reuses the tiles' memory.
-    With wgmma, tiles are whole swizzle atoms of 1024 bytes, and B is in panels of 128 bytes of n, separate for each
-    warpgroup's columns. Pixels of a laid-out convolution and columns of a transposed B are rows of k, like the rows of A.
-    Two barriers of 8 bytes per stage and the alignment of the first tile are added.
+    With shared_layout = 1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
+    code may pad by fewer). If more threads than a warp share a reduction, their exchange reuses the tiles' memory. With wgmma,
+    tiles are whole swizzle atoms of 1024 bytes, and B is in panels of 128 bytes of n, separate for each warpgroup's columns.
+    Pixels of a laid-out convolution and columns of a transposed B are rows of k, like the rows of A. Two barriers of 8 bytes per
+    stage and the alignment of the first tile are added.
     """
     if row[TENSOR_CORE] == 2:
         item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)

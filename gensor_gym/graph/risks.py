@@ -34,9 +34,9 @@ _PADDED = 1
 def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
     """Bit set of the limits that the next usable value of a knob (the previous value if not `upwards`) may break.
 
-    On CUDA cores wider loads affect only the rows of windows, unrolling affects registers only with windows, and
-    prefetching affects nothing. Threads that share a reduction need shared memory only beyond a warp. Of the layouts of
-    shared memory, only padding takes memory.
+    On CUDA cores wider loads affect only the rows of windows, unrolling affects registers only with windows, and prefetching
+    affects nothing. Threads that share a reduction need shared memory only beyond a warp. Of the layouts of shared memory, only
+    padding takes memory.
     """
     risks = _OF_RAISING[knob] if upwards else _OF_LOWERING[knob]
     if risks == 0 or ints[IS_CPU] == 1:
@@ -59,9 +59,9 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Bit set of the limits that the next larger size of the tile under construction may break.
 
-    Levels above the one under construction copy its tile. So a larger register tile leaves the number of threads unchanged,
-    and if the L1 tile fits in L2, the equal task tile fits in its larger share. On tensor cores any change of a register
-    tile may break a fragment, and any change of a block tile may break the conditions of wgmma.
+    Levels above the one under construction copy its tile. So a larger register tile leaves the number of threads unchanged, and
+    if the L1 tile fits in L2, the equal task tile fits in its larger share. On tensor cores any change of a register tile may
+    break a fragment, and any change of a block tile may break the conditions of wgmma.
     """
     level, reduces = row[LEVEL], axis >= SPATIAL_SLOTS
     if ints[IS_CPU] == 1:
@@ -75,8 +75,7 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Bit set of the limits that the next smaller size of the tile under construction may break.
 
-    Resources shrink, except for `uneven_risks`. But a block tile may become too small for the threads that share its
-    reduction.
+    Resources shrink, except for `uneven_risks`. But a block tile may become too small for the threads that share its reduction.
     """
     risks = uneven_risks(row, axis, row[LEVEL], ints)
     if ints[IS_CPU] == 1:
@@ -89,8 +88,8 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
 def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
     """Bit set of the limits on resources that a smaller tile of a level may break, because it needs more of them.
 
-    A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may then allow wider
-    copies that load more (3 columns of float32 under 3 taps take 5 elements, 2 columns take 6).
+    A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may then allow wider copies that
+    load more (3 columns of float32 under 3 taps take 5 elements, 2 columns take 6).
     """
     if ints[IS_CPU] == 1:
         vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2

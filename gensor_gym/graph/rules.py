@@ -1,8 +1,8 @@
 """Rules for one schedule, as plain loops over small integer arrays, compiled by Numba.
 
-`apply` defines every primitive for every schedule. `fits` is the legality of a schedule. `transition` combines both: an
-action is legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all
-actions of a row at once, skipping only work with a known outcome. With NUMBA_DISABLE_JIT=1 the source runs as plain Python.
+`apply` defines every primitive for every schedule. `fits` is the legality of a schedule. `transition` combines both: an action is
+legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all actions of a
+row at once, skipping only work with a known outcome. With NUMBA_DISABLE_JIT=1 the source runs as plain Python.
 `tests/support/oracle.py` is an independent implementation.
 """
 
@@ -93,8 +93,8 @@ def set_tile(row, axis, size):  # noqa: ANN001, ANN201
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
     """Number of which the tile under construction must be a multiple.
 
-    At level 0 it is the number of virtual threads or, on tensor cores, the instruction's fragment; else the tile of the
-    level below.
+    At level 0 it is the number of virtual threads or, on tensor cores, the instruction's fragment; else the tile of the level
+    below.
     """
     level = row[LEVEL]
     if level > 0:
@@ -207,8 +207,8 @@ def fits(row, ints):  # noqa: ANN001, ANN201
 def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
     """Whether the row is a node of the graph, regardless of the hardware's limits.
 
-    Tiles must be on the ladders and multiples of inner tiles, levels beyond the one under construction must copy the tile
-    below, and knobs must have usable values.
+    Tiles must be on the ladders and multiples of inner tiles, levels beyond the one under construction must copy the tile below,
+    and knobs must have usable values.
     """
     level = row[LEVEL]
     if level < 0 or level >= ints[NUM_LEVELS]:

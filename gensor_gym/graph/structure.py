@@ -1,8 +1,7 @@
 """Facts about an operator that legality, model and code generation share.
 
-Each rule depends on the operator and is written once: the number of tiling levels, the reads that are staged in shared
-memory, the axis of a CPU's vectors, the width of a global load, the axes m, n, k of a matrix product, and its tensor-core
-instructions.
+Each rule depends on the operator and is written once: the number of tiling levels, the reads that are staged in shared memory,
+the axis of a CPU's vectors, the width of a global load, the axes m, n, k of a matrix product, and its tensor-core instructions.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ def reduction_points(op: Operator) -> int:
 def shared_inner(op: Operator, read: Access) -> int:
     """Dimension of a staged read that is contiguous in a GPU's shared memory.
 
-    It is the tensor's own innermost dimension if a spatial axis indexes that dimension. Otherwise (A of a matrix product)
-    it is the dimension that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read
-    neighbouring words.
+    It is the tensor's own innermost dimension if a spatial axis indexes that dimension. Otherwise (A of a matrix product) it is
+    the dimension that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read neighbouring
+    words.
     """
     rows = read.coefficients
     moving = [[a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1] for row in rows]
@@ -61,11 +60,10 @@ def shared_inner(op: Operator, read: Access) -> int:
 def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
-    With convolution = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows.
-    Otherwise it is the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used
-    instead, as in gemv and row sums. The reduce axis must be contiguous in every read and must not index a dimension
-    together with another axis, which excludes the few columns of a strided window. Without such an axis the innermost
-    spatial axis remains.
+    With convolution = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it
+    is the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in
+    gemv and row sums. The reduce axis must be contiguous in every read and must not index a dimension together with another axis,
+    which excludes the few columns of a strided window. Without such an axis the innermost spatial axis remains.
     """
     inner = op.spatial[-1]
     if convolution == 1:
@@ -114,9 +112,9 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 def load_width(op: Operator, read: Access) -> int:
     """Number of elements (1, 2 or 4 of 4 bytes) of the widest aligned global load by which a read can be copied.
 
-    Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly
-    one axis longer than 1 indexes the innermost dimension, with stride one. Or the read is a window, and copies of its rows
-    begin up to one load earlier.
+    Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly one
+    axis longer than 1 indexes the innermost dimension, with stride one. Or the read is a window, and copies of its rows begin up
+    to one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
@@ -180,8 +178,8 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
     """Index of the reduce axis that shifts rows along `inner` by elements of less than 4 bytes, if loads can be combined.
 
-    -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading
-    16 bytes element by element.
+    -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16
+    bytes element by element.
     """
     access = op.reads[read]
     row, width = access.coefficients[-1], 16 // ITEM_BYTES[access.tensor.dtype]
@@ -194,8 +192,8 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 def matrix_axes(op: Operator) -> MatrixAxes | None:
     """Roles of reads and axes on tensor cores. None if the operator is not a product of matrices.
 
-    n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes
-    only the other read (A). k is the first reduce axis.
+    n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes only
+    the other read (A). k is the first reduce axis.
     """
     if not is_product(op):
         return None

@@ -37,8 +37,8 @@ class Compiler:
     def flags(self, arch: str, lanes: int, shared: bool = True) -> tuple[str, ...]:
         """Flags for code that uses vectors of `lanes` float32 values on `arch` (`native`, `cascadelake` and so on).
 
-        -O2 and not -O3: gcc 12.2 was seen to miscompile a plain zero-padding loop at -O3. No -ffast-math: it changes
-        results. Contraction to multiply-add is allowed because the error bound of verification holds with it.
+        -O2 and not -O3: gcc 12.2 was seen to miscompile a plain zero-padding loop at -O3. No -ffast-math: it changes results.
+        Contraction to multiply-add is allowed because the error bound of verification holds with it.
         """
         target = "-mcpu" if self.name == "zig" or _is_arm() else "-march"
         name = arch.replace("-", "_") if self.name == "zig" else arch
@@ -58,8 +58,8 @@ class Compiler:
     ) -> list[str]:
         """Command line that compiles one file. Libraries are last, because linkers may drop libraries not used before.
 
-        `libraries=False` is for a shared library that only calls functions that every process has (`memcpy`): searching
-        libraries takes most of the linker's time.
+        `libraries=False` is for a shared library that only calls functions that every process has (`memcpy`): searching libraries
+        takes most of the linker's time.
         """
         last = ["-lm", "-pthread"] if libraries or self.name == "zig" or sys.platform != "linux" else ["-nostdlib"]
         return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), *last]

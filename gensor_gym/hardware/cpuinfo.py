@@ -118,10 +118,7 @@ def _limit(quota: str, period: str) -> float | None:
 
 
 def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
-    """Model name and feature flags from the text of /proc/cpuinfo (x86 or ARM).
-
-    If no model is named, the platform's name.
-    """
+    """Model name and feature flags from the text of /proc/cpuinfo (x86 or ARM). If no model is named, the platform's name."""
     fields: dict[str, str] = {}
     for entry in text.splitlines():
         key, _, value = entry.partition(":")

@@ -1,7 +1,7 @@
 """Machines as JSON: a table of timings comes with a description of its machine, which can be loaded on any other machine.
 
-A folder `gensor_gym/recordings/<name>` contains the tables recorded on one machine and, as `hardware.json`, the description
-of the machine at that time. The model's rates of a machine may change later; its tables remain valid.
+A folder `gensor_gym/recordings/<name>` contains the tables recorded on one machine and, as `hardware.json`, the description of
+the machine at that time. The model's rates of a machine may change later; its tables remain valid.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def _checked(described: Described) -> Described:
 def differences(described: Hardware, hw: Hardware) -> list[str]:
     """Figures in which `hw` differs from the described machine, in words; empty if timings of that machine are valid for `hw`.
 
-    If both have the same name, rates may differ, because schedules and generated code do not depend on them. If the names
-    differ, all figures must be equal.
+    If both have the same name, rates may differ, because schedules and generated code do not depend on them. If the names differ,
+    all figures must be equal.
     """
     ours, theirs = (_figures(machine, described.name == hw.name) for machine in (hw, described))
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]

@@ -18,10 +18,10 @@ SPREAD = 0.25
 def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "drawn") -> Hardware:
     """A random machine between two of the known machines.
 
-    The architecture (arch, lanes, warp, limits of a unit and a block, transactions) is taken as a whole from one of the
-    two, because these numbers belong together. Units, clock and overhead, and bandwidth and capacity of the levels outside
-    a unit, are between the two on a logarithmic scale, each with a random factor of its own. Rates of arithmetic and of
-    levels inside a unit follow units and clock; latencies follow the clock. ValueError for no machine or mixed kinds.
+    The architecture (arch, lanes, warp, limits of a unit and a block, transactions) is taken as a whole from one of the two,
+    because these numbers belong together. Units, clock and overhead, and bandwidth and capacity of the levels outside a unit, are
+    between the two on a logarithmic scale, each with a random factor of its own. Rates of arithmetic and of levels inside a unit
+    follow units and clock; latencies follow the clock. ValueError for no machine or mixed kinds.
     """
     if not known or len({machine.kind for machine in known}) != 1:
         raise ValueError(f"machines {[machine.name for machine in known]}: expected one or more of one kind")

@@ -51,8 +51,7 @@ def doubted() -> Hardware:
 def estimates(info: CpuInfo) -> dict[str, float]:
     """The figures without measuring: two vector multiply-adds a clock at 2.5 GHz, and round numbers of bytes per clock.
 
-    Copying a byte takes three transfers: the byte is read; the line that it is stored to is read first and written back
-    later.
+    Copying a byte takes three transfers: the byte is read; the line that it is stored to is read first and written back later.
     """
     per_core = info.cores * _ESTIMATED_CLOCK
     l3, dram = 10 * per_core, 10e9 * info.cores

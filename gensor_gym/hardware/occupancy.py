@@ -1,7 +1,7 @@
 """Number of resident blocks of a multiprocessor.
 
-The rules are those of NVIDIA's cuda_occupancy.h for compute capability 7.0 and newer, on plain integers so that Numba can
-compile the function (`numba.njit(blocks_per_unit)`).
+The rules are those of NVIDIA's cuda_occupancy.h for compute capability 7.0 and newer, on plain integers so that Numba can compile
+the function (`numba.njit(blocks_per_unit)`).
 """
 
 from __future__ import annotations

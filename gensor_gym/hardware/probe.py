@@ -1,9 +1,8 @@
 """Measurement of the host: a small C program is compiled and run in separate processes, and its figures are kept on disk.
 
-Nothing is loaded into this process. The figures are measured once for a CPU model and number of cores and read from the
-cache afterwards, so that all runs on a machine see the same hardware after a quiet measurement. Figures taken while other
-programs used part of the cores are lower bounds: they are used for ten minutes, then measured again; larger figures are
-kept.
+Nothing is loaded into this process. The figures are measured once for a CPU model and number of cores and read from the cache
+afterwards, so that all runs on a machine see the same hardware after a quiet measurement. Figures taken while other programs used
+part of the cores are lower bounds: they are used for ten minutes, then measured again; larger figures are kept.
 """
 
 from __future__ import annotations
@@ -34,11 +33,8 @@ HOW = {"copied": "copy", "streamed": "stream", "past": "past"}
 PRIVATE = ("l1", "l2")
 """Levels that are private to each core."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
-"""Names of the figures: hertz, operations per second, then bytes per second of all cores together.
-
-The bytes per second are for reading each level, and for copying (each byte counts once), copying past the caches, and
-storing past the caches.
-"""
+"""Names of the figures: hertz, operations per second, then bytes per second of all cores together. The bytes per second are for
+reading each level, and for copying (each byte counts once), copying past the caches, and storing past the caches."""
 QUIET = 0.9
 """Share of the cores' time that the program needs for its figures to be kept permanently."""
 TRIES = 3

@@ -12,10 +12,9 @@ from typing import Literal
 class MemoryLevel:
     """One level of memory.
 
-    `capacity` is bytes per parallel unit for private levels and total bytes for shared levels; `bandwidth` is bytes per
-    second of the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes per
-    second of a copy from this level through the caches, `streamed` of a copy past them to main memory; both are 0 if not
-    measured.
+    `capacity` is bytes per parallel unit for private levels and total bytes for shared levels; `bandwidth` is bytes per second of
+    the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes per second of a
+    copy from this level through the caches, `streamed` of a copy past them to main memory; both are 0 if not measured.
     """
 
     name: str

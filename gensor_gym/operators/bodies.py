@@ -1,7 +1,7 @@
 """Table of bodies (computations at a point of the loops) and of reductions (combinations of points).
 
-References, error bounds, generators, pictures and models read the table. A new body or reduction is one more entry. Terms
-are plain arithmetic, which has the same text in C, in CUDA and for vectors in C.
+References, error bounds, generators, pictures and models read the table. A new body or reduction is one more entry. Terms are
+plain arithmetic, which has the same text in C, in CUDA and for vectors in C.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ class Reduction:
     """The combination of two partial results: by an operator of C, or by choosing the larger or smaller of both."""
 
     name: str
-    """Name in generated text, such as `maximum_8(a, b)`; `fold_maximum_8` folds lanes.
-
-    CUDA's `fmaxf` has another name, because it drops a NaN.
-    """
+    """Name in generated text, such as `maximum_8(a, b)`; `fold_maximum_8` folds lanes. CUDA's `fmaxf` has another name, because
+    it drops a NaN."""
     numpy: np.ufunc
     torch: str
     """Torch's name of the reduction."""
@@ -82,10 +80,8 @@ BODIES = {
     "max": Body("{0}", np.asarray, 1, REDUCTIONS["max"]),
     "map": Body("", np.asarray, 1),
 }
-"""Bodies by name.
-
-A map has no term: its operator names a function. Tables of tasks store indices of bodies, so append new bodies.
-"""
+"""Bodies by name. A map has no term: its operator names a function. Tables of tasks store indices of bodies, so append new
+bodies."""
 OBSERVED = ("multiply_add", "sum", "max", "map")
 """Bodies with a fixed index in observations and in features of learned models. Other bodies have no index there."""
 

@@ -41,9 +41,9 @@ def plain(
 ) -> Operator:  # fmt: skip
     """Operator whose indices are single axes with one-letter names.
 
-    `sizes` are its arguments and the extents of its axes. `reads` maps each tensor to its axes, such as "km" for A[k, m];
-    `write` is the output and its axes. Axes that are not written are reduced. A bias has one element per index of the last
-    axis written. `optional` are further arguments like those of `arguments`. ValueError for an invalid size or data type.
+    `sizes` are its arguments and the extents of its axes. `reads` maps each tensor to its axes, such as "km" for A[k, m]; `write`
+    is the output and its axes. Axes that are not written are reduced. A bias has one element per index of the last axis written.
+    `optional` are further arguments like those of `arguments`. ValueError for an invalid size or data type.
     """
     extents = {axis: integer(axis, size) for axis, size in sizes.items()}
     checked = data_type(dtype, tuple(INPUT) if body == "multiply_add" else PLAIN_TYPES)

@@ -1,8 +1,8 @@
 """Elementwise stages that are applied to a finished output element: bias, relu, gelu, scale, residual, relu6.
 
-Two stages change the type of an int8 operator's elements. `dequantize` multiplies int32 by a float32 factor of the channel
-and gives float32. `quantize` rounds float32 to the nearest integer, ties to even, adds a zero point of the channel, clips
-to -128 .. 127 and gives int8 (torch's quantize_per_tensor, without its factor).
+Two stages change the type of an int8 operator's elements. `dequantize` multiplies int32 by a float32 factor of the channel and
+gives float32. `quantize` rounds float32 to the nearest integer, ties to even, adds a zero point of the channel, clips to -128 ..
+127 and gives int8 (torch's quantize_per_tensor, without its factor).
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ SomeLoops = TypeVar("SomeLoops", bound=Loops)
 
 STAGES = ("bias", "relu", "gelu", "scale", "residual", "relu6")
 """Names of the stages: addend per channel, two functions, factor per channel, addend of the output's shape, clipping to 0 .. 6.
-
-relu6 is from Howard et al., arXiv 1704.04861.
-"""
+relu6 is from Howard et al., arXiv 1704.04861."""
 ALONE = ("relu", "gelu", "relu6")
 """Stages without an operand."""
 
@@ -36,9 +34,9 @@ DEQUANTIZED_STAGES = (*STAGES, RESIDUAL_INT8, QUANTIZE)
 def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
     """`op` with stages appended in order. A stage with an operand adds an input of the elements' dtype.
 
-    `bias` [channels] and `scale` [channels] are indexed by the operator's channel axis. If a name is used twice, its
-    tensors are numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu, residual and dequantize,
-    and after dequantize stages of floats up to quantize.
+    `bias` [channels] and `scale` [channels] are indexed by the operator's channel axis. If a name is used twice, its tensors are
+    numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu, residual and dequantize, and after dequantize
+    stages of floats up to quantize.
     """
     for name in names:
         accepted = accepted_stages(op)

@@ -23,10 +23,10 @@ _INFINITY = 0x7F80 << 1
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """One random array for each of `op.inputs`: standard normal cast to the dtype, or uniform integers in -128..127.
 
-    Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. If an
-    operator computes in int64, its integers are small or anywhere in the range of their type. bfloat16 and float8_e4m3fn,
-    which NumPy lacks, are uint16 and uint8 arrays of their bits. Operands of a quantised epilogue have standard deviations
-    of their own (`Loops.spreads`); zero points are integers.
+    Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. If an operator
+    computes in int64, its integers are small or anywhere in the range of their type. bfloat16 and float8_e4m3fn, which NumPy
+    lacks, are uint16 and uint8 arrays of their bits. Operands of a quantised epilogue have standard deviations of their own
+    (`Loops.spreads`); zero points are integers.
     """
     whole, spreads = bool(getattr(op, "whole", ())), getattr(op, "spreads", {})
     found = [_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name), whole) for tensor in op.inputs]
@@ -82,8 +82,7 @@ def encode(values: np.ndarray, dtype: str) -> np.ndarray:
 def to_float8_e4m3fn(values: np.ndarray) -> np.ndarray:
     """Bits of float32 `values` rounded to the nearest e4m3, ties to even, as uint8. Larger values become 448.
 
-    e4m3 has a sign, 4 bits of exponent (bias 7), 3 bits of mantissa, no infinities and one NaN of each sign (arXiv
-    2209.05433).
+    e4m3 has a sign, 4 bits of exponent (bias 7), 3 bits of mantissa, no infinities and one NaN of each sign (arXiv 2209.05433).
     """
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     key = (bits >> 15 & 0xFFFE) | ((bits & 0xFFFF) != 0)

@@ -28,26 +28,18 @@ INPUT = {
     "float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "tf32": "float32", "tf32x3": "float32",
     "float8_e4m3fn": "float8_e4m3fn",
 }  # fmt: skip
-"""Data type of the tensors that an operator reads, by data type of the operator.
-
-tf32 rounds elements to 10 bits of mantissa before it multiplies. tf32x3 multiplies each element as a sum of two such
-numbers, which is as exact as float32.
-"""
+"""Data type of the tensors that an operator reads, by data type of the operator. tf32 rounds elements to 10 bits of mantissa
+before it multiplies. tf32x3 multiplies each element as a sum of two such numbers, which is as exact as float32."""
 ACCUMULATOR = {dtype: "int32" if dtype == "int8" else "float32" for dtype in INPUT}
 """Data type of an operator's accumulators, by data type of the operator."""
 OUTPUT = INPUT | {"int8": "int32", "float8_e4m3fn": "bfloat16"}
-"""Data type of the tensor that an operator writes, and of its epilogue's operands, by data type of the operator.
-
-Sums of products of 8-bit floats do not fit in 8-bit floats. Such layers write bfloat16, which has the range of the
-accumulators (float16 does not: 448 * 448 is beyond it).
-"""
+"""Data type of the tensor that an operator writes, and of its epilogue's operands, by data type of the operator. Sums of products
+of 8-bit floats do not fit in 8-bit floats. Such layers write bfloat16, which has the range of the accumulators (float16 does not:
+448 * 448 is beyond it)."""
 FROZEN = "frozen "
 """Prefix of the text of an operator with constant weights."""
 PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
-"""Data types only for operators with products.
-
-tf32 and tf32x3 define how products round; float8_e4m3fn is a type of operands.
-"""
+"""Data types only for operators with products. tf32 and tf32x3 define how products round; float8_e4m3fn is a type of operands."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +74,8 @@ class Tensor:
 class Access:
     """An affine access: `index[d] = sum_a coefficients[d][a] * axis[a] + offset[d]`.
 
-    `view` is the shape that the index addresses. It has as many elements as `tensor.shape` and equals it unless dimensions
-    were collapsed (`elementwise`). Coefficients are never negative. An index outside the view reads the operator's pad
-    value.
+    `view` is the shape that the index addresses. It has as many elements as `tensor.shape` and equals it unless dimensions were
+    collapsed (`elementwise`). Coefficients are never negative. An index outside the view reads the operator's pad value.
     """
 
     tensor: Tensor
@@ -125,8 +116,8 @@ class Stage:
 class Loops:
     """Data of an `Operator`: output[spatial] = epilogue(body over reduce axes of the reads).
 
-    The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map`
-    (no reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in generated text by
+    The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no
+    reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in generated text by
     `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by `operators/reference.py`, and by
     `sampled.py` and `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
     """
@@ -192,8 +183,8 @@ class Loops:
     def spreads(self) -> Mapping[str, float]:
         """Standard deviation of random numbers for an epilogue's operand, by the operand's name, if elements become int8.
 
-        Products of uniform int8 have a standard deviation of 74**2. After `dequantize` it is about 60, so that some
-        elements are clipped.
+        Products of uniform int8 have a standard deviation of 74**2. After `dequantize` it is about 60, so that some elements are
+        clipped.
         """
         named = {stage.name: place for place, stage in enumerate(self.epilogue)}
         if "dequantize" not in named:

@@ -28,8 +28,8 @@ REFERENCES: dict[str, Reference] = {}
 def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
     """Output [op.output.shape] in float64, not rounded to the output's dtype, for arrays with the shapes of `op.inputs`.
 
-    Arrays may have any real dtype. An array of a bfloat16 or float8_e4m3fn tensor contains either bits (as uint16 or uint8)
-    or values (in any floating type). ValueError for a wrong number of arrays, shape or dtype.
+    Arrays may have any real dtype. An array of a bfloat16 or float8_e4m3fn tensor contains either bits (as uint16 or uint8) or
+    values (in any floating type). ValueError for a wrong number of arrays, shape or dtype.
     """
     arrays = _checked(op, inputs)
     body = arrays[: len(op.reads)]

@@ -18,9 +18,9 @@ Spec = Operator | str | Sequence["Operator | str"]
 def resolve(spec: Spec) -> list[Operator]:
     """The operators that `spec` names, in order, with repetitions.
 
-    `spec` is an Operator, text ("gemm(m=4, n=4, k=4)+relu"), an id ("roller/C0"), a table ("roller", or "roller/C*" with
-    the wildcards of file names), a part of a split ("split/v2/train"), or a list or tuple of these. ValueError for anything
-    else, and if no operator is named.
+    `spec` is an Operator, text ("gemm(m=4, n=4, k=4)+relu"), an id ("roller/C0"), a table ("roller", or "roller/C*" with the
+    wildcards of file names), a part of a split ("split/v2/train"), or a list or tuple of these. ValueError for anything else, and
+    if no operator is named.
     """
     if isinstance(spec, Operator):
         return [spec]

@@ -22,9 +22,9 @@ Places = tuple[int, ...]
 def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
     """Indices in memory of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q).
 
-    None if the operator is not a convolution. One axis of the output and one axis of the window index the image's rows, and
-    two such axes its columns. Every other index is a single axis, or one with an axis of groups. A depthwise convolution is
-    not one here, because its channels are not summed.
+    None if the operator is not a convolution. One axis of the output and one axis of the window index the image's rows, and two
+    such axes its columns. Every other index is a single axis, or one with an axis of groups. A depthwise convolution is not one
+    here, because its channels are not summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
         return None
@@ -55,8 +55,7 @@ def is_convolution(op: Loops) -> bool:
 def weights(op: Loops) -> Access | None:
     """The read that is a layer's weights, equal from call to call: gemm's B, a convolution's filters; else None.
 
-    A batch of products has no weights, because every product has separate operands. A product with a vector has none
-    either.
+    A batch of products has no weights, because every product has separate operands. A product with a vector has none either.
     """
     if not is_product(op) or not _own(op, 0) or not _own(op, 1):
         return None

@@ -34,8 +34,8 @@ __all__ = [
 class Operator(Loops):
     """A tensor operator as loops: output[spatial] = epilogue(body over reduce axes of the reads).
 
-    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis; `function`
-    of the reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give `pad_value`.
+    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis; `function` of the
+    reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give `pad_value`.
     """
 
     def with_epilogue(self, *names: str) -> Self:

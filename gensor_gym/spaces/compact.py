@@ -15,8 +15,8 @@ DIGITS = 5
 def compacted(space: TuningSpace) -> TuningSpace:
     """The space without raw samples, costs and other content of its file. `save_space` writes a few bytes for each entry.
 
-    The reported time becomes the median. Failures keep only the kinds that a cache file distinguishes. Without samples only
-    equal times are ties, and a trial costs one run. ValueError if two configurations have the same key.
+    The reported time becomes the median. Failures keep only the kinds that a cache file distinguishes. Without samples only equal
+    times are ties, and a trial costs one run. ValueError if two configurations have the same key.
     """
     names = [p.name for p in space.parameters]
     seconds = space.seconds("median")

@@ -1,7 +1,7 @@
 """Lossless conversion between the formats of tuning spaces: content without a counterpart is kept as a patch.
 
-A cache becomes results as Kernel Tuner itself writes them. Content that the results would lose is kept: under
-"kernel_tuner" in a T4 file, under "T4" in a cache. So a round trip gives an equal document.
+A cache becomes results as Kernel Tuner itself writes them. Content that the results would lose is kept: under "kernel_tuner" in a
+T4 file, under "T4" in a cache. So a round trip gives an equal document.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def _load(full: str, source: str, format: str, unit: str | None, changed: int, s
 def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | None = None) -> None:
     """Write a space in format `format`, or in its own format. A path that ends in `.gz` is compressed.
 
-    Reading the file gives an equal document. In the other format it gives an equal space, and converting back gives an
-    equal document. ValueError for an unknown format, OSError if nothing can be written.
+    Reading the file gives an equal document. In the other format it gives an equal space, and converting back gives an equal
+    document. ValueError for an unknown format, OSError if nothing can be written.
     """
     format = format or space.format
     if format not in FORMATS:

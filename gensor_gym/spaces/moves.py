@@ -18,8 +18,7 @@ class Moves:
 
     Up (down) leads to the next larger (smaller) value of the parameter for which a configuration is recorded with all other
     values unchanged. If such moves do not connect the space, `jump` leads to the nearest configuration (by the sum of index
-    differences) of the next connected part; the first part follows the last. So every configuration is reachable from any
-    other.
+    differences) of the next connected part; the first part follows the last. So every configuration is reachable from any other.
     """
 
     def __init__(self, space: TuningSpace) -> None:

@@ -20,10 +20,10 @@ def tied_with_best(
 ) -> np.ndarray:
     """Which configurations are tied with the best, bool [N].
 
-    A configuration is tied when the lower end of the interval of log(its time / the best time) is at most 0. The interval
-    comes from a circular block bootstrap of each configuration separately, with blocks as long as samples are correlated;
-    the statistic is the mean for timing `reported`, else the median. If either has fewer than six samples, only equal times
-    tie. The best configuration was chosen by the same samples, which makes the set a little too small.
+    A configuration is tied when the lower end of the interval of log(its time / the best time) is at most 0. The interval comes
+    from a circular block bootstrap of each configuration separately, with blocks as long as samples are correlated; the statistic
+    is the mean for timing `reported`, else the median. If either has fewer than six samples, only equal times tie. The best
+    configuration was chosen by the same samples, which makes the set a little too small.
     """
     best = int(np.argmin(seconds))
     tied = seconds == seconds[best]
@@ -61,8 +61,8 @@ def _resamples(count: int, block: int, seed: int) -> np.ndarray:
 def block_length(samples: np.ndarray) -> int:
     """Length of blocks: the cube root of the count, multiplied by 2 (2 r / (1 - r^2))^(2/3) if neighbours are correlated.
 
-    r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein
-    1986). The factor 2 corrects for few samples, which underestimate r. The length is at most half of the count.
+    r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein 1986).
+    The factor 2 corrects for few samples, which underestimate r. The length is at most half of the count.
     """
     count = len(samples)
     root = count ** (1 / 3)

@@ -1,9 +1,9 @@
 """Bytes that generated C loads into each cache, from a walk over its loop nest from the register tile outwards. Compiled.
 
-A loop whose data fit a cache loads every line once. If they do not fit, a loop that indexes a tensor loads all of it again.
-So does a loop that does not index the tensor, if it contains a loop whose data do not fit and that indexes the tensor. Data
-that fit entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both
-cases are interpolated, because real caches have no sharp edge.
+A loop whose data fit a cache loads every line once. If they do not fit, a loop that indexes a tensor loads all of it again. So
+does a loop that does not index the tensor, if it contains a loop whose data do not fit and that indexes the tensor. Data that fit
+entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
+interpolated, because real caches have no sharp edge.
 """
 
 from __future__ import annotations
@@ -131,8 +131,7 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Number of times that a line of an unpacked read is loaded into L1 while the rows of a register tile advance in parallel.
 
-    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per
-    way.
+    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per way.
     """
     inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
     if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:

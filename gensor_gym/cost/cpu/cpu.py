@@ -1,9 +1,9 @@
 """Analytic latency of a program on a CPU.
 
 The micro-kernel is bound by FMA ports, load ports, decoding or the chain of dependent accumulators (`micro`; register-tile
-balance as in oneDNN's brgemm blocking). Its data come from the cache that still holds them (`caches`). Packing, calls,
-imbalance of threads and fork-join are added. The combination is our own; its constants are data (`cost.constants`), and one
-coefficient per term calibrates it to a machine.
+balance as in oneDNN's brgemm blocking). Its data come from the cache that still holds them (`caches`). Packing, calls, imbalance
+of threads and fork-join are added. The combination is our own; its constants are data (`cost.constants`), and one coefficient per
+term calibrates it to a machine.
 """
 
 from __future__ import annotations
@@ -57,11 +57,9 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Beyond CROWD accumulators a window over channels lacks registers: a step takes SPILLED times as long.
-
-The missing registers would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41
-ms with 21 accumulators, 2.0 to 2.5 ms with 28.
-"""
+"""Beyond CROWD accumulators a window over channels lacks registers: a step takes SPILLED times as long. The missing registers
+would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 accumulators,
+2.0 to 2.5 ms with 28."""
 
 
 @lean

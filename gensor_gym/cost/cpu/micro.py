@@ -1,7 +1,7 @@
 """Work of one register tile of generated C on a core: multiply-adds, loads, shuffles, and the overhead of a call. Compiled.
 
-The functions follow `codegen.c.micro`: broadcasts, vectors, lanes two apart selected from two loads, lanes gathered one by
-one, windows written out line by line, narrower tiles at the end of the vector axis, lanes combined after a reduction.
+The functions follow `codegen.c.micro`: broadcasts, vectors, lanes two apart selected from two loads, lanes gathered one by one,
+windows written out line by line, narrower tiles at the end of the vector axis, lanes combined after a reduction.
 """
 
 from __future__ import annotations
@@ -264,8 +264,8 @@ def _unrolled(row, slot, combined, ints):  # noqa: ANN001, ANN201
 def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Loads, lines, and multiply-adds or additions per reduction point of a window written out from axis `first` on.
 
-    A line of the input is loaded once for all rows of the register tile that read it; lanes two apart take two loads.
-    Without a multiplication, rows also share the sum over a line.
+    A line of the input is loaded once for all rows of the register tile that read it; lanes two apart take two loads. Without a
+    multiplication, rows also share the sum over a line.
     """
     points, lines, taps, rows = 1.0, 1.0, 1.0, 1.0
     for axis in range(first, ints[END_REDUCE]):

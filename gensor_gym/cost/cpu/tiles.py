@@ -38,10 +38,10 @@ def round_up(value, step):  # noqa: ANN001, ANN201
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
     """Write the row with the tiles of the generated code into `result` [ROW]. `slot` is the vector axis.
 
-    Tiles are cut to the extent (along the vector axis, to whole vectors). If a task is one register tile and nothing is
-    packed for each reduce block, its reduce blocks are merged. If an L1 tile is one register tile, its accumulators stay in
-    registers over the whole task tile. Blocks whose partial sums an output of 16 bits would have to hold are merged. A
-    shifted matrix product whose input is copied takes whole rows of pixels and the whole reduction.
+    Tiles are cut to the extent (along the vector axis, to whole vectors). If a task is one register tile and nothing is packed
+    for each reduce block, its reduce blocks are merged. If an L1 tile is one register tile, its accumulators stay in registers
+    over the whole task tile. Blocks whose partial sums an output of 16 bits would have to hold are merged. A shifted matrix
+    product whose input is copied takes whole rows of pixels and the whole reduction.
     """
     for i in range(ROW):
         result[i] = row[i]

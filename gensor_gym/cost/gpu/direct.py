@@ -1,8 +1,8 @@
 """Reads directly from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
 
-Every load of a thread that walks along a row touches a line of its own. The sector of one load serves the next loads while
-L1 keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each
-batch of loads that the unrolled loop issues together.
+Every load of a thread that walks along a row touches a line of its own. The sector of one load serves the next loads while L1
+keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of
+loads that the unrolled loop issues together.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Analytic latency of a program on a GPU.
 
 Waves of resident blocks run the reduction step by step. A step costs the busiest of arithmetic pipes, issue slots and
-shared-memory wavefronts, or the exposed latency of its loads if neither other blocks nor more stages hide it. L2 and DRAM
-traffic bound the device as a whole. Structure and constants: occupancy rules of cuda_occupancy.h; instructions and
-wavefronts as derived from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates of
-microbenchmarks; terms added after comparison with tables recorded on an H100 (`direct`, `matrix_copies`). Their combination
-is our own. Coefficients (one per term) can be fitted to measurements; no fit for a GPU ships.
+shared-memory wavefronts, or the exposed latency of its loads if neither other blocks nor more stages hide it. L2 and DRAM traffic
+bound the device as a whole. Structure and constants: occupancy rules of cuda_occupancy.h; instructions and wavefronts as derived
+from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates of microbenchmarks; terms added after
+comparison with tables recorded on an H100 (`direct`, `matrix_copies`). Their combination is our own. Coefficients (one per term)
+can be fitted to measurements; no fit for a GPU ships.
 """
 
 from __future__ import annotations
@@ -171,9 +171,9 @@ def tile_bytes_out(row, ints):  # noqa: ANN001, ANN201
 def _block(row, work, latency, waits, arrival, ints, floats):  # noqa: ANN001, ANN201
     """Cycles of a block by itself: (a step, its first loads, its last stores).
 
-    The work of a step takes `work` cycles. The first step's tiles arrive at all blocks of a wave at once, which takes
-    `arrival` cycles. Loads take the latency of memory; with more stages they are issued that many steps earlier. Fragments
-    that are not prefetched wait for shared memory at every step.
+    The work of a step takes `work` cycles. The first step's tiles arrive at all blocks of a wave at once, which takes `arrival`
+    cycles. Loads take the latency of memory; with more stages they are issued that many steps earlier. Fragments that are not
+    prefetched wait for shared memory at every step.
     """
     clock = floats[CLOCK]
     near = floats[SHARED_LATENCY] * clock
@@ -216,8 +216,8 @@ def layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
     """Bytes moved by laying out an operand, which is read and written as a whole.
 
-    With a window of one element and no padding, only elements that the window meets are written, and only rows with such
-    elements are read.
+    With a window of one element and no padding, only elements that the window meets are written, and only rows with such elements
+    are read.
     """
     whole = 2.0 * tensor_bytes(tensor, ints)
     if ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
@@ -242,8 +242,8 @@ def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
     """Three counts of cycles for all blocks: run in waves, spread evenly over the multiprocessors, lost to an uneven last wave.
 
-    A step takes `busy` cycles next to other blocks and `alone` by itself. A block by itself also pays `ramp` cycles at both
-    ends, which other blocks hide.
+    A step takes `busy` cycles next to other blocks and `alone` by itself. A block by itself also pays `ramp` cycles at both ends,
+    which other blocks hide.
     """
     full = blocks // (units * resident)
     rest = blocks - full * units * resident

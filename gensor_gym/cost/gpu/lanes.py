@@ -68,8 +68,8 @@ def threads_along(row, axis):  # noqa: ANN001, ANN201
 def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
     """Spatial axis along which one thread reads neighbouring elements of a tensor; -1 without such an axis.
 
-    It indexes the contiguous dimension with stride one, in shared memory if the tensor is staged. In the matrix of an
-    implicit product it is the innermost axis that indexes the tensor, with any stride.
+    It indexes the contiguous dimension with stride one, in shared memory if the tensor is staged. In the matrix of an implicit
+    product it is the innermost axis that indexes the tensor, with any stride.
     """
     matrix = row[CONVOLUTION] == 3 and ints[STAGED + tensor] == 1
     dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
@@ -110,8 +110,8 @@ def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
 def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
     """Whether every lane reads the same address as lane ^ 1, or every lane reads the same address as lane ^ 2.
 
-    Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product,
-    and along rows of threads for operands that only columns index.
+    Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product, and
+    along rows of threads for operands that only columns index.
     """
     if row[LANE_MAP] == 1:
         return True
@@ -155,9 +155,9 @@ def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     """Number of wavefronts of 128 bytes for a warp to load its threads' fragments of a staged tensor from shared memory.
 
-    Each load takes at least one wavefront for every 32 distinct words, times the conflict degree of the lanes' stride in
-    banks of 4 bytes (1 if shared memory is swizzled). It also takes at least its phases: 4 for 128 bits, 2 if neighbouring
-    lanes share an address.
+    Each load takes at least one wavefront for every 32 distinct words, times the conflict degree of the lanes' stride in banks of
+    4 bytes (1 if shared memory is swizzled). It also takes at least its phases: 4 for 128 bits, 2 if neighbouring lanes share an
+    address.
     """
     run = word_run(row, tensor, ints)
     loads = math.ceil(fragment(row, tensor, ints) / run)

@@ -1,8 +1,7 @@
 """Copies of operands' tiles to shared memory in kernels with mma.sync: 16 bytes at a time, or element by element. Compiled.
 
-The hardware copies aligned units of 4 bytes by itself. Other elements pass through registers. A few elements stay in
-registers while the block multiplies; more elements are loaded and stored one by one before it multiplies, with a wait for
-each.
+The hardware copies aligned units of 4 bytes by itself. Other elements pass through registers. A few elements stay in registers
+while the block multiplies; more elements are loaded and stored one by one before it multiplies, with a wait for each.
 """
 
 from __future__ import annotations
@@ -34,22 +33,16 @@ COPY = 6.0
 ELEMENT = 12.0
 """Instructions of a copy of one element: address, guard, load, store."""
 UNMASKED = 45.0
-"""Instructions of a copy of one element whose index is decomposed at every step.
-
-700 of 845 instructions of a loop with 16 such copies (SASS).
-"""
+"""Instructions of a copy of one element whose index is decomposed at every step. 700 of 845 instructions of a loop with 16 such
+copies (SASS)."""
 SHIFTED = 40.0
 """Instructions of a copy of 16 bytes that is combined from two aligned loads."""
 ROUND_WAIT = 0.38
-"""Time to round a copy to tf32 in shared memory, in waits for L2: load, convert, store, one copy at a time.
-
-Chosen on the recorded products in tf32 (train, validation): about 100 cycles a copy of any width.
-"""
+"""Time to round a copy to tf32 in shared memory, in waits for L2: load, convert, store, one copy at a time. Chosen on the
+recorded products in tf32 (train, validation): about 100 cycles a copy of any width."""
 GUARDED_WAIT, FREE_WAIT = 1.0, 0.4
-"""Time to load an element under a branch, and without a branch (it may be in L1), in waits for L2.
-
-Chosen on the recorded convolutions in float16 and int8 (train): 200 to 300 cycles and 100 cycles a copy.
-"""
+"""Time to load an element under a branch, and without a branch (it may be in L1), in waits for L2. Chosen on the recorded
+convolutions in float16 and int8 (train): 200 to 300 cycles and 100 cycles a copy."""
 
 
 @lean

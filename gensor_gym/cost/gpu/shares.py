@@ -1,7 +1,6 @@
 """Blocks that take equal shares of all steps (`persistent` = 2), and the partial sums that they exchange. Compiled.
 
-Unlike whole tiles, equal shares leave no uneven last wave. The cost: partial tiles are written to the workspace and read
-again.
+Unlike whole tiles, equal shares leave no uneven last wave. The cost: partial tiles are written to the workspace and read again.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
 def addition(row, blocks, shares, ints, floats):  # noqa: ANN001, ANN201
     """Seconds to store parts of tiles in the workspace and add them up, 4 bytes a sum.
 
-    All parts are written and read once. The last block waits for its own store, for the counter, and for other blocks'
-    parts.
+    All parts are written and read once. The last block waits for its own store, for the counter, and for other blocks' parts.
     """
     moved = 2.0 * parts_of_tiles(blocks, shares) * computed_product(row, 1, ints) * 4.0
     return moved / floats[L2_BW] + 3.0 * floats[L2_LATENCY]

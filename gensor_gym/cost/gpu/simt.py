@@ -1,8 +1,8 @@
 """One step of the reduction of a block on CUDA cores. Compiled.
 
-Instructions are counted as in the machine code of SGEMM kernels (NVRTC 13.0, sm_90). On multiprocessors of 128 lanes one
-FFMA takes a whole issue slot, so the share of FFMAs in the loop bounds the rate. Their share is 79 percent with 64x64x16
-tiles of 4x4, 88 with 128x128x8 of 8x8 (80 if unrolled by 4), 91.5 with 256x128x8 of 16x8.
+Instructions are counted as in the machine code of SGEMM kernels (NVRTC 13.0, sm_90). On multiprocessors of 128 lanes one FFMA
+takes a whole issue slot, so the share of FFMAs in the loop bounds the rate. Their share is 79 percent with 64x64x16 tiles of 4x4,
+88 with 128x128x8 of 8x8 (80 if unrolled by 4), 91.5 with 256x128x8 of 16x8.
 """
 
 from __future__ import annotations
@@ -57,27 +57,20 @@ MASK_BITS = 32
 UNMASKED = 30.0
 """Additional instructions of a guarded copy beyond `MASK_BITS` copies: its index is decomposed and compared at every step."""
 GUARDED_WAIT = 0.5
-"""Time of a guarded copy through registers, in waits for memory.
-
-The copy is loaded under a branch, so the next load is issued after it has arrived, but half of the loads hit L1. Chosen on
-the recorded poolings and convolutions (train).
-"""
+"""Time of a guarded copy through registers, in waits for memory. The copy is loaded under a branch, so the next load is issued
+after it has arrived, but half of the loads hit L1. Chosen on the recorded poolings and convolutions (train)."""
 GATHER = 4.0
 """Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
-"""Issue slots that a scheduler loses, in units of a warp's slots.
-
-On an RTX 4070 Ti S, 2 warps per scheduler kept 84 percent of the slots busy (3.35 of 4 instructions a clock, ncu in
-gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL).
-"""
+"""Issue slots that a scheduler loses, in units of a warp's slots. On an RTX 4070 Ti S, 2 warps per scheduler kept 84 percent of
+the slots busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
 
 
 @lean
 def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
     """All issue slots divided by the used issue slots, with `warps` warps on a multiprocessor.
 
-    Without prefetched fragments the loss is 1.5 times as large (our assumption; published kernels gain 4 to 6 points by
-    them).
+    Without prefetched fragments the loss is 1.5 times as large (our assumption; published kernels gain 4 to 6 points by them).
     """
     each = max(1.0, warps / SCHEDULERS)
     return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each
@@ -93,8 +86,8 @@ def is_window(tensor, ints):  # noqa: ANN001, ANN201
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     """To copy a staged tile into shared memory: instructions per thread, wavefronts per block, successive waits for memory.
 
-    Rows that are transposed relative to the tensor (A of a product) are stored element by element. Lanes that follow the
-    tensor's rows then store to one bank, unless rows are padded or swizzled.
+    Rows that are transposed relative to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's
+    rows then store to one bank, unless rows are padded or swizzled.
     """
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]

@@ -55,11 +55,9 @@ from gensor_gym.graph.tables.tables import (
 )
 
 COMBINED = 2.0
-"""Number of tensor-map loads of B that one response of L2 serves, with or without a cluster.
-
-Chosen on products of 4096 in bfloat16 (validation): clusters of two are no faster than single blocks, and 128 x 256 tiles
-ran faster than the bandwidth of L2 would allow for all their bytes.
-"""
+"""Number of tensor-map loads of B that one response of L2 serves, with or without a cluster. Chosen on products of 4096 in
+bfloat16 (validation): clusters of two are no faster than single blocks, and 128 x 256 tiles ran faster than the bandwidth of L2
+would allow for all their bytes."""
 
 
 @lean
@@ -94,9 +92,9 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
     """Bytes that one block requests from L2 for one reduction step of a read, sector by sector.
 
-    For B with wgmma the bytes are divided by COMBINED. Repeated elements of a window come from L1. Operands laid out for
-    wgmma are read in rows of 128 bytes, like in shared memory. An image read in place is read in whole panels, including
-    pixels beyond a consumer's columns.
+    For B with wgmma the bytes are divided by COMBINED. Repeated elements of a window come from L1. Operands laid out for wgmma
+    are read in rows of 128 bytes, like in shared memory. An image read in place is read in whole panels, including pixels beyond
+    a consumer's columns.
     """
     if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] > 0):
         share = COMBINED if tensor == ints[MATRIX_B] else 1.0
@@ -127,8 +125,8 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
 def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Distinct bytes of a tensor that the blocks of one wave touch over the whole reduction.
 
-    Blocks follow each other along the innermost axis first. With raster R, a column of R blocks comes before the next
-    column; with clusters of C blocks, a column of C blocks.
+    Blocks follow each other along the innermost axis first. With raster R, a column of R blocks comes before the next column;
+    with clusters of C blocks, a column of C blocks.
     """
     left = max(1, resident)
     size = ints[ITEM + tensor] * 1.0

@@ -33,8 +33,8 @@ def pay(
 ) -> Paid:
     """Evaluate the current program of each chosen episode, and keep programs that are faster than the best of their episode.
 
-    `chosen` [N] are indices into the B episodes, and `graphs` their N graphs. `rows` and `best` int32 [B, R] are the
-    current and the fastest evaluated programs; `scalars` is float64 [B, NUM_SCALARS].
+    `chosen` [N] are indices into the B episodes, and `graphs` their N graphs. `rows` and `best` int32 [B, R] are the current and
+    the fastest evaluated programs; `scalars` is float64 [B, NUM_SCALARS].
     """
     before = scalars[chosen, BEST]
     if final.backend is None:  # the compiled process has paid R already, and every program is legal
@@ -66,8 +66,8 @@ def _measured(
 def facts_of_best(final: FinalReward, graph: Graph, scalars: np.ndarray, best: np.ndarray, last: str) -> dict[str, Any]:
     """Entries of `info` about the fastest evaluated program of an ended episode.
 
-    `regret` is present if the optimum is known. `scalars` [NUM_SCALARS] and `best` [R] belong to the episode. The status is
-    OK if the status of any program was OK, else `last`, the status of the last program.
+    `regret` is present if the optimum is known. `scalars` [NUM_SCALARS] and `best` [R] belong to the episode. The status is OK if
+    the status of any program was OK, else `last`, the status of the last program.
     """
     seconds = float(scalars[BEST])
     ok = seconds < math.inf

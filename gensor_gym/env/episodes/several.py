@@ -33,10 +33,10 @@ FEWEST_PER_THREAD = 128
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     """Base class of the vector environments: `num_envs` parallel episodes.
 
-    Each episode behaves like an environment of class `single` with the same arguments. Environment i is seeded with seed +
-    i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and `final_info` in infos) or DISABLED
-    (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to GENSOR_GYM_THREADS or else the usable
-    cores. Subclasses set `single`, and implement reset and step for a range of the episodes.
+    Each episode behaves like an environment of class `single` with the same arguments. Environment i is seeded with seed + i.
+    `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and `final_info` in infos) or DISABLED (reset with
+    `options={"reset_mask": bool [num_envs]}`). `threads` defaults to GENSOR_GYM_THREADS or else the usable cores. Subclasses set
+    `single`, and implement reset and step for a range of the episodes.
     """
 
     metadata: dict[str, Any] = EpisodeEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -127,8 +127,8 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     ) -> tuple[Any, dict[str, Any]]:
         """Start all episodes, or only those that options["reset_mask"], bool [B], selects.
 
-        Other options are those of `EpisodeEnv.reset`. An integer `seed` seeds environment i with seed + i; a list has a
-        seed or None for each environment. ValueError for a list of another length.
+        Other options are those of `EpisodeEnv.reset`. An integer `seed` seeds environment i with seed + i; a list has a seed or
+        None for each environment. ValueError for a list of another length.
         """
         seeds = (
             [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
@@ -177,8 +177,8 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one action per environment, integers [B].
 
-        Rewards are float64 [B]; truncations are always False. ResetNeeded before `reset`. ValueError for actions of another
-        shape or type, and if an episode has ended while autoreset is disabled.
+        Rewards are float64 [B]; truncations are always False. ResetNeeded before `reset`. ValueError for actions of another shape
+        or type, and if an episode has ended while autoreset is disabled.
         """
         if self._scalars[0, START_LATENCY] == 0.0:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")

@@ -85,8 +85,8 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one action.
 
-        ResetNeeded if no episode is running, ValueError if the action is not an integer. An illegal action never raises,
-        not even a number outside the action space.
+        ResetNeeded if no episode is running, ValueError if the action is not an integer. An illegal action never raises, not even
+        a number outside the action space.
         """
         if not self._running:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")

@@ -22,9 +22,8 @@ _step_reward, _final_reward = text_of(step_reward), text_of(final_reward)
 class SteppedEpisodes(ABC):
     """Running episodes as arrays.
 
-    Tasks int64 [B], rows int32 [B, R], scalars float64 [B, NUM_SCALARS], masks int8 [B, N], features float32 [B, F].
-    `tasks` has three arrays [K] over its K tasks: seconds of the first state (`starts`), roofline floors (`floors`) and
-    `horizons`.
+    Tasks int64 [B], rows int32 [B, R], scalars float64 [B, NUM_SCALARS], masks int8 [B, N], features float32 [B, F]. `tasks` has
+    three arrays [K] over its K tasks: seconds of the first state (`starts`), roofline floors (`floors`) and `horizons`.
     """
 
     remaining_at: ClassVar[int]

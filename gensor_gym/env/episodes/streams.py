@@ -1,7 +1,7 @@
 """Random streams of parallel environments, created at their first draw.
 
-Creating a stream takes longer than several steps of an environment. Most streams are never used: an environment with one
-task draws nothing.
+Creating a stream takes longer than several steps of an environment. Most streams are never used: an environment with one task
+draws nothing.
 """
 
 from __future__ import annotations

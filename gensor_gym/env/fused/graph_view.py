@@ -22,19 +22,17 @@ KINDS = ("load", "map", "reduce", "program")
 _CELL = 5
 _GLOBAL = ("header", "speed", "terms", "remaining", "nest")
 EDGE_FEATURES = 3
-"""Number of edge features.
-
-Passes between a cell and its reader; whether a later pass reads the cell; whether the edge starts at the program's node.
-"""
+"""Number of edge features. Passes between a cell and its reader; whether a later pass reads the cell; whether the edge starts at
+the program's node."""
 
 
 class GirGraphView:
     """Turns groups of features into a graph.
 
-    Nodes: the cells of the nest in its order, and the program. Features of a node, float32: one hot of KINDS; for a cell
-    whether it is wide, its stage, log operations, whether it is an output, whether several passes read it, and one hot of
-    its placement; for the program the groups header, speed, terms, remaining and nest, if `observation_groups` has them.
-    Edges: (source, reader), and (program, cell) for every cell.
+    Nodes: the cells of the nest in its order, and the program. Features of a node, float32: one hot of KINDS; for a cell whether
+    it is wide, its stage, log operations, whether it is an output, whether several passes read it, and one hot of its placement;
+    for the program the groups header, speed, terms, remaining and nest, if `observation_groups` has them. Edges: (source,
+    reader), and (program, cell) for every cell.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Iterable[str]) -> None:

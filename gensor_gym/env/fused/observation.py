@@ -22,11 +22,8 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.gir.space.table import GirTable
 
 CELL = 4
-"""Number of features of a crossing cell, which several passes read.
-
-The features are 1, whether the cell is an input, log operations and number of passes; all are 0 after the last crossing
-cell.
-"""
+"""Number of features of a crossing cell, which several passes read. The features are 1, whether the cell is an input, log
+operations and number of passes; all are 0 after the last crossing cell."""
 NEST = 12
 GROUPS = {
     "header": HEADER, "placement": MOST_PLACED * len(Level), "speed": 1, "terms": len(TERMS), "remaining": 2,
@@ -47,8 +44,8 @@ NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
 def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: np.ndarray) -> None:
     """Write the features that change from step to step, except `remaining`, of schedules int32 [B, ROW] into `found` [B, F].
 
-    `found` is float32. `terms` float64 [B, 1 + terms] are the model's seconds, total first; `starts` [B] are the totals of
-    the unscheduled programs.
+    `found` is float32. `terms` float64 [B, 1 + terms] are the model's seconds, total first; `starts` [B] are the totals of the
+    unscheduled programs.
     """
     found[:, SLICES["header"]] = rows[:, :HEADER] / _TOPS
     placed = rows[:, HEADER:, None] == np.arange(len(Level))

@@ -21,10 +21,7 @@ class Step:
 
 
 def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
-    """Text of a schedule.
-
-    Lines in order: latency by the model, fields, then kernels, passes and instructions.
-    """
+    """Text of a schedule. Lines in order: latency by the model, fields, then kernels, passes and instructions."""
     lines = [title(graph, schedule), str(schedule)]
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):

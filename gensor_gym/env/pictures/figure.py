@@ -23,10 +23,7 @@ EXTENT_COLOR, GOOD, WARN, BAD, ACCENT = "#e9eef2", "#4f9d69", "#e0a030", "#c8453
 
 
 def as_image(graph: ConstructionGraph, schedule: Schedule) -> np.ndarray:
-    """Image of the figure, uint8 [H, W, 3].
-
-    ImportError, with the command that installs matplotlib, if matplotlib is missing.
-    """
+    """Image of the figure, uint8 [H, W, 3]. ImportError, with the command that installs matplotlib, if matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

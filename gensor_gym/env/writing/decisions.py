@@ -1,9 +1,8 @@
 """Decisions by which a program is written: their order and the options of each.
 
-The unit (tensor cores or not) comes first and the other knobs next, because the kind of program determines which tiles are
-good. The axes follow. With `choices="columns"` a decision sets the whole chain of an axis (`graph.coordinates`). With
-`choices="sizes"` a decision sets one number of the chain, from the innermost tile outwards, virtual threads last; a network
-then needs few outputs.
+The unit (tensor cores or not) comes first and the other knobs next, because the kind of program determines which tiles are good.
+The axes follow. With `choices="columns"` a decision sets the whole chain of an axis (`graph.coordinates`). With `choices="sizes"`
+a decision sets one number of the chain, from the innermost tile outwards, virtual threads last; a network then needs few outputs.
 """
 
 from __future__ import annotations
@@ -25,11 +24,8 @@ MOST_SIZES = 256
 WHOLE, SIZE, NUMBER = range(3)
 """Kinds of decision: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
 KIND, FIRST, LEVEL_OF, START, STOP, WRITTEN = range(6)
-"""Indices of a decision's facts for compiled code.
-
-Options of the decision are START to STOP - 1 in the array of all options. WRITTEN is the first of MAX_AXES facts: the
-number of levels of every axis that are written after the decision.
-"""
+"""Indices of a decision's facts for compiled code. Options of the decision are START to STOP - 1 in the array of all options.
+WRITTEN is the first of MAX_AXES facts: the number of levels of every axis that are written after the decision."""
 NUM_FACTS = WRITTEN + MAX_AXES
 
 NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
@@ -64,8 +60,8 @@ class Decision:
 def written_columns(graph: ConstructionGraph) -> list[Column]:
     """Columns with several options, in the order of writing: the unit (`tensor_core`), the other knobs, the axes.
 
-    Most knobs belong to one unit, and a unit needs certain tiles. If the unit were decided after the tiles, tensor cores
-    would almost never be possible.
+    Most knobs belong to one unit, and a unit needs certain tiles. If the unit were decided after the tiles, tensor cores would
+    almost never be possible.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 

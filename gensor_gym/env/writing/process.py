@@ -68,8 +68,7 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
     """Take one decision in place; return (reward, terminated).
 
     settings = [whether the mask checks feasibility, whether the backend is the model]. If the option is missing or not
-    well-formed, the number stays at its minimum. An infeasible option is taken; the program is then illegal and pays
-    nothing.
+    well-formed, the number stays at its minimum. An infeasible option is taken; the program is then illegal and pays nothing.
     """
     ints = tasks.ints[task]
     fact = tasks.facts[task, tasks.counts[task] - int(scalars[REMAINING])]

@@ -1,9 +1,9 @@
 """Compiled checks whether a partial program may still become legal.
 
-Resources that grow with tiles are checked with all later choices at their minimum. Conditions that need larger tiles
-(threads that share a reduction, patches of warps, whole fragments) are checked with the sizes that are still available. The
-checks never exclude a legal program. Some partial programs pass although they cannot become legal: limits conflict, or
-larger tiles of windows and vectors need less of a resource than smaller tiles.
+Resources that grow with tiles are checked with all later choices at their minimum. Conditions that need larger tiles (threads
+that share a reduction, patches of warps, whole fragments) are checked with the sizes that are still available. The checks never
+exclude a legal program. Some partial programs pass although they cannot become legal: limits conflict, or larger tiles of windows
+and vectors need less of a resource than smaller tiles.
 """
 
 from __future__ import annotations

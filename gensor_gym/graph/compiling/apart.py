@@ -1,7 +1,7 @@
 """Client of the compile server, a second process that compiles functions to disk; the client's process loads them from there.
 
-The server starts with the first request, ends when idle for a while, and never outlives its client. Worker processes
-compile functions themselves, because each would start a server; so does a process without a cache on disk.
+The server starts with the first request, ends when idle for a while, and never outlives its client. Worker processes compile
+functions themselves, because each would start a server; so does a process without a cache on disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The compile server: `python -m gensor_gym.graph.compiling.apart_process PARENT`.
 
-Each line of standard input names a function and argument types; a byte on standard output reports it compiled. The server
-ends when idle for a while, at the end of standard input, or when its parent has ended.
+Each line of standard input names a function and argument types; a byte on standard output reports it compiled. The server ends
+when idle for a while, at the end of standard input, or when its parent has ended.
 """
 
 from __future__ import annotations

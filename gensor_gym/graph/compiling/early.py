@@ -1,8 +1,7 @@
 """Compiled functions that run interpreted while another process compiles them.
 
-Numba calls `_compile_for_args` only for argument types without a compiled function. Here it returns the interpreted
-function while the server compiles, and Numba's compiled function afterwards. Calls with a compiled function take no extra
-time.
+Numba calls `_compile_for_args` only for argument types without a compiled function. Here it returns the interpreted function
+while the server compiles, and Numba's compiled function afterwards. Calls with a compiled function take no extra time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A line on standard error when compiling takes long.
 
-Compiled code is cached, so the line appears once for each state of the sources; a terminal also shows progress. Worker
-processes print nothing, and $GENSOR_GYM_QUIET silences the notice.
+Compiled code is cached, so the line appears once for each state of the sources; a terminal also shows progress. Worker processes
+print nothing, and $GENSOR_GYM_QUIET silences the notice.
 """
 
 from __future__ import annotations
@@ -53,10 +53,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._say(self._out(), seconds)
 
     def lasts(self, seconds: float) -> None:
-        """Print the notice if another process has compiled for too long.
-
-        Meanwhile this process waits or runs interpreted.
-        """
+        """Print the notice if another process has compiled for too long. Meanwhile this process waits or runs interpreted."""
         if seconds > PATIENCE_S and not self._silent():
             self._say_once(self._out())
 

@@ -1,12 +1,12 @@
 """Parts: functions that compiled functions call. They are typed separately and optimised only inside their callers.
 
-Numba optimises and emits every function with all its callees, so LLVM compiles a leaf once for each function above it. That
-took two thirds of the compile time of a first episode. A part stops before that step. Its text is inserted into the
-function that Python calls, which LLVM optimises as a whole. A part that is called from Python becomes such a function.
+Numba optimises and emits every function with all its callees, so LLVM compiles a leaf once for each function above it. That took
+two thirds of the compile time of a first episode. A part stops before that step. Its text is inserted into the function that
+Python calls, which LLVM optimises as a whole. A part that is called from Python becomes such a function.
 
-The code relies on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on internals of its code libraries
-and dispatchers, which releases may change. With an untried release (`TRIED`), Numba compiles every function as usual:
-results are equal, and a first episode waits three times as long.
+The code relies on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on internals of its code libraries and
+dispatchers, which releases may change. With an untried release (`TRIED`), Numba compiles every function as usual: results are
+equal, and a first episode waits three times as long.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Functions that are compiled once and called by name, never copied into their callers.
 
-Numba copies all callees into each function that Python calls, and LLVM optimises every copy. A unit is not copied: callers
-refer to its symbol, which the linker finds in the process. So LLVM compiles the analytic model, which thirty functions
-call, once for each kind of machine. A process that loads a unit from disk does not even type the unit's parts.
+Numba copies all callees into each function that Python calls, and LLVM optimises every copy. A unit is not copied: callers refer
+to its symbol, which the linker finds in the process. So LLVM compiles the analytic model, which thirty functions call, once for
+each kind of machine. A process that loads a unit from disk does not even type the unit's parts.
 
-Code from disk needs the symbols of its units when it is loaded, or the linker ends the process. Two measures ensure that.
-The symbol's name is the same in every process, while Numba's own name would count earlier compilations. And `_reload_init`
-of a library, which Numba runs before loading the library, contains a loader for each unit. Both rely on internals of Numba
-that releases may change (`graph.compiling.parts`).
+Code from disk needs the symbols of its units when it is loaded, or the linker ends the process. Two measures ensure that. The
+symbol's name is the same in every process, while Numba's own name would count earlier compilations. And `_reload_init` of a
+library, which Numba runs before loading the library, contains a loader for each unit. Both rely on internals of Numba that
+releases may change (`graph.compiling.parts`).
 """
 
 from __future__ import annotations

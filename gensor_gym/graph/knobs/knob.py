@@ -13,9 +13,9 @@ REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT, MATR
 EVERY = (1 << 10) - 1
 """Limits as bits, and the set of all limits.
 
-Both kinds of hardware: registers (and threads), code, at least one step for every part of a split reduction. GPU: shared
-memory, work for all threads that share a reduction, whole fragments on tensor cores and no knob that does not apply to
-them, whole warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
+Both kinds of hardware: registers (and threads), code, at least one step for every part of a split reduction. GPU: shared memory,
+work for all threads that share a reduction, whole fragments on tensor cores and no knob that does not apply to them, whole warps
+over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
 """
 
 
@@ -45,10 +45,8 @@ class Knob:
     of_operands: bool = False
     """Whether the knob concerns copies, layout and traversal of operands. Space `medium` changes these knobs."""
     structural: bool = False
-    """Whether the knob changes the generated code as a whole.
-
-    The model's errors are similar for programs that agree in such knobs.
-    """
+    """Whether the knob changes the generated code as a whole. The model's errors are similar for programs that agree in such
+    knobs."""
 
     @property
     def default(self) -> int:

@@ -65,9 +65,9 @@ def _has_rows(op: Operator) -> bool:
 def is_folded(op: Operator) -> bool:
     """Whether a wgmma program of a laid-out convolution takes whole rows of its window as channels.
 
-    True if neither operand has channels last, all channels at all positions of a window's row fit in one step of the
-    reduction, and the channels alone fill less than a step, as in the first layers of networks with 3 or 16 channels. False
-    for windows of one row with several positions.
+    True if neither operand has channels last, all channels at all positions of a window's row fit in one step of the reduction,
+    and the channels alone fill less than a step, as in the first layers of networks with 3 or 16 channels. False for windows of
+    one row with several positions.
     """
     roles = matrix_axes(op)
     if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(moved_reads(op)) < len(op.reads):
@@ -93,9 +93,9 @@ def step_length(op: Operator, roles: MatrixAxes) -> int:
 def lies_as_product(op: Operator) -> bool:
     """Whether tensor maps describe both operands in place: A as rows of k, B and the output as rows of columns.
 
-    True for a gemm, for each product of a batch, and for a convolution with a window of one element whose output pixels are
-    in the order of the image's pixels: weights [k, c], image [n, c, pixels], output [n, k, pixels] or [n, pixels, k]. At
-    most one axis indexes each dimension, and rows are multiples of 16 bytes apart.
+    True for a gemm, for each product of a batch, and for a convolution with a window of one element whose output pixels are in
+    the order of the image's pixels: weights [k, c], image [n, c, pixels], output [n, k, pixels] or [n, pixels, k]. At most one
+    axis indexes each dimension, and rows are multiples of 16 bytes apart.
     """
     roles = matrix_axes(op)
     if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
@@ -121,8 +121,7 @@ def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
 def images_axis(op: Operator) -> int:
     """The axis of images, if a wgmma may take columns of several images in whole panels of 64; else -1.
 
-    The operator is a convolution with a window of one element that is read in place as a product. The axis does not index
-    A.
+    The operator is a convolution with a window of one element that is read in place as a product. The axis does not index A.
     """
     roles = matrix_axes(op)
     if roles is None or not is_convolution(op) or not lies_as_product(op):
@@ -167,8 +166,8 @@ def _move_alone(op: Operator, read: Access) -> bool:
 def has_maps(op: Operator, roles: MatrixAxes) -> bool:
     """Whether tensor maps can describe both operands: in place, with B transposed, or laid out.
 
-    An operand can be laid out only without groups and with strides of at most MAP_STEP. Rows of channels that are read in
-    place are multiples of 16 bytes apart.
+    An operand can be laid out only without groups and with strides of at most MAP_STEP. Rows of channels that are read in place
+    are multiples of 16 bytes apart.
     """
     if is_laid_out(op):
         image = op.reads[roles.b]

@@ -119,8 +119,8 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
 def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
     """Extent and block tile along a spatial axis.
 
-    If the columns of a wgmma run over several axes in memory order, the innermost of these axes gets their product and the
-    other axes get 1: a tile of 2 rows of 32 pixels is a run of 64 pixels, for any width of the image.
+    If the columns of a wgmma run over several axes in memory order, the innermost of these axes gets their product and the other
+    axes get 1: a tile of 2 rows of 32 pixels is a run of 64 pixels, for any width of the image.
     """
     inner = SPATIAL_SLOTS - 1
     if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 1 or axis < ints[COLUMNS_FROM] or ints[COLUMNS_FROM] == inner:

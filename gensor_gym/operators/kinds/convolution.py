@@ -54,10 +54,10 @@ def conv2d(
 ) -> Operator:  # fmt: skip
     """Two-dimensional convolution as in deep learning (the kernel is not flipped).
 
-    Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is an
-    axis g before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`, `padding` and
-    `dilation` are one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or
-    for int8 any number of int8, such as a zero point.
+    Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is an axis g
+    before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`, `padding` and `dilation`
+    are one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any
+    number of int8, such as a zero point.
 
     Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory.
     """
@@ -118,9 +118,9 @@ def depthwise_conv2d(
 ) -> Operator:  # fmt: skip
     """Convolution of every channel with a separate window.
 
-    Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride` and
-    `padding` are one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or
-    for int8 any number of int8, such as a zero point.
+    Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride` and `padding` are
+    one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any number
+    of int8, such as a zero point.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}
     n, c, h, w, r, s = sizes.values()

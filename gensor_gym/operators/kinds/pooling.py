@@ -1,7 +1,4 @@
-"""Pooling over images, channels first or last: avg_pool2d and max_pool2d.
-
-A mean is a sum with a divisor (`Operator.divisor`).
-"""
+"""Pooling over images, channels first or last: avg_pool2d and max_pool2d. A mean is a sum with a divisor (`Operator.divisor`)."""
 
 from __future__ import annotations
 
@@ -48,9 +45,9 @@ def avg_pool2d(
 ) -> Operator:  # fmt: skip
     """Mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8
-    is rejected, because a mean of integers is not an integer and there is no agreed rounding. With `image="nhwc"` input and
-    output have their channels last.
+    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8 is
+    rejected, because a mean of integers is not an integer and there is no agreed rounding. With `image="nhwc"` input and output
+    have their channels last.
     """
     accepted = tuple(name for name in PLAIN_TYPES if name != "int8")
     return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum", image)
@@ -63,9 +60,8 @@ def max_pool2d(
 ) -> Operator:  # fmt: skip
     """Maximum over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    Padding is never the maximum: it is -inf, or -128 for int8 (whose result is int32, like for every operator). Padding is
-    at most half the window, so that every window contains an element. With `image="nhwc"` input and output have their
-    channels last.
+    Padding is never the maximum: it is -inf, or -128 for int8 (whose result is int32, like for every operator). Padding is at
+    most half the window, so that every window contains an element. With `image="nhwc"` input and output have their channels last.
     """
     return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max", image)
 

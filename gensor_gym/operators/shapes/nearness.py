@@ -13,9 +13,9 @@ FACTOR = 2
 def near(one: Operator, other: Operator) -> bool:
     """Whether two operators of one class have similar extents, either by axis name or after both are sorted.
 
-    A missing axis counts as extent 1. Of all ways to pair the extents of two operators, sorting minimises the largest
-    ratio. So if the sorted extents are not similar, they are not similar in any permutation of the axes. Data type,
-    epilogue, stride and padding do not matter.
+    A missing axis counts as extent 1. Of all ways to pair the extents of two operators, sorting minimises the largest ratio. So
+    if the sorted extents are not similar, they are not similar in any permutation of the axes. Data type, epilogue, stride and
+    padding do not matter.
     """
     return one.name == other.name and (_by_name(one, other) or _in_order(one, other))
 

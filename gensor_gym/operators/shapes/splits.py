@@ -1,8 +1,8 @@
 """Train, validation and test parts: a rule that assigns every operator to one part, and its frozen result for the tables.
 
-Version v1 keeps groups of similar sizes in one part. Version v2 has the groups of v1, more tables, and a distance: no train
-or validation operator is near an operator of v2's test part. That part is a subset of the test part of v1's rule. So
-anything trained or tuned under v1 has not seen v2's test part, but may have seen similar sizes.
+Version v1 keeps groups of similar sizes in one part. Version v2 has the groups of v1, more tables, and a distance: no train or
+validation operator is near an operator of v2's test part. That part is a subset of the test part of v1's rule. So anything
+trained or tuned under v1 has not seen v2's test part, but may have seen similar sizes.
 """
 
 from __future__ import annotations
@@ -29,26 +29,21 @@ LARGEST_SHARE = 4
 """In v2 the held-out class, with most test operators of v1, is cut to less than 1 / LARGEST_SHARE of the test part."""
 
 SALT = 8
-"""Number in the hash of a group.
-
-Counting from 0, 8 is the first number with at least two shapes of every class but HELD_OUT in every part, and with the
-parts' shares within five points of their targets. It was chosen before any result.
-"""
+"""Number in the hash of a group. Counting from 0, 8 is the first number with at least two shapes of every class but HELD_OUT in
+every part, and with the parts' shares within five points of their targets. It was chosen before any result."""
 
 HELD_OUT = "depthwise_conv2d"
-"""The class that is only in the test part.
-
-It has dozens of published shapes, so a score on it is meaningful. Its body (a sum of products over a window without
-channels) is close to, yet unlike, convolution and pooling, which stay in training. The train part still has all bodies.
-"""
+"""The class that is only in the test part. It has dozens of published shapes, so a score on it is meaningful. Its body (a sum of
+products over a window without channels) is close to, yet unlike, convolution and pooling, which stay in training. The train part
+still has all bodies."""
 
 
 def group(op: Operator) -> str:
     """Name of the group of `op`: its class and the rounded log2 of each extent. dtype and epilogue do not matter.
 
-    Sizes that round to the same numbers share a group, and a group is in one part. But similar sizes on both sides of a
-    rounding border may be in different parts (docs/design.md counts the test operators with a train operator of about their
-    size). The group of an elementwise operator depends on its number of elements only.
+    Sizes that round to the same numbers share a group, and a group is in one part. But similar sizes on both sides of a rounding
+    border may be in different parts (docs/design.md counts the test operators with a train operator of about their size). The
+    group of an elementwise operator depends on its number of elements only.
     """
     extents = (op.points,) if op.name == "elementwise" else op.extents
     return f"{op.name}/" + "-".join(str(round(math.log2(extent))) for extent in extents)
@@ -57,8 +52,8 @@ def group(op: Operator) -> str:
 def part_of(op: Operator, version: str = "v1") -> str:
     """The part, one of PARTS, of any operator, even if no table lists it.
 
-    A hash of the operator's group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 an operator near
-    an operator of the frozen test part belongs to test as well, though the frozen part does not list it.
+    A hash of the operator's group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 an operator near an
+    operator of the frozen test part belongs to test as well, though the frozen part does not list it.
     """
     check_known("split", version, VERSIONS)
     part = _by_hash(op)
