@@ -28,7 +28,7 @@ def room(ints: np.ndarray) -> np.ndarray:
 
 @lean
 def latency(row, ints, floats, terms, tiles, space):  # noqa: ANN001, ANN201
-    """Seconds of a legal row. `terms` [NUM_TERMS] receives the parts. Scratch: `tiles` int32 [ROW], and `space` from `room`."""
+    """Seconds of a legal row. `terms` [NUM_TERMS] receives its terms. Scratch: `tiles` int32 [ROW], and `space` from `room`."""
     if space.ndim == 2:  # Numba knows the number of dimensions before it types the calls below
         return latency_gpu(row, ints, floats, terms)
     return latency_cpu(row, ints, floats, terms, tiles, space)

@@ -18,8 +18,8 @@ class ConstructEnv(EpisodeEnv):
     """Construct a tensor program, primitive by primitive.
 
     ## Description
-    A state is an operator with its partial schedule. A level of tiles that is not opened yet copies the tiles of the level inside
-    it, so every state is a complete program. The process has a finite horizon: see `docs/design.md`.
+    A state is an operator with its partial schedule. A level that construction has not reached copies the tiles of the level
+    inside it, so every state is a complete program. The process has a finite horizon: see `docs/design.md`.
 
     ## Action Space
     `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread and inverse_vthread on
@@ -87,7 +87,6 @@ class ConstructEnv(EpisodeEnv):
         self._room = tasks.room()
 
     def _begin(self) -> None:
-        """Start an episode at the row."""
         tasks = self.tasks
         process.begin_one(
             self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,

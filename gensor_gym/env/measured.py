@@ -1,4 +1,4 @@
-"""R of a finished program, and facts about it, by the chosen backend: the analytic model or a measurement."""
+"""Final reward R of a program, and facts about it, by the chosen backend: the analytic model or a measurement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def optimum_of(graph: Graph) -> float | None:
 
 
 class FinalReward:
-    """Computes R and the facts that go into `info` at the end of an episode.
+    """Computes the final reward R, and the facts that go into `info` at the end of an episode.
 
     With `timing="pooled"` the object times each program once; with `"fresh"` it times a program at every request.
     """
@@ -55,7 +55,7 @@ class FinalReward:
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
-        """R to add to the reward, and facts, of each finished program.
+        """Final reward R, to be added, and facts of each finished program.
 
         With the model R is 0, because the process has paid it. `latencies` are seconds by the model, infinite for an illegal
         program.
@@ -132,7 +132,7 @@ class FinalReward:
 
 
 def reward(graph: Graph, measurement: Measurement) -> float:
-    """R of a measurement. 0 if the status is not OK."""
+    """Final reward R of a measurement. 0 if the status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0
     with at_once():
@@ -140,7 +140,7 @@ def reward(graph: Graph, measurement: Measurement) -> float:
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:
-    """Entries of `info` for a measurement. `regret` is left out if it is None. A slow program has one sample."""
+    """Entries of `info` for a measurement. `regret` is left out if it is None. `samples` is the number of timings."""
     known = {} if regret is None else {"regret": regret}
     samples = len(measurement.samples)
     return {"runtime_s": measurement.seconds, "status": measurement.status.value, "samples": samples, **known}

@@ -93,7 +93,7 @@ def begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scra
 def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN201
     """Do `stop`; return (reward, terminated). It ends the episode, unless `reward="best_so_far"` and steps are left.
 
-    If the backend measures, the caller adds R, or the gain in R over the best program before.
+    If the backend measures, the caller adds the final reward R, or the gain in R over the best program before.
     """
     before, gain = settings[2] * scalars[POTENTIAL], 0.0
     if settings[3] == MODEL_REWARD:

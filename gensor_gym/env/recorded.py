@@ -16,7 +16,7 @@ from gensor_gym.spaces.moves import STOP, Moves, moves_of
 from gensor_gym.spaces.space import TIMINGS, TuningSpace
 
 NUM_FACTS = 6
-"""Number of features between the indices and the mask: see `RecordedEnv`."""
+"""Number of features between the indices and the mask in the observation of `RecordedEnv`."""
 CLIP = 8.0
 
 
@@ -152,7 +152,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return math.log(capped[0] / capped[1]) if self.shaping else 0.0
 
     def _final(self) -> float:
-        """R, from the recorded time of the incumbent."""
+        """Final reward R, from the recorded time of the incumbent."""
         return 0.0 if self.incumbent is None else max(0.0, math.log(self.cap / float(self.seconds[self.incumbent])))
 
     def _only_stop(self) -> bool:

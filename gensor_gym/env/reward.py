@@ -13,7 +13,7 @@ from gensor_gym.graph.compiled import lean
 
 @lean
 def final_reward(floor, seconds):  # noqa: ANN001, ANN201
-    """R = max(0, log(T_cap / T)) of a program that takes T seconds.
+    """Final reward R = max(0, log(T_cap / T)) of a program that takes T seconds.
 
     T_cap is CAP_OVER_FLOOR times the task's roofline floor in seconds.
     """

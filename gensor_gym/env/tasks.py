@@ -31,7 +31,7 @@ class Tasks(Protocol):
     """Whether an episode may begin at any schedule."""
 
     def add(self, op: Any) -> int:
-        """Index of the task of an operator or its text, created if missing. ValueError if the operator is unknown."""
+        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is unknown."""
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
         """Index of a task, drawn uniformly. With a single operator `stream` is not called."""
@@ -74,7 +74,7 @@ class TaskSet:
     starts_anywhere = True
 
     def add(self, op: Operator | str) -> int:
-        """Index of the task of an operator or its text, created if missing. ValueError if the operator is unknown."""
+        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is unknown."""
         op = operators.resolve_one(op)
         if op not in self._index:
             self._append(op)

@@ -107,7 +107,7 @@ def reduction_points(ints):  # noqa: ANN001, ANN201
 def launches(row, ints, floats):  # noqa: ANN001, ANN201
     """Seconds to launch the kernel, and the second kernel that adds up the parts of a split reduction.
 
-    No choice that affects them is free in a partial program, so the model's own term is the lower bound.
+    The free choices of a partial program do not affect these seconds, so the model's term is the lower bound.
     """
     return floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM] + second_kernel(row, ints, floats)
 

@@ -27,7 +27,7 @@ from gensor_gym.registry import near
 ENUMERATED = 2_000_000
 """Largest number of candidates of a space that is enumerated."""
 MOST_NODES = 1_000_000_000
-"""Largest number of block tiles, with and without the reduction's, that a search visits in about ten minutes."""
+"""Largest number of block tiles that a search visits, of spatial axes and of the reduction: about ten minutes."""
 MOST_TIES = 1 << 14
 """Largest number of classes of optimal programs for which all optimal schedules are counted."""
 

@@ -91,7 +91,7 @@ def check_nesting(text: str) -> None:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object from its pairs. ValueError for duplicate keys, of which a dict would keep only the last."""
+    """A JSON object from its pairs. ValueError for duplicate keys, because a dict would keep only the last."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [key for key, _ in pairs]

@@ -79,7 +79,7 @@ def plain(rows: np.ndarray) -> np.ndarray:
 
 
 def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
-    """`made_by` needs a tried release of Numba; another release compiles by `numba.njit`. Nothing changes if Numba is off."""
+    """Compile by `made_by`, or by `numba.njit` in an untried release of Numba. Nothing changes if Numba is off."""
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function

@@ -101,12 +101,12 @@ class Coordinates:
         return found if np.array_equal(self.rows(found[None])[0], row) else None
 
     def numbers(self, vectors: np.ndarray) -> np.ndarray:
-        """Numbers int64 [N] of vectors [N, K]. The number of all vectors must fit in 64 bits."""
+        """Numbers int64 [N] of vectors [N, K]: the vectors read as digits in mixed radix. `size` must fit in 64 bits."""
         radix = np.cumprod(np.concatenate([[1], self.counts]))[:-1]
         return (vectors * radix.astype(np.int64)).sum(axis=1).astype(np.int64)
 
     def vectors(self, numbers: np.ndarray) -> np.ndarray:
-        """Vectors int64 [N, K] of numbers int64 [N]."""
+        """Inverse of `numbers`: vectors int64 [N, K] of numbers int64 [N]."""
         if not self.columns:
             return np.empty((len(numbers), 0), dtype=np.int64)
         return np.stack(np.unravel_index(numbers, self.counts, order="F"), axis=1)
@@ -155,7 +155,7 @@ def usable_values(ints: np.ndarray, knob: int) -> list[int]:
 
 
 def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Rows [.., ROW] of equal programs, with a tile written out for every memory level."""
+    """Rows [.., ROW] of the same programs, with a tile written out for every memory level."""
     rows = rows.copy()
     rows[..., LEVEL] = ints[NUM_LEVELS] - 1
     return rows

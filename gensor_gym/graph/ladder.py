@@ -68,9 +68,9 @@ def _up_to(length: int, ladder: tuple[int, ...]) -> tuple[int, ...]:
 def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
     """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
 
-    Every ladder begins as those of the sizes 1, 4, 16, 64, 256 that are within the padded extent. While there are too many
-    combinations, the axis with the most sizes loses its largest size (for ties the shortest axis, then the last). A ladder of one
-    size fixes the axis. Sizes of an axis divide each other, so an outer tile is always a multiple of the inner tile.
+    Every ladder starts with the sizes 1, 4, 16, 64, 256 up to the padded extent. While there are too many combinations, the axis
+    with the most sizes loses its largest size (for ties the shortest axis, then the last). A ladder of one size fixes the axis.
+    Sizes of an axis divide each other, so an outer tile is always a multiple of the inner tile.
     """
     rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
     levels = LEVELS[kind]

@@ -76,7 +76,7 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
 
 @lean
 def goes_with_cores(row):  # noqa: ANN001, ANN201
-    """Whether knobs that programs of this kind (knob tensor_core) lack have their default, index 0."""
+    """Whether all knobs that programs with this value of tensor_core lack have their default, index 0."""
     for i in range(_NUM_OTHERS[row[TENSOR_CORE]]):
         if row[_OF_OTHERS[row[TENSOR_CORE], i]] > 0:
             return False

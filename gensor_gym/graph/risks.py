@@ -59,7 +59,7 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Bit set of the limits that the next larger size of the tile under construction may break.
 
-    Levels above the one under construction copy its tile. So a larger register tile leaves the number of threads unchanged, and
+    Levels outside the one under construction copy its tile. So a larger register tile leaves the number of threads unchanged, and
     if the L1 tile fits in L2, the equal task tile fits in its larger share. On tensor cores any change of a register tile may
     break a fragment, and any change of a block tile may break the conditions of wgmma.
     """

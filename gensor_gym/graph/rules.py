@@ -91,7 +91,7 @@ def set_tile(row, axis, size):  # noqa: ANN001, ANN201
 
 @lean
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
-    """Number of which the tile under construction must be a multiple.
+    """Divisor of the tile under construction.
 
     At level 0 it is the number of virtual threads or, on tensor cores, the instruction's fragment; else the tile of the level
     below.
@@ -207,7 +207,7 @@ def fits(row, ints):  # noqa: ANN001, ANN201
 def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
     """Whether the row is a node of the graph, regardless of the hardware's limits.
 
-    Tiles must be on the ladders and multiples of inner tiles, levels beyond the one under construction must copy the tile below,
+    Tiles must be on the ladders and multiples of inner tiles, levels outside the one under construction must copy the tile below,
     and knobs must have usable values.
     """
     level = row[LEVEL]

@@ -1,7 +1,7 @@
 """Starts of walks: the unscheduled program and a small program of every other kind, on GPUs and for frozen convolutions.
 
 A tensor-core program needs whole fragments. No single action leads there from the unscheduled program, and the actions on the way
-bring no gain in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from there stays on the
+bring no gain in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the
 same graph.
 """
 

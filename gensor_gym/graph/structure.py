@@ -144,7 +144,7 @@ def _innermost_movers(op: Operator, read: Access) -> list[int]:
 
 @dataclass(frozen=True)
 class MatrixAxes:
-    """Roles in a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n]; all other axes of the operator repeat it."""
+    """Roles in a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n]. All other axes repeat the product."""
 
     a: int
     """Index of the read that axis m indexes: A of a gemm, the weight of a convolution."""

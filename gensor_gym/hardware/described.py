@@ -93,5 +93,4 @@ def recorded_machine(name: str) -> Hardware:
 
 @cache
 def _read(path: Path) -> Hardware:
-    """The machine of a JSON file."""
     return from_json(read_text(path))

@@ -71,7 +71,7 @@ def _by_rows(op: SomeLoops) -> SomeLoops:
 
 
 def _operand(op: Loops, name: str) -> Access | None:
-    """Access to the operand that a stage adds; None for a stage without an operand."""
+    """Access to the operand of a new stage; None for a stage without an operand."""
     if name in ALONE:
         return None
     used = sum(stage.name == name for stage in op.epilogue)

@@ -17,12 +17,12 @@ Arrays = TypeVar("Arrays", bound=Any)
 
 
 def order_of(op: Loops, name: str) -> str:
-    """The order that an operator's argument `name` (image, weights or result) names."""
+    """Order of dimensions of an operator's `name` (image, weights or result)."""
     return str(dict(op.arguments).get(name, (WEIGHTS if name == "weights" else IMAGES)[0]))
 
 
 def matrix_order(op: Loops) -> str:
-    """The order of a product's weights."""
+    """Order of dimensions of a product's weights."""
     return str(dict(op.arguments).get("weights", MATRICES[0]))
 
 

@@ -52,7 +52,7 @@ class FieldGraph(StepGraph[Node]):
         return self.model.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Results of every action on rows int32 [B, ROW], int32 [B, N, ROW]. An index does not leave its range."""
+        """Rows after every action, int32 [B, N, ROW], of rows int32 [B, ROW]. An index at an end of its range stays."""
         return step_fields(np.repeat(rows[:, None, :], len(self.actions), axis=1), self.kind.tops)
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:

@@ -29,7 +29,7 @@ FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 
 def document_in(space: TuningSpace, format: str) -> Json:
-    """The space's document in format `format`. A space of that format returns its own document."""
+    """The space's document in format `format`; the document itself if it already has the format."""
     if space.format == format:
         return space.document
     return _to_t4(space) if format == t4.NAME else _to_cache(space)
@@ -130,7 +130,6 @@ def _record_of(result: Mapping[str, Any], factor: float = 1.0) -> Json:
 
 
 def _scaled(value: Any, factor: float) -> Any:
-    """A number, or every number of a list, times the factor."""
     if factor == 1.0:
         return value
     return [v * factor for v in value] if isinstance(value, list) else value * factor

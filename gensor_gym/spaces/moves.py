@@ -53,7 +53,7 @@ class Moves:
         self.table[high[same], column + 1] = low[same]
 
     def _explore(self) -> tuple[np.ndarray, int]:
-        """Part of each configuration, and largest number of steps from the first configuration of a part to another in it."""
+        """Connected part of each configuration, and most steps from the first configuration of a part to another in the part."""
         parts = np.full(len(self.space), -1, dtype=np.int32)
         count, reach = 0, 0
         for start in range(len(self.space)):

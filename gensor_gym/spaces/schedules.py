@@ -51,7 +51,6 @@ def document_of(table: Table, source: str) -> dict[str, Any]:
 
 
 def _configuration(op: Operator, schedule: Schedule, kind: str) -> dict[str, int]:
-    """Tiles, virtual threads and knobs of a schedule by name."""
     slots = {axis.name: slot_of(a, len(op.spatial)) for a, axis in enumerate(op.axes)}
     levels = LEVEL_NAMES[kind]
     assert len(levels) == LEVELS[kind]

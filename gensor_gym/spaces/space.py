@@ -129,7 +129,7 @@ class TuningSpace:
 
     @cached_property
     def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
-        """Indices of a parameter's values by `identity`, by the parameter's name."""
+        """Index of each value, by the parameter's name and the value's `identity`."""
         return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
 
     @cached_property

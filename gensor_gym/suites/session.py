@@ -23,7 +23,7 @@ WINDOWS = 25
 
 
 class NoModel(ValueError):
-    """A search evaluated the model in a track without one."""
+    """A search evaluated the model in a track without a model."""
 
 
 class SuiteSession(Session):
@@ -94,7 +94,7 @@ class LearningSession(SuiteSession):
 
     @property
     def steps_left(self) -> int:
-        """Number of steps, or of evaluations, that are left."""
+        """Number of environment steps and model evaluations that are left."""
         return self.steps - self.evaluations
 
     def charge(self, evaluations: int) -> None:

@@ -54,7 +54,7 @@ class SuiteTask:
     certain: bool
     """Whether `best` is the optimum."""
     group: str
-    """Group of the task in its track: seen or unseen class, machine."""
+    """Group of the task in its track: seen or unseen class, or machine."""
 
     @property
     def name(self) -> str:

@@ -213,7 +213,7 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
-    """Add to the traffic into a cache a loop of `trips` iterations. `moved` is the bit set of tensors that the loop indexes."""
+    """Update the traffic into a cache for a loop of `trips` iterations. Bit t of `moved`: the loop indexes tensor t."""
     for t in range(tensors):
         at = cache * MAX_TENSORS + t
         bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]

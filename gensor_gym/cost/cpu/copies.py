@@ -44,7 +44,7 @@ def is_kept(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles that all threads together spend on copying operands at each call. `row` is one of `fill_effective`."""
+    """Cycles that all threads together spend on copying operands at each call. `row` comes from `fill_effective`."""
     cycles = 0.0
     for t in range(min(2, ints[NUM_READS])):
         if not is_packed(row, t) or is_kept(row, t, ints):

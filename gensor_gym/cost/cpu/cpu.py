@@ -116,7 +116,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_cpu(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
-    """Seconds of the legal program `written`. `terms` receives the parts.
+    """Seconds of the legal program `written`. `terms` receives the terms of the latency.
 
     Scratch arrays: `row` int32 [ROW] for the code's tiles, `walk` float64 [WALK] for the walk through the caches.
     """

@@ -98,7 +98,7 @@ def innermost(slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
-    """Operand with a window, and the reduce axis from which inwards its loops are written out; (-1, 0) without a window."""
+    """Index of the operand with a window, and the outermost reduce axis whose loop is written out; (-1, 0) without a window."""
     if row[CONVOLUTION] == 2 or slot >= SPATIAL_SLOTS:
         return -1, 0
     read = -1

@@ -95,7 +95,7 @@ def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
-    """Seconds of a legal program, infinite if no block can be resident. `terms` receives the parts."""
+    """Seconds of a legal program, infinite if no block can be resident. `terms` receives the terms of the latency."""
     in_shared = shared_bytes_of(row, ints)
     resident = resident_with(row, in_shared, ints)
     if resident <= 0:

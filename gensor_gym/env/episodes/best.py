@@ -1,7 +1,7 @@
 """Rewards of `reward="best_so_far"`.
 
-Every episode keeps its fastest evaluated program. A faster program pays the gain in R. The code is Python, not part of the
-compiled process, because only Python knows measured times.
+Every episode keeps its fastest evaluated program. A faster program pays the gain in the final reward R. The code is Python, not
+part of the compiled process, because only Python knows measured times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OK = Status.OK.value
 
 
 class Paid(NamedTuple):
-    """N evaluated programs: the gain in R of each float64 [N], its seconds float64 [N] and its status."""
+    """N evaluated programs: the gain in the final reward R of each float64 [N], its seconds float64 [N] and its status."""
 
     gains: np.ndarray
     seconds: np.ndarray
@@ -51,7 +51,7 @@ def pay(
 def _measured(
     final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
 ) -> Paid:
-    """`before` float64 [N] are the best seconds so far. Seconds are infinite unless the status is OK."""
+    """`before` float64 [N] are the best seconds of each episode so far. Seconds are infinite unless the status is OK."""
     facts = [fact for _, fact in final.of(graphs, list(rows), latencies.tolist())]
     statuses = [fact["status"] for fact in facts]
     seconds = np.array([fact["runtime_s"] if fact["status"] == OK else math.inf for fact in facts])

@@ -145,7 +145,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
 
     def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
-        """ValueError if the mask is not bool [B] with at least one True."""
+        """All environments without a mask. ValueError if the mask is not bool [B] with at least one True."""
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
@@ -243,7 +243,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._spread(chosen, {"paid_s": (paid.seconds, 0.0), "paid_status": (paid.statuses, None)})
 
     def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
-        """Add measured R to the rewards of ended episodes; return their runtime, status and steps as an info dictionary.
+        """Add measured final rewards R to the rewards of ended episodes; return runtime, status and steps as an info dictionary.
 
         `told` has the evaluations of this step if the reward is `best_so_far`.
         """

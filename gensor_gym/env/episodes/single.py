@@ -48,7 +48,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @abstractmethod
     def _advance(self, action: int) -> tuple[float, bool]:
-        """Take one step in place; return (reward without a measured R, whether the episode ended)."""
+        """Take one step in place; return (reward, without R if the backend measures it, and whether the episode ended)."""
 
     @property
     def discount(self) -> float:

@@ -58,7 +58,7 @@ class SteppedEpisodes(ABC):
         """Take one action int64 in each chosen episode; return (rewards float64, ended bool).
 
         An illegal action changes nothing and costs its step. With one step left any action counts as `stop`. If the backend
-        measures, the reward of `stop` lacks R.
+        measures, the reward of `stop` lacks the final reward R.
         """
         scalars, settings = self.scalars, self.settings
         before = settings.shaping * scalars[chosen, POTENTIAL]

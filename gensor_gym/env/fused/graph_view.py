@@ -30,9 +30,9 @@ class GirGraphView:
     """Turns groups of features into a graph.
 
     Nodes: the cells of the nest in its order, and the program. Features of a node, float32: one hot of KINDS; for a cell whether
-    it is wide, its stage, log operations, whether it is an output, whether several passes read it, and one hot of its placement;
-    for the program the groups header, speed, terms, remaining and nest, if `observation_groups` has them. Edges: (source,
-    reader), and (program, cell) for every cell.
+    it varies along columns, its number of successive reductions, log operations, whether it is an output, whether several passes
+    read it, and one hot of its placement; for the program the groups header, speed, terms, remaining and nest, if
+    `observation_groups` has them. Edges: (source, reader), and (program, cell) for every cell.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Iterable[str]) -> None:

@@ -94,7 +94,6 @@ def _instruction(axes: Any, y: float, one: Instruction, size: float) -> None:
 
 
 def _terms(axes: Any, graph: GirGraph, schedule: GirSchedule) -> None:
-    """Draw one bar for each term of the latency."""
     values = np.array(list(graph.terms(schedule).values())) * 1e6
     axes.barh(range(len(TERMS)), values, color=LEVEL_COLORS["cpu"][1])
     axes.set_yticks(range(len(TERMS)), TERMS, fontsize=9, color=INK)

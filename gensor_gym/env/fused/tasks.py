@@ -38,7 +38,7 @@ class GirTasks:
         self._stack()
 
     def add(self, op: Dataflow | str) -> int:
-        """Index of the task of an operator or its text, created if missing. ValueError if the operator is not fused."""
+        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is not fused."""
         known = len(self.graphs)
         number = self._append(op)
         if len(self.graphs) > known:

@@ -100,7 +100,7 @@ def _length(size: int) -> float:
 
 
 def _short(number: float) -> str:
-    """`512`, `64K` or `1M`."""
+    """Text such as `512`, `64K` or `1M`."""
     for scale, letter in ((2**20, "M"), (2**10, "K")):
         if number >= scale:
             return f"{number / scale:.0f}{letter}"
@@ -108,7 +108,6 @@ def _short(number: float) -> str:
 
 
 def _legend(axes: Any, entries: list[tuple[str, str]]) -> None:
-    """Write the (name, color) entries in a line above the panel."""
     at = 0.0
     for name, color in entries:
         for word, ink in (("■" if color != "white" else "", color), (name, FAINT)):

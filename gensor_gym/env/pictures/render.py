@@ -68,7 +68,6 @@ def loop_nest(program: Program) -> list[Line]:
 
 
 def _head(graph: ConstructionGraph, schedule: Schedule, program: Program) -> list[str]:
-    """Lines before the loop nest: task, level under construction, table of tiles, knobs that differ from their defaults."""
     names = LEVEL_NAMES[graph.hardware.kind]
     table = [("", [axis.name for axis in program.operator.axes])]
     table += [(name, [str(n) for n in tile]) for name, tile in zip(names, program.tiles, strict=True)]
@@ -180,7 +179,6 @@ def _staging_note(program: Program) -> str:
 
 
 def _points(count: int) -> str:
-    """Note for a step of the reduction over `count` points."""
     return f"{count} consecutive points each" if count > 1 else "point by point"
 
 
@@ -203,7 +201,6 @@ def _statement(program: Program) -> str:
 
 
 def _finished(program: Program, value: str) -> str:
-    """Apply the epilogue's functions to the text of a value."""
     for stage in program.operator.epilogue:
         value = f"{stage.name}({value})"
     return value

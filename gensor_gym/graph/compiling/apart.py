@@ -79,7 +79,7 @@ class Apart:
             self._ended()
 
     def _ended(self) -> None:
-        """Compile pending functions in this process. After a failure the server is not restarted."""
+        """Leave pending functions to this process to compile. After a failure the server is not restarted."""
         self._over.update(self._awaited)
         self._awaited.clear()
         if self._process is not None:

@@ -1,9 +1,9 @@
 """Compiled functions run as plain Python over lists of numbers. Results equal those of Numba's code to the last bit.
 
-Both run one source. Python's integers and floats are those of Numba, logarithms come from the same C library, and neither fuses
-nor reorders operations. Arrays are copied to lists, and changed numbers are copied back at the end, so a call that fails has
-changed nothing. Lists are faster than arrays, because Python creates an object for each element that it reads from an array: a
-step of an environment takes 0.2 to 0.4 ms.
+The source is the same. Python's integers and floats are those of Numba, logarithms come from the same C library, and neither
+fuses nor reorders operations. Arrays are copied to lists, and changed numbers are copied back at the end, so a call that fails
+has changed nothing. Lists are faster than arrays, because Python creates an object for each element that it reads from an array:
+a step of an environment takes 0.2 to 0.4 ms.
 
 Three differences from Numba do not matter here. Numba's integers wrap beyond 64 bits, which no schedulable task reaches. Division
 by zero raises in Python and not in Numba. Numba rounds a number that is written to a float32 array and read in the same call; no

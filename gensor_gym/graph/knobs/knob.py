@@ -14,8 +14,8 @@ EVERY = (1 << 10) - 1
 """Limits as bits, and the set of all limits.
 
 Both kinds of hardware: registers (and threads), code, at least one step for every part of a split reduction. GPU: shared memory,
-work for all threads that share a reduction, whole fragments on tensor cores and no knob that does not apply to them, whole warps
-over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
+work for all threads that share a reduction, whole fragments on tensor cores and no knob that programs on tensor cores lack, whole
+warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
 """
 
 

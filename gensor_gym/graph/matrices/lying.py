@@ -46,7 +46,6 @@ def moved_reads(op: Operator) -> tuple[int, ...]:
 
 
 def _has_channels_last(op: Operator, read: Access) -> bool:
-    """Whether a convolution's read has its channels innermost."""
     return read.coefficients[-1][op.reduce[0]] > 0
 
 

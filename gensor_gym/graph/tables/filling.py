@@ -152,7 +152,6 @@ def horizon(op: Operator, kind: str, knobs: int) -> int:
 
 
 def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
-    """Write the structure of the loops and of every access into `ints`."""
     spatial = len(op.spatial)
     slots = [slot_of(a, spatial) for a in range(len(op.axes))]
     ints[IS_CPU] = hardware.kind == "cpu"

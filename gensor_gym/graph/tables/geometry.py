@@ -70,7 +70,7 @@ def folded_bytes(ints):  # noqa: ANN001, ANN201
 
 @lean
 def operand_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes that the main kernel has as an operand: of the tensor, or of its laid-out copy."""
+    """Bytes of an operand of the main kernel: of the tensor, or of its laid-out copy."""
     if row[TENSOR_CORE] == 2 and ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
         return folded_bytes(ints)
     return tensor_bytes(tensor, ints)
