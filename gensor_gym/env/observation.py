@@ -149,7 +149,6 @@ def _operator_features(op: Operator) -> np.ndarray:
 
 
 def _hardware_features(hw: Hardware) -> np.ndarray:
-    """Whether the machine is a CPU; logs of rates, capacities, units and lanes."""
     levels = {level.name: level for level in hw.memory}
     dram, l2 = levels["dram"], levels["l2"]
     inner = levels.get("l1", levels.get("shared", l2))

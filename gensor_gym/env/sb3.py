@@ -79,7 +79,6 @@ class ConstructVecEnv(VecEnv):
         return observations, rewards.astype(np.float32), ended, infos
 
     def _end(self, ended: np.ndarray, info: dict[str, Any], infos: list[dict[str, Any]]) -> None:
-        """Fill `infos` of the ended episodes, and reset their sums of rewards and steps."""
         facts, elapsed = info["final_info"], round(time.time() - self._begun, 6)
         regret = facts.get("regret", np.full(self.num_envs, np.nan))
         columns = (self._returns, self._lengths, facts["runtime_s"], facts["status"], facts["steps"], regret)

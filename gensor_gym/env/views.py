@@ -84,7 +84,6 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
 
 @early
 def _fill_successors(row, mask, ints, floats, sizes, space, out):  # noqa: ANN001, ANN202
-    """Write features of every legal successor: terms and latency relative to `row`, level and resources."""
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     here, there = np.empty(NUM_TERMS), np.empty(NUM_TERMS)
     flat = np.zeros(_RESOURCES + 6)

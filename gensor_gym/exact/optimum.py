@@ -155,7 +155,7 @@ def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[n
 
 
 def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
-    """ValueError unless `exact.floor` applies: for a CPU, tensor cores, or an axis in two indices of one tensor."""
+    """ValueError if `exact.floor` cannot bound the task: CPU, tensor cores, or a reduce axis in two dimensions of a tensor."""
     ints = graph.tables.ints
     if ints[IS_CPU]:
         raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")

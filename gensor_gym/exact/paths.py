@@ -69,7 +69,6 @@ def _beside(ladder: Sequence[int], value: int) -> tuple[int, ...]:
 
 
 def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
-    """Actions from the first state to the state `key`."""
     actions = []
     while key in came:
         key, action = came[key]

@@ -29,7 +29,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
-    """Decompressed content of gzip data; other data unchanged. ValueError if it is truncated, corrupt or larger than `most`."""
+    """Decompressed content of gzip data; other data unchanged. ValueError for broken data, or more than `most` bytes."""
     if not data.startswith(_GZIP):
         return data
     size = 0

@@ -61,7 +61,6 @@ def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...
 
 
 def _up_to(length: int, ladder: tuple[int, ...]) -> tuple[int, ...]:
-    """The ladder, continued by powers of two up to `length`."""
     return (*ladder, *(1 << p for p in range(length.bit_length()) if 1 << p > ladder[-1]))
 
 

@@ -80,7 +80,7 @@ def forced_threads() -> int | None:
 
 
 def usable_cores() -> int:
-    """Number of cores that a kernel may use: $GENSOR_GYM_THREADS, else physical cores of the affinity mask within the quota."""
+    """Number of cores that a kernel may use: $GENSOR_GYM_THREADS, else physical cores in the affinity mask, at most the quota."""
     if forced := forced_threads():
         return forced
     topology = Path("/sys/devices/system/cpu")

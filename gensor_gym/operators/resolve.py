@@ -45,7 +45,6 @@ def resolve_one(spec: Operator | str) -> Operator:
 
 
 def _texts(name: str) -> list[str]:
-    """Texts of the operators of a name: an id, a table, a pattern or a part of a split."""
     shapes = named_shapes()
     if name in shapes:
         return [shapes[name]]

@@ -91,7 +91,6 @@ def _to_cache(space: TuningSpace) -> Json:
 
 
 def _result_of(record: Json, names: list[str]) -> Json:
-    """T4 result of a cache's record."""
     rest = {k: v for k, v in record.items() if k not in PHASES and k not in names and k != "timestamp"}
     fault = kernel_tuner.failure(record)
     status = kernel_tuner.FAILURES.get(fault, Status.LAUNCH_ERROR) if fault else Status.OK

@@ -134,7 +134,6 @@ class TuningSpace:
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
-        """Indices of configurations by row of value indices."""
         return {tuple(row): i for i, row in enumerate(self.indices.tolist())}
 
     def place(self, row: np.ndarray) -> int:

@@ -64,10 +64,7 @@ WALK = LEVELS + 1
 
 @lean
 def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Bytes into L1, bytes into L2, and bytes from DRAM, per thread.
-
-    `row` is one of `fill_effective`; `walk` [WALK] is scratch.
-    """
+    """Bytes into L1, into L2, and from DRAM, per thread. `row` comes from `fill_effective`; `walk` [WALK] is scratch space."""
     _begin(row, slot, ints, floats, walk)
     vector_inside = row[LOOP_ORDER] == 1
     for level in range(1, TASK + 1):
@@ -152,7 +149,6 @@ def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_reduce(row, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add the loops over the L1 tiles of the reduction."""
     for axis in range(ints[END_REDUCE] - 1, SPATIAL_SLOTS - 1, -1):
         _grow_to(row, axis, TASK, ints, floats, walk)
 

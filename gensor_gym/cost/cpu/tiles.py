@@ -164,7 +164,6 @@ def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _merge_all(row, ints):  # noqa: ANN001, ANN201
-    """Merge the reduce blocks of a task into one."""
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         task, extent = TILE + TASK * MAX_AXES + axis, ints[EXTENT + axis]
         if extent > row[task]:

@@ -123,7 +123,7 @@ def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def padding(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of padding per row of a staged tile with shared_layout = 1: 4 if several are copied or read at a time, else 1."""
+    """Padding per row of a staged tile with shared_layout = 1: 4 elements if several are copied or read at once, else 1."""
     if row[SHARED_LAYOUT] != 1:
         return 0
     return 4 if copy_width(row, tensor, ints) > 1 or contiguous_run(row, tensor, ints) % 2 == 0 else 1

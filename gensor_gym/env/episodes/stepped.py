@@ -91,5 +91,4 @@ class SteppedEpisodes(ABC):
         self.obs[chosen, self.remaining_at + 1] = np.log2(left + 1.0) / 8.0
 
     def _leave_stop(self, chosen: np.ndarray) -> None:
-        """Leave only `stop` legal."""
         self.masks[chosen] = np.arange(self.masks.shape[1]) == STOP

@@ -76,7 +76,6 @@ def _instructions(axes: Any, graph: GirGraph, schedule: GirSchedule) -> None:
 
 
 def _instruction(axes: Any, y: float, one: Instruction, size: float) -> None:
-    """Draw an instruction at height y: boxes for its slices, and an arrow between levels or the computation's text."""
     target = one.target.buffer
     ends = [(one.sources[0][1].buffer, one.target.wide)] if one.kind == "move" else []
     for buffer, wide in [*ends, (target, one.target.wide)]:

@@ -70,7 +70,6 @@ def _title(figure: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw nested bars for every axis, on a scale of powers of two: extent, then tiles from the outermost to the innermost."""
     program, kind = lower(graph.operator, schedule, graph.hardware), graph.hardware.kind
     longest = max(*graph.operator.extents, *program.tiles[-1])
     rows = range(len(graph.operator.axes))
@@ -119,7 +118,6 @@ def _legend(axes: Any, entries: list[tuple[str, str]]) -> None:
 
 
 def _roofline(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw the roofline with three points: the unscheduled program, the current program, and the fastest possible program."""
     op = graph.operator
     peak = dict(graph.hardware.peak).get(op.dtype) or graph.hardware.peak_of("float32")
     _roofs(axes, graph, peak)
@@ -137,7 +135,6 @@ def _roofline(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _roofs(axes: Any, graph: ConstructionGraph, peak: float) -> None:
-    """Draw the roof of every memory level. The roof of the level that contains the operator's data is dark."""
     levels = [m for m in graph.hardware.memory if m.name in ("dram", "l3", "l2", "l1")]
     holding = resident_bandwidth(graph.operator, graph.hardware)
     low, high = _range(graph.operator.intensity, peak / min(m.bandwidth for m in levels))
@@ -164,7 +161,6 @@ def _range(intensity: float, ridge: float) -> tuple[float, float]:
 
 
 def _terms(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw one bar for each term, the largest in another color, and lines for the latency and the roofline floor."""
     words = TERM_WORDS[graph.hardware.kind]
     terms = graph.terms(schedule)
     scale, unit = next(
@@ -210,7 +206,6 @@ def _number(value: float) -> str:
 
 
 def _resources(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw one bar for each resource as a fraction of its limit, cut at 1.25."""
     for row, use in enumerate(uses(graph, schedule)):
         color = GOOD if use.fraction <= 0.75 else WARN if use.fraction <= 1.0 or use.soft else BAD
         axes.barh(row, 1.0, height=0.42, color=EXTENT_COLOR)

@@ -34,8 +34,6 @@ class Line:
 
 
 class _Page:
-    """Lines of pseudo-code under construction."""
-
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.depth = 0
@@ -166,7 +164,6 @@ def _cpu_loops(page: _Page, program: Program) -> None:
 
 
 def _copy(page: _Page, program: Program, read: Access, level: int, where: str, note: str) -> None:
-    """Write the line that copies the part of an input that a tile reads at a level into memory `where`."""
     box = program.box(read, level)
     shape = ", ".join(map(str, box.shape))
     size = in_bytes(box.size * ITEM_BYTES[read.tensor.dtype])

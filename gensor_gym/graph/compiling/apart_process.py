@@ -40,7 +40,6 @@ def main() -> None:
 
 
 def _is_something_there(descriptor: int) -> bool:
-    """Whether input arrives within `IDLE_S` seconds."""
     return bool(select.select([descriptor], [], [], IDLE_S)[0])
 
 

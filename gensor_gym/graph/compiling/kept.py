@@ -45,7 +45,6 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
             return super().compile(sig)
 
     def _is_at_hand(self, sig: Any) -> bool:
-        """Whether nothing needs to be compiled, because the function is in memory or on disk."""
         return isinstance(sig, tuple) and (sig in self.overloads or self.is_kept(sig))
 
     @contextmanager

@@ -77,8 +77,6 @@ class Lines:
 
 
 class _Numpy:
-    """The functions of NumPy that compiled functions use."""
-
     inf, log, float64 = math.inf, math.log, float
     int8 = int32 = int64 = int
 

@@ -13,7 +13,6 @@ from gensor_gym.operators.types import Operator
 
 
 def _has_points(op: Operator, hardware: Hardware, shares: int) -> bool:
-    """Whether the reduction has a point for every share."""
     return shares <= reduction_points(op)
 
 

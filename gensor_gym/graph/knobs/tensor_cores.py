@@ -38,7 +38,6 @@ from gensor_gym.operators.types import Operator
 
 
 def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
-    """Whether every block of a cluster has a tile along m."""
     roles = matrix_axes(op) if 2 in tensor_core_choices(op, hardware) else None
     return roles is not None and op.axes[roles.m].extent > (blocks - 1) * WGMMA_ROWS
 

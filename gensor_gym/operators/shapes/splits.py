@@ -63,7 +63,6 @@ def part_of(op: Operator, version: str = "v1") -> str:
 
 
 def _by_hash(op: Operator) -> str:
-    """The part by the hash of the operator's group; "test" for the held-out class."""
     if op.name == HELD_OUT:
         return "test"
     digest = hashlib.sha256(f"v1:{SALT}:{group(op)}".encode()).digest()
@@ -73,7 +72,6 @@ def _by_hash(op: Operator) -> str:
 
 @cache
 def _test_operators() -> tuple[Operator, ...]:
-    """Operators of v2's frozen test part."""
     shapes = named_shapes()
     return tuple(parse(shapes[name]) for name in split("test", "v2"))
 
