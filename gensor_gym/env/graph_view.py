@@ -82,7 +82,7 @@ class GraphView:
 
 
 class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gymnasium.utils.RecordConstructorArgs):
-    """Wrapper of a `ConstructEnv` with observation `flat` or `dict`; it observes what `observation="graph"` would."""
+    """Wrapper of a `ConstructEnv` with observation `flat` or `dict`. Its observations equal those of `observation="graph"`."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         """Wrap the environment; ValueError if its observation is neither `flat` nor `dict`."""

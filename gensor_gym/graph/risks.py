@@ -86,7 +86,7 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
-    """Bit set of the limits on resources that a smaller tile of a level may break, because it needs more of them.
+    """Bit set of the limits that a smaller tile of a level may break, because it needs more of some resource.
 
     A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may then allow wider copies that
     load more (3 columns of float32 under 3 taps take 5 elements, 2 columns take 6).

@@ -55,7 +55,7 @@ class Body:
     term: str
     numpy: Callable[..., np.ndarray]
     flops: int
-    """Number of operations per point, as the field counts them."""
+    """Number of operations per point. A multiply-add counts as two."""
     reduction: Reduction = ADD
 
     @property

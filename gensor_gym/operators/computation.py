@@ -32,7 +32,7 @@ class Computation(Protocol):
 
     @property
     def flops(self) -> int:
-        """Number of operations, as the field counts them."""
+        """Number of operations. A multiply-add counts as two."""
 
     @property
     def compulsory_bytes(self) -> int:

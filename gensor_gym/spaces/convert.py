@@ -109,7 +109,7 @@ def _result_of(record: Json, names: list[str]) -> Json:
 def _record_of(result: Mapping[str, Any], factor: float = 1.0) -> Json:
     """Cache record of a T4 result. `factor` turns its times into milliseconds."""
     times = {**result["times"]}
-    if "compilation_time" in times:  # the schema's name; writers say compilation
+    if "compilation_time" in times:  # the schema's name; writers use `compilation`
         times.setdefault("compilation", times["compilation_time"])
     measured = {m["name"]: m.get("value") for m in result.get("measurements") or [] if isinstance(m, dict) and "name" in m}
     if isinstance(measured.get("time"), int | float):
