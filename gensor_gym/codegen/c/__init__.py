@@ -1,1 +1,1 @@
-"""Generator of C for CPU programs: the plan, loops over tasks and tiles, packing. `micro/` has the micro-kernel."""
+"""Generator of C for CPU programs: plan, loops over tasks and tiles, packing. `micro/` has the micro-kernel."""

@@ -1,4 +1,4 @@
-"""The second pass of a split reduction: it adds up (or compares) partial outputs in a fixed order and applies the epilogue."""
+"""Prints the second pass of a split reduction, which combines partial outputs in a fixed order and applies the epilogue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ BLOCK = 4096
 
 
 def _axis(plan: LoopPlan) -> int:
-    """The innermost spatial axis, along which a task of the second pass loops."""
     return plan.op.spatial[-1]
 
 
@@ -100,7 +99,6 @@ def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
 
 
 def _operand(plan: LoopPlan, operand: Operand, width: int) -> str:
-    """C text of an epilogue operand's elements for `width` adjacent output elements."""
     axis = _axis(plan)
     place = linear([(1, f"{operand.name}_row"), (operand.strides[axis], plan.axes[axis])])
     wide = width > 1 and operand.strides[axis] == 1

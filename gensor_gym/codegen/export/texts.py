@@ -20,7 +20,7 @@ used, because it does not link with zig.
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
-    """C text of the header, with the functions of all kernels and kinds."""
+    """C text of the header, which declares the functions of all kernels and kinds."""
     guard = f"{library.upper()}_H"
     functions = "\n".join([*map(kinds.declared, kinds_of(exports)), *map(_declared, exports)])
     return f"""/* Kernels that gensor_gym generated, verified and timed; manifest.json says on what and how fast. */
@@ -162,7 +162,6 @@ API void {library}_set_threads(int threads) {{ gg_runtime_init(&team, threads); 
 
 
 def _defined(one: Exports) -> str:
-    """C definitions of one kernel's two functions."""
     given, written = (", ".join(name for name, _ in part) for part in (one.inputs, one.outputs))
     several = len(one.outputs) > 1
     outputs = f"    void *const outputs[] = {{{written}}};\n" if several else ""

@@ -1,4 +1,4 @@
-"""Write scalar expressions of dataflow graphs in C, on vectors or single numbers, with the helpers of `codegen.c.micro`."""
+"""Writes scalar expressions of dataflow graphs in C, on vectors or single numbers, with the helpers of `codegen.c.micro`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _OF_NUMBER = {"maximum": "max", "minimum": "min"}
 
 
 def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
-    """C text of an expression; `names` maps its operands to variables.
+    """C text of an expression; `names` maps operands to variables.
 
     `inverses` maps some operands x to variables that contain 1 / x. A quotient by such an operand becomes a product, because a
-    division takes as long as a dozen other instructions. The extra rounding stays in `dataflow.scalars`' bound for a quotient.
+    division takes as long as a dozen other instructions. The extra rounding stays within the bound of `dataflow.scalars` for a
+    quotient.
     """
     if isinstance(expression, Constant):
         return number(expression.value)
@@ -45,7 +46,6 @@ def number(value: float) -> str:
 
 
 def _as_vector(part: Expression, text: str, width: int) -> str:
-    """C text of a helper's argument; a constant is broadcast to all lanes."""
     return f"splat_{width}({text})" if _is_number(part) and width > 1 else text
 
 

@@ -1,4 +1,4 @@
-"""Print one step of a row nest's kernel in C: all its passes over a few interleaved rows."""
+"""Prints one step of a row nest's kernel in C: all passes over a few interleaved rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ class RowPrinter:
     lines: Lines = field(default_factory=Lines)
 
     def __post_init__(self) -> None:
-        """Choose C names of cells, distinct from all other names, and find the buffers that keep whole rows in registers."""
         names = [cell.name for cell in self.nest.cells]
         self.names = dict(zip(names, identifiers(f"v_{name}" for name in names), strict=True))
         self.element = element_of(self.nest)
@@ -88,7 +87,7 @@ class RowPrinter:
     def _rows(self) -> range:
         return range(self.shape.rows)
 
-    # Where rows begin
+    # Pointers to rows
 
     def pointers(self) -> None:
         """Declare pointers to the step's rows of every tensor in DRAM that the kernel accesses."""
@@ -133,7 +132,6 @@ class RowPrinter:
             yield from (part for _, part in instruction.sources)
 
     def _scratch_rows(self) -> None:
-        """Declare the row buffers: pointers into scratch memory, or arrays of vectors for rows in registers."""
         vectors = -(-self.nest.columns // self.shape.vector)
         for buffer in self.kernel.buffers(Level.SRAM):
             for r in self._rows():
@@ -147,10 +145,10 @@ class RowPrinter:
         if not self.accesses:
             self.lines.add("(void)call, (void)row;")
 
-    # Once a row
+    # Scalars of a row
 
     def numbers(self, instructions: tuple[Instruction, ...]) -> None:
-        """Write instructions on scalars of a row: their loads, computations and stores, for each row of the step."""
+        """Write instructions on scalars of a row (loads, computations, stores) for each row of the step."""
         item = self.element.c
         for one in instructions:
             for r in self._rows():
@@ -166,14 +164,12 @@ class RowPrinter:
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {taken(self.nest, part, self._at(part, r))};")
 
     def _at(self, part: Slice, r: int) -> str:
-        """C variable that points to row r of a slice."""
         name = c_name(part.buffer.name) if part.access is None else self.accesses[part.access]
         return f"{name}_at{r}"
 
-    # Along the columns
+    # Passes along the columns
 
     def _pass(self, one: Pass) -> None:
-        """Write one pass along the columns, and the scalar instructions after it."""
         self._splat_numbers(one)
         reductions = [i for i in one.along if i.kind == "reduce"]
         steps = self.shape.steps(self.nest.columns)
@@ -262,7 +258,7 @@ class RowPrinter:
             self._step(one, step, 0, "c")
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
-        """Write one step along the columns for all rows: each instruction in order, then instructions of some rows only."""
+        """Write one step along the columns for all rows: instructions in order, then those that only some rows execute."""
         here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]
         for instruction in one.along:
             block = 1 if instruction.once else self._block(instruction)
@@ -294,11 +290,11 @@ class RowPrinter:
                 self.lines.add(*(ahead.statement(f"{self._at(ahead.part, r)} + {here[u]}") for r in self._rows()))
 
     def _first(self, one: Instruction, r: int) -> str:
-        """C condition that an instruction is executed for row r: its index is 0 along all axes of `once`."""
+        """C condition under which row r executes an instruction: its index is 0 along all axes of `once`."""
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
     def _block(self, one: Instruction) -> int:
-        """Number of rows that a transposed load loads together, a power of two; 1 if the instruction is not such a load."""
+        """Number of rows that a transposed load reads together, a power of two; 1 for other instructions."""
         access = one.sources[0][1].access if one.kind == "move" else None
         if access is None or not access.is_turned or c_type(self.nest, access) != "float" or self.nest.graph.whole:
             return 1
@@ -343,13 +339,11 @@ class RowPrinter:
         return value if step.lanes is None else f"keep_{width}({value}, {step.lanes}, {self.element.number(identity)})"
 
     def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:
-        """C text that loads a slice's vector at the column `here`."""
         if part.buffer.level is Level.REG:
             return f"{c_name(part.buffer.name)}_in{r}[{int(here) // self.shape.vector}]"
         return loaded(self.nest, part, self._at(part, r), here, self.shape.vector, step.lanes)
 
     def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
-        """C statement that stores the vector `name` to a slice at the column `here`."""
         if part.buffer.level is Level.REG:
             return f"{c_name(part.buffer.name)}_in{r}[{int(here) // self.shape.vector}] = {name};"
         return stored(self.nest, part, self._at(part, r), here, (self.shape.vector, step.lanes, self.shape.streaming), name)
@@ -361,7 +355,6 @@ def c_name(name: str) -> str:
 
 
 def _sum(reduction: Instruction, r: int, u: int) -> str:
-    """C variable of a reduction's accumulator for vector u of row r."""
     return f"sum_{reduction.cell}_{r}_{u}"
 
 

@@ -27,7 +27,6 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def _aligned_part(raw: np.ndarray, size: int) -> np.ndarray:
-    """A view of `size` bytes of `raw` that begins at an address divisible by `ALIGNMENT`."""
     start = -address_of(raw) % ALIGNMENT
     return raw[start : start + size]
 

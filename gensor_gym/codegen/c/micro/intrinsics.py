@@ -23,7 +23,7 @@ _PLAIN = {
     "slli_epi16": "(a, n)|(({i})(({h})(a) << n))",
     "srli_epi16": "(a, n)|(({i})(({u})(a) >> n))",
 }
-"""Intrinsic without its prefix -> `parameters|expansion` of its macro, in plain vector arithmetic."""
+"""Intrinsic without its prefix -> `parameters|expansion` of a macro in plain vector arithmetic."""
 
 _WIDE = {
     "cmplt_epu32_mask": ("ucmpd{bits}_mask", "(a, b)|{call}(a, b, 1, -1)"),
@@ -80,7 +80,7 @@ typedef unsigned short {u} __attribute__((vector_size({bytes})));
 typedef char {c} __attribute__((vector_size({bytes})));
 """
 _BFLOATS = "typedef short __m{bits}bh __attribute__((vector_size({bytes}), may_alias));\n"
-"""The type of bfloat16 numbers of gcc 12; later versions have a type of their own."""
+"""The vector type of bfloat16 in gcc 12; later versions have a built-in type."""
 _MASKS = "typedef unsigned char __mmask8;\ntypedef unsigned short __mmask16;\n"
 
 _CHOICE = """#if defined(__GNUC__) && !defined(__clang__) && defined(__has_builtin)

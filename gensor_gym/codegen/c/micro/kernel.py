@@ -1,4 +1,4 @@
-"""Print the micro-kernel: one register tile over one L1 tile of the reduction, as interior variant or guarded edge variant."""
+"""Prints the micro-kernel: a register tile over one L1 tile of the reduction, in an interior or a guarded edge variant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gensor_gym.operators.bodies import BODIES, limited
 MAX_UNROLLED = 512
 """Largest number of multiply-adds in an unrolled loop body, since compile time grows with it."""
 MAX_GUARDED = 128
-"""The same limit for guarded loads: gcc 12 took 5 s to compile 250 of them without masked instructions."""
+"""Largest number of multiply-adds with guarded loads: gcc 12 took 5 s to compile 250 of them without masked instructions."""
 
 
 def parameters(plan: LoopPlan) -> list[str]:
@@ -32,7 +32,7 @@ def parameters(plan: LoopPlan) -> list[str]:
 
 
 def flags(plan: LoopPlan) -> list[str]:
-    """Names of the micro-kernel's flags: `first` and, if needed, `last`, which mark blocks of a carried reduction; else none."""
+    """Names of the micro-kernel's flags, `first` and `last`, which mark blocks of a carried reduction (`LoopPlan.is_carried`)."""
     if not plan.is_carried:
         return []
     finishes = plan.splits == 1 and (plan.op.divisor != 1 or plan.op.epilogue)
@@ -61,7 +61,7 @@ def micro_kernel(kind: Variant) -> str:
             order, unrolls = _reduce_order(plan), _unrolls(plan, MAX_UNROLLED)
             if edge and not written_out(plan, order, unrolls):
                 unrolls = _unrolls(plan, MAX_GUARDED)
-            # If nothing precedes the accumulators, the first term that is added to each declares it.
+            # Without initial values, an accumulator is declared by its first term.
             at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
             if not at_once:
                 _start(lines, reader)
@@ -75,7 +75,7 @@ def micro_kernel(kind: Variant) -> str:
 
 
 def accumulator(row: int, chunk: int) -> str:
-    """C variable of the accumulator of a row and chunk."""
+    """Name of the C variable that accumulates a row and chunk."""
     return f"sum_{row}_{chunk}"
 
 
@@ -107,12 +107,12 @@ def _start(lines: Lines, reader: Reader) -> None:
 
 
 def _reduce_order(plan: LoopPlan) -> list[int]:
-    """Reduce axes in the order of their loops, outermost first; a reduced vector axis is last."""
+    """Reduction axes in the order of their loops, outermost first; a reduced vector axis is last."""
     return sorted(plan.op.reduce, key=lambda a: (a == plan.vector, a))
 
 
 def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
-    """Reduce axis -> unroll factor, such that the loop body has at most `most` multiply-adds; inner loops come first."""
+    """Reduction axis -> unroll factor. The loop body has at most `most` multiply-adds; inner loops are unrolled first."""
     budget = max(1, most // (len(plan.rows) * len(plan.chunks)))
     factors = {}
     for depth, axis in enumerate(reversed(_reduce_order(plan))):
@@ -126,7 +126,7 @@ def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
 
 
 def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int, int]) -> None:
-    """Write the loops over the reduce axes in `order`, with the step inside the innermost loop."""
+    """Write the loops over the reduction axes in `order`, and the step inside the innermost loop."""
     plan = reader.plan
     if not order:
         (_step if plan.group < 0 else c_dot.step)(lines, reader, False)
@@ -155,7 +155,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
 
 
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
-    """Write the loop along a reduce axis, several elements a step, then a masked or partial step for the remaining elements."""
+    """Write a loop that takes several elements along an axis per step, then a masked or partial step for remaining elements."""
     plan = reader.plan
     name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
     step = c_along.step if plan.groups_lanes else _step if axis == plan.vector else c_dot.step
@@ -190,7 +190,6 @@ def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -
 
 
 def _step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """Write one step: load the register tile's operands and combine them, row by row."""
     plan = reader.plan
     loaded: dict[tuple[object, ...], str] = {}
     for r, row in enumerate(plan.rows):
@@ -211,7 +210,7 @@ def _loaded(
     tail: bool,
     loaded: dict[tuple[object, ...], str],
 ) -> str:
-    """C variable of a loaded value; its load is written at the first use."""
+    """Name of the C variable of a loaded value. The load is written at the first use."""
     plan = reader.plan
     key = reader.key(read, row)
     scalar = read.lane_stride == 0
@@ -247,7 +246,6 @@ def _needs_mask(plan: LoopPlan) -> bool:
 
 
 def _map(plan: LoopPlan, words: list[str], chunk: Chunk) -> str:
-    """C text of a map's function, applied to loaded operands."""
     width = chunk.width
     words = [
         f"splat_{width}({word})" if read.lane_stride == 0 and width > 1 else word

@@ -1,4 +1,4 @@
-"""Generate CUDA for a schedule of a row nest: a launch for each kernel of the graph, and a second if blocks share rows."""
+"""Generates CUDA for a row nest's schedule: one launch per kernel of the instruction graph, and a second if blocks share rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
 
 
 def _sizes(places: KernelPlaces) -> str:
-    """CUDA constants with the sizes of a kernel."""
     shape = places.shape
     named = {
         "LANES": (shape.lanes, "threads of a row"), "ROWS": (shape.rows, "rows of a step"),

@@ -1,4 +1,4 @@
-"""Print loads and stores of a lane's tile: by 16 bytes if aligned, transposed through shared memory, or by elements."""
+"""Prints loads and stores of a lane's tile: by 16 bytes if aligned, transposed through shared memory, or by elements."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Tile:
         return f"column + u * (LANES * VECTOR) + i < {self.columns}" if self.overhangs else ""
 
     def load(self, out: Writer, part: Slice, name: str, at: str) -> None:
-        """Write the declaration of `name[TILE][VECTOR]` and its load from a slice whose row begins at `at`."""
+        """Declare `name[TILE][VECTOR]` and load it from a slice whose row begins at `at`."""
         four_of, nothing = self._four(part)
         if part.buffer.level is Level.REG:
             out.line(f"{self._element.c} (&{name})[TILE][VECTOR] = {at}[step];")

@@ -1,4 +1,4 @@
-"""Layouts of the workspace, for values between launches, and of a block's shared memory, for row nests on GPUs."""
+"""Layouts of a row nest's memory on a GPU: the workspace, for values between launches, and a block's shared memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS
 
 LINE = 32
-"""Number of float32 elements in a line of 128 bytes; every tensor in the workspace begins at a multiple of it."""
+"""Number of float32 elements in 128 bytes; every tensor in the workspace begins at a multiple of this number."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Print reductions over the lanes of a row's team: by shuffles in a warp, through shared memory between warps."""
+"""Prints reductions over the lanes of a row's team: by shuffles in a warp, through shared memory between warps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def reduction_of(one: Instruction) -> Reduction:
 
 @dataclass(frozen=True)
 class Fold:
-    """Prints the combination of the values of a team's lanes, after which each lane has the result."""
+    """Prints the reduction of one value per lane over a team of `lanes` lanes, after which each lane has the result."""
 
     lanes: int
     element: Element
     names: Mapping[str, str]
-    """Cell of a reduction -> its variable."""
+    """Cell of a reduction -> CUDA variable."""
     shared: Mapping[str, str]
     """Cell of a reduction -> pointer to its numbers in shared memory, one per warp; used by teams of several warps."""
 

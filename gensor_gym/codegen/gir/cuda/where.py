@@ -1,4 +1,4 @@
-"""Print indices and pointers of a lane's row in row nests on GPUs."""
+"""Prints indices and pointers of a lane's row in row nests on GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INT = 1 << 31
 
 
 def index_type(nest: RowNest) -> str:
-    """CUDA type of row and column indices: `int` if all fit, also of blocks past the end, else `long long`."""
+    """CUDA type of row and column indices: `int` if all fit, including those of blocks past the end, else `long long`."""
     return "long long" if max(nest.rows, nest.columns) + (1 << 20) >= INT else "int"
 
 
@@ -74,7 +74,7 @@ class Pointers:
         return c_name(access.tensor) + (f" + {place}" if place != "0" else "")
 
     def loaded(self, access: Access | None, value: str) -> str:
-        """CUDA text of an element that is loaded: `value`, or `lost_number` in a row of a table whose id is outside it."""
+        """CUDA text of a loaded element: `value`, or `lost_number` if the id that selected the row is outside the table."""
         if access is None or access.chosen is None:
             return value
         return f"({lost(self.names[access])} ? {lost_number(self.nest)} : {value})"
