@@ -1,4 +1,4 @@
-"""Packs int8 and bfloat16 convolutions in groups of channels: places the channels of a group next to each other."""
+"""Pack int8 and bfloat16 convolutions in groups of channels: place the channels of a group next to each other."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
 
 
 def _left(rows: str, index: str, group: int) -> str:
-    """Number of channels from `index` on, as C text; a constant if every group is whole."""
+    """C text of the number of channels from `index` on; a constant if every group is complete."""
     return str(group) if rows.isdigit() and int(rows) % group == 0 else f"{rows} - {index}"

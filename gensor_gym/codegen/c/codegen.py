@@ -1,4 +1,4 @@
-"""Generates the C source of a CPU program: entries, the parallel loop over tasks, packing and micro-kernels."""
+"""Generate the C source of a CPU program: entries, the parallel loop over tasks, packing and micro-kernels."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
 
 PREPACKED = "gg_prepacked"
-"""Entry of a kernel with frozen weights. It reads weights that the entry `PACKS` has packed into the workspace before."""
+"""Name of the entry of a kernel with packed weights. It reads weights that the entry `PACKS` has packed into the workspace."""
 LINE = 64
-"""Size of a cache line in bytes, the alignment of buffers in the workspace."""
+"""Size of a cache line in bytes, to which buffers in the workspace are aligned."""
 PAGE = 4096
 _ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
 _ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"

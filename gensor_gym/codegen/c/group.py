@@ -1,4 +1,4 @@
-"""Chooses int8 and bfloat16 products to compute in groups: an instruction adds several products to each 32-bit lane."""
+"""Choose int8 and bfloat16 products to compute in groups: an instruction adds several products to each 32-bit lane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints the loops of a task over L1 tiles and register tiles, and the calls of the micro-kernel's variants."""
+"""Print the loops of a task over L1 tiles and register tiles, and the calls of the micro-kernel's variants."""
 
 from __future__ import annotations
 

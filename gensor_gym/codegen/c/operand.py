@@ -181,7 +181,7 @@ class Reader:
         return list(dict.fromkeys(self.key(operand, row) for row in self.plan.rows))
 
     def key(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along all axes that do not index the operand."""
+        """The row with index 0 along axes that do not index the operand. Rows with equal keys read equal addresses."""
         return tuple(i if operand.strides[a] else 0 for a, i in enumerate(row))
 
     def value(self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE) -> str:
@@ -203,7 +203,7 @@ class Reader:
         return self.load(operand, chunk, (self.pointer(operand, address, condition), 0), limit)
 
     def pointer(self, operand: Operand, address: Address, condition: str | bool) -> str:
-        """C text of an address; if the condition is false at run time, of the array of pad values."""
+        """C text of an address, or of the array of pad values if `condition` is false at run time."""
         place = linear([(1, address[0])], address[1])
         return place if condition is True else f"({condition} ? {place} : {fill_name(operand)})"
 
@@ -350,7 +350,7 @@ class Reader:
         return self.edge and operand.packing is None
 
     def start(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along all axes that are not clamped, or do not index the operand."""
+        """The row with index 0 along axes that are not clamped or do not index the operand."""
         return tuple(i if operand.strides[a] and self._clamped(a) else 0 for a, i in enumerate(row))
 
     def _starts(self, operand: Operand) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Prints C that packs an operand: it copies the elements that a task tile reads into a dense buffer."""
+"""Print C that packs an operand: copy the elements that a task tile reads into a dense buffer."""
 
 from __future__ import annotations
 

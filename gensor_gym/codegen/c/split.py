@@ -1,4 +1,4 @@
-"""Prints the second pass of a split reduction, which combines partial outputs in a fixed order and applies the epilogue."""
+"""Print the second pass of a split reduction, which combines partial outputs in a fixed order and applies the epilogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports CUDA kernels as cubins, with a C++ header that uses CUDA's driver API and a manifest of all launch parameters."""
+"""Export CUDA kernels as cubins, with a C++ header that uses CUDA's driver API and a manifest of all launch parameters."""
 
 from __future__ import annotations
 

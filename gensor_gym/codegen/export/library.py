@@ -1,4 +1,4 @@
-"""Exports C kernels, or a network of them, as one shared library that needs neither Python nor this package."""
+"""Export C kernels, or a network of them, as one shared library that needs neither Python nor this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports kernels in C or CUDA to a folder that needs neither Python nor this package."""
+"""Export kernels in C or CUDA to a folder that needs neither Python nor this package."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LINE = 16
 
 @dataclass(frozen=True)
 class Ahead:
-    """A prefetch in a pass: of the slice `part`, at the columns of the current step."""
+    """A prefetch of the slice `part` in a pass, at the columns of the current step."""
 
     part: Slice
     nbytes: int

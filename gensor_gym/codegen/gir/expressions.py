@@ -1,4 +1,4 @@
-"""Writes scalar expressions of dataflow graphs in C, on vectors or single numbers, with the helpers of `codegen.c.micro`."""
+"""Write scalar expressions of dataflow graphs in C, on vectors or single numbers, with the helpers of `codegen.c.micro`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand,
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _OF_NUMBER = {"maximum": "max", "minimum": "min"}
-"""Cheaper helpers, which propagate NaN of their first argument only; used if the second argument is a constant."""
+"""Function -> cheaper helper, which propagates NaN of the first argument only; used if an argument is a constant."""
 
 
 def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:

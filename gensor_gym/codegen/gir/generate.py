@@ -1,4 +1,4 @@
-"""Generates C for a row nest's schedule: one parallel loop over the rows for each kernel of the instruction graph."""
+"""Generate C for a row nest's schedule: one parallel loop over the rows for each kernel of the instruction graph."""
 
 from __future__ import annotations
 

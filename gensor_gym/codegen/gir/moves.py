@@ -57,7 +57,7 @@ def put(nest: RowNest, part: Slice, at: str, name: str) -> str:
 
 
 def scaled(here: str, stride: int) -> str:
-    """C text of the distance of column `here` from the row's start."""
+    """C text of the distance in elements of column `here` from the row's start."""
     return here if stride == 1 else f"({here}) * {stride}"
 
 

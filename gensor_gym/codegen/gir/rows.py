@@ -1,4 +1,4 @@
-"""Prints one step of a row nest's kernel in C: all passes over a few interleaved rows."""
+"""Print one step of a row nest's kernel in C: all passes over a few interleaved rows."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ class RowPrinter:
 
 
 def c_name(name: str) -> str:
-    """C name of a tensor, or of a buffer between passes (whose name contains a point); distinct from all other names."""
+    """C name of a tensor, or of a buffer between passes (whose name contains a dot); distinct from all other names."""
     return f"b_{name.replace('.', '_')}" if "." in name else f"t_{name}"
 
 

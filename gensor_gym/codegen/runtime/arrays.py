@@ -1,4 +1,4 @@
-"""Reads arrays of NumPy, and of any library with DLPack (torch, JAX, ..), as NumPy arrays in host memory.
+"""Read arrays of NumPy, and of any library with DLPack (torch, JAX, ..), as NumPy arrays in host memory.
 
 An array that is dense, row-major and aligned is not copied. Any other array is copied at every call, with one `CopyWarning`.
 """

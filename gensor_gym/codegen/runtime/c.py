@@ -1,4 +1,4 @@
-"""Loads a C kernel's shared library into this process, as a function of arrays with little overhead per call."""
+"""Load a C kernel's shared library into this process, as a function of arrays with little overhead per call."""
 
 from __future__ import annotations
 

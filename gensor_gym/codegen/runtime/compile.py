@@ -1,4 +1,4 @@
-"""Compiles C sources to shared libraries in the cache, once for each source, compiler and set of flags."""
+"""Compile C sources to shared libraries in the cache, once for each source, compiler and set of flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads a CUDA kernel as a function of arrays on the GPU or the host. CuPy loads and launches the cubin of NVRTC.
+"""Load a CUDA kernel as a function of arrays on the GPU or the host. CuPy loads and launches the cubin of NVRTC.
 
 The device must have the kernel's architecture: a cubin of sm_90 runs on compute capability 9.x only, a cubin of sm_90a on 9.0
 only.

@@ -1,4 +1,4 @@
-"""Prepares the arrays of a CUDA kernel's call: device arrays are read in place, host arrays are copied to the device."""
+"""Prepare the arrays of a CUDA kernel's call: device arrays are read in place, host arrays are copied to the device."""
 
 from __future__ import annotations
 

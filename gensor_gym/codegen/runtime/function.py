@@ -1,4 +1,4 @@
-"""Makes a kernel a builtin function of Python by `call.c`: ctypes structures that `call.c` reads, checks of its assumptions."""
+"""Make a kernel a builtin function of Python by `call.c`: ctypes structures that `call.c` reads, checks of its assumptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes torch's DLPack exchange interface and some torch functions to `tensors.c`, which then reads torch tensors."""
+"""Pass torch's DLPack exchange interface and some torch functions to `tensors.c`, which then reads torch tensors."""
 
 from __future__ import annotations
 

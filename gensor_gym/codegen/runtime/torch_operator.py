@@ -1,4 +1,4 @@
-"""Registers a kernel or network as a custom operator of torch: one node in graphs of torch.compile and torch.export."""
+"""Register a kernel or network as a custom operator of torch: one node in graphs of torch.compile and torch.export."""
 
 from __future__ import annotations
 

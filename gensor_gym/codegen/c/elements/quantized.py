@@ -81,12 +81,12 @@ def of_written(plan: LoopPlan, helper: str, whole: bool = False) -> str:
 
 
 def real(load: str) -> str:
-    """Rename the helper in the C text of a load to the helper for floats in an integer kernel."""
+    """Replace the helper in the C text of a load by the helper that loads floats in an integer kernel."""
     return _LOADS.sub(r"real_\1", load)
 
 
 def plain_names(text: str) -> str:
-    """Names of the helpers and vectors of floats that a text uses, as float32 kernels name them."""
+    """Names, as in float32 kernels, of the helpers and vectors of floats in the text of an integer kernel."""
     return " ".join([*_REAL.findall(text), *(f"vec{width} " for width in re.findall(r"\breal(\d+)\b", text))])
 
 

@@ -1,4 +1,4 @@
-"""Prefetches the cache lines that the next lanes read, while all rows of the current lanes are computed.
+"""Prefetches of the cache lines that the next lanes read, while all rows of the current lanes are computed.
 
 If the loop over lanes is the outer loop, all tiles of rows read the same cache lines of an operand, before the next lanes read
 new ones. The operand is either packed weights, which are in no cache when a network is called, or an image that a 1x1

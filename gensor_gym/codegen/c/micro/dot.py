@@ -183,7 +183,7 @@ def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, row
 def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[tuple[int, str]]) -> list[str]:
     """C statements that sum up the panel at `panel_at` and store the accumulators' initial values after it.
 
-    `heads` are the loops over the panel's words, `place` are the terms of a word's offset.
+    `heads` are the heads of loops over the panel's words, `place` holds the (stride, index) terms of a word's offset.
     """
     assert operand.packing is not None
     dimension, lines = plan.group_dimension(operand), Lines()

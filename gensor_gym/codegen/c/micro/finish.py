@@ -1,4 +1,4 @@
-"""Prints the end of a register tile: the reduction of lanes, divisor and epilogue in registers, and the stores."""
+"""Print the end of a register tile: the reduction of lanes, divisor and epilogue in registers, and the stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints the reduction of lanes to one result per row, if the vector axis is reduced. Several rows are reduced together."""
+"""Print the reduction of lanes to one result per row, if the vector axis is reduced. Several rows are reduced together."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fold_lanes(lines: Lines, reader: Reader) -> None:
 
 
 def groups(plan: LoopPlan) -> list[tuple[int, int]]:
-    """(first row, number of rows) of each group that is reduced together: a power of two, at most the lanes of a vector."""
+    """(first row, size) of each group of rows that is reduced together; the size is a power of two, at most a vector's lanes."""
     found, first = [], 0
     while first < len(plan.rows):
         size = min(_widths(plan))

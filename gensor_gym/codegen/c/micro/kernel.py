@@ -1,4 +1,4 @@
-"""Prints the micro-kernel: a register tile over one L1 tile of the reduction, in an interior or a guarded edge variant."""
+"""Print the micro-kernel: a register tile over one L1 tile of the reduction, in an interior or a guarded edge variant."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def micro_kernel(kind: Variant) -> str:
 
 
 def accumulator(row: int, chunk: int) -> str:
-    """Name of the C variable that accumulates a row and chunk."""
+    """Name of the C variable that accumulates one chunk of lanes of a row."""
     return f"sum_{row}_{chunk}"
 
 
@@ -177,7 +177,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
 
 
 def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
-    """Write prefetches of the largest operand that lanes index, `prefetch` (a knob) steps of the loop ahead."""
+    """Write prefetches of the largest operand that lanes index, as many steps ahead as the knob `prefetch` says."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
     if not distance or not moving or reader.edge:

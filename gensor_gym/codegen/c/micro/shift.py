@@ -1,4 +1,4 @@
-"""Prints two parts of a shifted matrix product (`c/fuse.py`): the copy of its input, and the store without pixels in gaps."""
+"""Print two parts of a shifted matrix product (`c/fuse.py`): the copy of its input, and the store without pixels in gaps."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def butterflies(width: int) -> str:
 
 
 def _turn(count: int, word: str, width: int) -> str:
-    """C text of the helper `turn_WORD`, for any stride; lanes past the last lane repeat the last lane."""
+    """C text of the helper `turn_WORD`, for any stride; lanes past the last valid lane repeat it."""
     lines = [
         f"/* x[g][lane] = p[lane * stride + g] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void turn_{word}_{width}(const {{acc}} *p, long stride, long lanes,",
@@ -73,7 +73,7 @@ def _turn(count: int, word: str, width: int) -> str:
 
 
 def _apart(count: int, word: str, width: int) -> str:
-    """C text of the helper `apart_WORD`, for contiguous lanes; lanes past the last lane are zeros."""
+    """C text of the helper `apart_WORD`, for contiguous lanes; lanes past the last valid lane are zeros."""
     lines = [
         f"/* x[g][lane] = p[lane * {count} + g] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void apart_{word}_{width}(const {{acc}} *p, long lanes, vec{width} *x) {{",

@@ -1,4 +1,4 @@
-"""Prints fully unrolled windows of poolings and convolutions, so that a register tile loads every input element once.
+"""Print fully unrolled windows of poolings and convolutions, so that a register tile loads every input element once.
 
 Adjacent outputs read the same rows of the input, and adjacent lanes the same elements. If the schedule unrolls the loops over
 the window completely, window positions are sorted by the input row (`line`) that they read, so that an input row in registers

@@ -1,4 +1,4 @@
-"""Prints the body of a row nest's CUDA kernel. A block computes rows in steps, and each step makes all passes."""
+"""Print the body of a row nest's CUDA kernel. A block computes rows in steps, and each step makes all passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generates CUDA for a row nest's schedule: one launch per kernel of the instruction graph, and a second if blocks share rows."""
+"""Generate CUDA for a row nest's schedule: one launch per kernel of the instruction graph, and a second if blocks share rows."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def converted(nest: RowNest, access: Access | None, element: str) -> str:
 
 
 def lost_number(nest: RowNest) -> str:
-    """CUDA text of the element that an id outside the table reads: NaN, or 0 for integers."""
+    """CUDA text of the value that replaces elements of a row whose id is outside the table: NaN, or 0 for integers."""
     return WHOLE.number(0) if nest.graph.whole else _LOST
 
 

@@ -1,4 +1,4 @@
-"""Prints loads and stores of a lane's tile: by 16 bytes if aligned, transposed through shared memory, or by elements."""
+"""Print loads and stores of a lane's tile: by 16 bytes if aligned, transposed through shared memory, or by elements."""
 
 from __future__ import annotations
 

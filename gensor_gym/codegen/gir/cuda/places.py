@@ -89,7 +89,7 @@ class Workspace:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Name -> offset in elements, of tensors between kernels and of the parts of reductions (named by `parts_name`)."""
+        """Name -> offset in elements of each tensor between kernels and of each reduction's partial results (`parts_name`)."""
         return self._places[0]
 
     @property
@@ -113,5 +113,5 @@ class Workspace:
 
 
 def parts_name(cell: str) -> str:
-    """Name of the tensor with the parts of a reduction; other tensors' names contain no point."""
+    """Name of the tensor with a reduction's partial results; names of other tensors contain no dot."""
     return f"{cell}.parts"

@@ -1,4 +1,4 @@
-"""Prints reductions over the lanes of a row's team: by shuffles in a warp, through shared memory between warps."""
+"""Print reductions over the lanes of a row's team: by shuffles in a warp, through shared memory between warps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = "0xffffffffu"
 
 
 def reduction_of(one: Instruction) -> Reduction:
-    """How two parts of a reduction are combined; parts of an online sum must have the same scale."""
+    """The operation that combines two partial results of a reduction; those of an online sum must have the same scale."""
     return "max" if one.body == "max" else "sum"
 
 
@@ -32,7 +32,7 @@ class Fold:
     """Cell of a reduction -> pointer to its numbers in shared memory, one per warp; used by teams of several warps."""
 
     def write(self, out: Writer, reductions: Sequence[Instruction]) -> None:
-        """Write the combination for several reductions, with one barrier for all of them."""
+        """Write the reduction of several values, with one barrier for all of them."""
         for one in reductions:
             self._shuffles(out, one, min(self.lanes, WARP))
         if self.lanes <= WARP:

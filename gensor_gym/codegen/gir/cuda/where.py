@@ -1,4 +1,4 @@
-"""Prints indices and pointers of a lane's row in row nests on GPUs."""
+"""Print indices and pointers of a lane's row in row nests on GPUs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Pointers:
     def write(
         self, out: Writer, row: str, written: set[Access], prefix: str = "", only: tuple[Access, ...] | None = None
     ) -> None:
-        """Declare the row's index along every axis, and the pointers (of `only`, or all), with `prefix` before their names."""
+        """Declare indices of the row along all axes and pointers to it, for `only` or all accesses; names begin with `prefix`."""
         chosen = [access for access in self.names if only is None or access in only]
         if not chosen:
             return
@@ -52,7 +52,7 @@ class Pointers:
         return index_type(self.nest)
 
     def digits(self, out: Writer, row: str, prefix: str = "") -> list[str]:
-        """Declare the indices, along all axes of rows, of the row whose number is `row`; return the variables' names."""
+        """Declare the indices of row number `row` along all axes of rows; return the names of the variables."""
         extents = self.nest.row_extents
         if len(extents) <= 1:
             return [row] * len(extents)
