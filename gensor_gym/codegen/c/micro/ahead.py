@@ -53,13 +53,13 @@ def turns(plan: LoopPlan) -> int:
 
 def asks_by_turns(plan: LoopPlan) -> bool:
     """Whether a register tile needs the `turn` of its task to find its share of the prefetches."""
-    return turns(plan) > 1 and plan.splits == 1 and any(_found(plan, a) for a in plan.op.reduce)
+    return turns(plan) > 1 and plan.splits == 1 and any(_prefetches(plan, a) for a in plan.op.reduce)
 
 
 def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
     """Write the prefetches of one step of the loop over a reduction axis, if this loop has any."""
     plan = reader.plan
-    found = None if reader.edge else _found(plan, axis)
+    found = None if reader.edge else _prefetches(plan, axis)
     if found is None:
         return
     operand, item = found.operand, ITEM_BYTES[found.operand.access.tensor.dtype]
@@ -83,11 +83,11 @@ def _number(plan: LoopPlan) -> str:
     for a in _rows(plan):
         name, size = plan.axes[a], plan.tiles[0][a]
         place = name if size == 1 else f"({name} + {size - 1}) / {size}"
-        terms = [place] if not terms else [f"({' '.join(terms)}) * {_tiles(plan, a)} + {place}"]
+        terms = [place] if not terms else [f"({' '.join(terms)}) * {_tile_count(plan, a)} + {place}"]
     return " ".join(terms) or "0"
 
 
-def _found(plan: LoopPlan, axis: int) -> Ahead | None:
+def _prefetches(plan: LoopPlan, axis: int) -> Ahead | None:
     first = next((a for a in plan.op.reduce if plan.op.extents[a] > 1), None)
     if axis != first or plan.group >= 0 or plan.program.knob("prefetch") or not _lanes_stay(plan):
         return None
@@ -99,7 +99,7 @@ def _rows(plan: LoopPlan) -> list[int]:
     return [a for a in plan.op.spatial if a != plan.vector and plan.moves(a)]
 
 
-def _tiles(plan: LoopPlan, axis: int) -> int:
+def _tile_count(plan: LoopPlan, axis: int) -> int:
     return ceil_div(min(plan.tiles[2][axis], plan.op.extents[axis]), plan.tiles[0][axis])
 
 
@@ -116,7 +116,7 @@ def _lanes_stay(plan: LoopPlan) -> bool:
 
 def _sharing(plan: LoopPlan) -> int:
     """Number of consecutive register tiles that read the same lanes."""
-    return turns(plan) * math.prod(_tiles(plan, a) for a in _rows(plan))
+    return turns(plan) * math.prod(_tile_count(plan, a) for a in _rows(plan))
 
 
 def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:

@@ -52,11 +52,11 @@ def fold_lanes(lines: Lines, reader: Reader) -> None:
     plan = reader.plan
     for first, size in groups(plan):
         if size == 1:
-            lines.add(f"{plan.accumulator} total_{first} = {_row(plan, first)};")
+            lines.add(f"{plan.accumulator} total_{first} = {_row_total(plan, first)};")
             continue
         words = []
         for width in _widths(plan):
-            word = _tree([_partial(plan, r, width) for r in range(first, first + size)], plan.op.reduction, width)
+            word = _pairwise([_partial(plan, r, width) for r in range(first, first + size)], plan.op.reduction, width)
             while width > size:
                 word, width = f"halve_{plan.op.reduction.name}_{width}({word})", width // 2
             words.append(word)
@@ -91,7 +91,7 @@ def _partial(plan: LoopPlan, row: int, width: int) -> str:
     return _joined(names, plan.op.reduction, width)
 
 
-def _row(plan: LoopPlan, row: int) -> str:
+def _row_total(plan: LoopPlan, row: int) -> str:
     words = []
     for width in _widths(plan):
         word = _partial(plan, row, width)
@@ -99,7 +99,7 @@ def _row(plan: LoopPlan, row: int) -> str:
     return _joined(words, plan.op.reduction, 1)
 
 
-def _tree(words: list[str], reduction: Reduction, width: int) -> str:
+def _pairwise(words: list[str], reduction: Reduction, width: int) -> str:
     while len(words) > 1:
         words = [f"pair_{reduction.name}_{width}({a}, {b})" for a, b in zip(words[::2], words[1::2], strict=True)]
     return words[0]
