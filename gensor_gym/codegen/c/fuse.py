@@ -46,7 +46,7 @@ class Shift:
 
 
 def fuse(program: Program) -> tuple[Program, Shift | None]:
-    """(program with one axis `pixel` instead of rows and columns, layout of the copied input or None without a copy)."""
+    """(program with one axis `pixel` instead of rows and columns, layout of the copied input or None if nothing is copied)."""
     op = program.operator
     p, q = op.spatial[-2:]
     shift = _shift(program) if needs_copy(op) else None

@@ -231,7 +231,7 @@ class Reader:
         return linear(*self._index(operand, row, chunk, point))
 
     def address(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> Address:
-        """(C pointer, offset) of the first lane."""
+        """(C pointer, offset in elements) of the first lane's element."""
         terms, constant = self._index(operand, row, chunk, point)
         return linear([(1, operand.name), *terms]), constant
 
@@ -246,7 +246,7 @@ class Reader:
         return [(1, self._row_name(operand, self.start(operand, row))), *inner], constant
 
     def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
-        """C condition that the row is inside the view along guarded dimensions that lanes do not index; a bool if known."""
+        """C condition that the row is inside the view along guarded dimensions without lanes; a bool if it is constant."""
         tests = []
         for d in self._checked(operand):
             if operand.access.coefficients[d][self.plan.vector]:

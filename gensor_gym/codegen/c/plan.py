@@ -142,8 +142,8 @@ class LoopPlan:
         """Whether the last register tile of a task starts earlier to stay inside the axis, and computes some elements twice.
 
         This is impossible if partial sums are stored in the output. It is also impossible along lanes that are read from panels
-        or from the copied input of a shifted product, because their tiles start at multiples of the width; they end with a
-        narrower tile.
+        or from the copied input of a shifted product, because their tiles start at multiples of the width; such lanes end with
+        a narrower tile.
         """
         size, extent, task = self.tiles[0][axis], self.op.extents[axis], self.tiles[2][axis]
         if axis in self.op.reduce or self.is_carried or extent % size == 0 or (extent % task or size) < size:

@@ -85,7 +85,7 @@ def _loaded(place: int, launch: Launch) -> Iterator[str]:
 
 
 def _encoded(place: int, tensor_map: TensorMap, names: Sequence[str]) -> Iterator[str]:
-    """Yield lines that encode tensor map number `place` for its array; `names` are the variables of arrays."""
+    """Yield lines that encode tensor map number `place`; `names` are the variables of the arrays."""
     plain = described(tensor_map)
     lists = {name: ", ".join(map(str, plain[name])) for name in ("globalDim", "globalStrides", "boxDim", "elementStrides")}
     yield f"        CUtensorMap map_{place};"

@@ -48,7 +48,7 @@ class Element(Protocol):
 
 
 class Float:
-    """Numbers of float32."""
+    """float32 as the type of a row nest's numbers (`Element`)."""
 
     c, nbytes = "float", 4
     number, text = staticmethod(number), staticmethod(c_text)

@@ -9,7 +9,7 @@ from gensor_gym.gir.nest import RowNest
 
 
 def loaded(nest: RowNest, part: Slice, row: str, here: str, width: int, lanes: int | None) -> str:
-    """C text that loads `width` lanes, or the first `lanes`, of the slice whose row begins at `row`, from column `here` on."""
+    """C text that loads `width` lanes, or only the first `lanes`, from column `here` on of a slice whose row begins at `row`."""
     stride = _stride(part)
     at = f"{row} + {scaled(here, stride)}"
     if width == 1:

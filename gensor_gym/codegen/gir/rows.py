@@ -221,7 +221,7 @@ class RowPrinter:
             self.lines.add(f"vec{width} {', '.join(names)};")
 
     def _fold(self, reduction: Instruction, sums: int) -> None:
-        """Write the reduction of the accumulators to one number per row, by pairwise halving."""
+        """Write the reduction of accumulators to one number per row: vectors are joined in pairs, then their lanes."""
         if isinstance(reduction.body, Online):
             for r in self._rows():
                 top = f"{self.names[reduction.body.top]}_{r}"

@@ -128,7 +128,7 @@ class Signature:
         return array
 
     def check_apart(self, output: Any, inputs: Sequence[Any], may_share: Callable[[Any, Any], bool]) -> None:
-        """Check that an output overlaps no input; ValueError if it does. Arrays are dense, so their bounds suffice."""
+        """Check that an output overlaps no input; ValueError if so. Arrays are dense, so comparing bounds suffices."""
         for tensor, given in zip(self._tensors, inputs, strict=False):
             if may_share(output, given):
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")

@@ -50,8 +50,8 @@ def packed(
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand packed for one tile `task`: in panels as wide as the register tile if possible, else as a box.
 
-    Panels of int8 groups also contain the accumulators' initial values. Pitches of dimensions inside the grouped one are
-    multiplied by the size of a group.
+    Panels of int8 groups also contain the accumulators' initial values. Neighbours along dimensions inside the grouped one are
+    whole groups apart.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1

@@ -109,7 +109,7 @@ def store(lines: Lines, reader: Reader) -> None:
 
 
 def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
-    """C text such as `if (m + 3 < count) ` for a row of an edge tile that may be past the end; else empty."""
+    """C condition such as `if (m + 3 < count) ` for a row that may be past the end in an edge tile; else empty."""
     plan = reader.plan
     tests = [
         f"{linear([(1, tile_start(plan, a))], row[a])} < {count(plan, a)}"

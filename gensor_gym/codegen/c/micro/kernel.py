@@ -22,7 +22,7 @@ MAX_GUARDED = 128
 
 
 def parameters(plan: LoopPlan) -> list[str]:
-    """Names of the micro-kernel's parameters after the task: starts of the register tile, begins and ends of the L1 tile."""
+    """Names of the micro-kernel's parameters: starts of the register tile, begins and ends of the L1 tile, unless constant."""
     names = [plan.axes[a] for a in plan.op.spatial if plan.moves(a)]
     for a in plan.op.reduce:
         begin, end = bounds(plan, a)

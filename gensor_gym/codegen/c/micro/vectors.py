@@ -253,7 +253,7 @@ def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """(name without the ending for a type in memory, ending or empty) of a helper's name."""
+    """Split a helper's name into (base name, ending for a type in memory or empty)."""
     ending = next((ending for ending in ("_narrow", *c_halves.ENDINGS) if name.endswith(ending)), "")
     return name.removesuffix(ending), ending
 

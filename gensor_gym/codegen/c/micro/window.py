@@ -46,7 +46,7 @@ def windowed(plan: LoopPlan) -> Operand | None:
 
 
 def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> list[int]:
-    """The innermost axes of `order` whose loops are fully unrolled, with constant bounds; empty if there is no window."""
+    """The innermost axes of `order` whose loops have constant bounds and are fully unrolled; empty without a window."""
     if windowed(plan) is None or plan.vector_is_reduced:
         return []
     axes: list[int] = []

@@ -16,7 +16,7 @@ ALL = "0xffffffffu"
 
 
 def reduction_of(one: Instruction) -> Reduction:
-    """The operation that combines two partial results of a reduction; those of an online sum must have the same scale."""
+    """The operation that combines two partial results; partial results of an online sum must have the same scale."""
     return "max" if one.body == "max" else "sum"
 
 
