@@ -65,7 +65,7 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
     channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
-    rows = _left(outer[channel].rows, f"i{channel}", plan.group_size)
+    rows = _channels_left(outer[channel].rows, f"i{channel}", plan.group_size)
     with lines.blocks([loop(n, run, plan.group_size if n == channel else 1) for n, run in enumerate(outer)]):
         source, packed = plus("source", start), plus("packed", target)
         call = f"pack_pixels({source}, {outer[channel].stride}, {rows}, {inner.low}, {size}, {packed}, {inner.rows});"
@@ -99,6 +99,5 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
         lines.add(*sums_lines(plan, operand, heads, [(channel.pitch, "k"), *((r.pitch, f"i{n}") for n, r in enumerate(taps))]))
 
 
-def _left(rows: str, index: str, group: int) -> str:
-    """C text of the number of channels from `index` on; a constant if every group is complete."""
+def _channels_left(rows: str, index: str, group: int) -> str:
     return str(group) if rows.isdigit() and int(rows) % group == 0 else f"{rows} - {index}"

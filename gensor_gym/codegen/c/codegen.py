@@ -155,12 +155,10 @@ def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
 
 
 def _counted(plan: LoopPlan) -> list[int]:
-    """Axes along which task tiles differ in their number of valid elements."""
     return [a for a in range(len(plan.axes)) if plan.constant_count(a) is None]
 
 
 def _buffer_bytes(plan: LoopPlan) -> int:
-    """Size in bytes of the packing buffers of one thread."""
     sizes = [_packed_bytes(read) for read in plan.reads if read.packing and not read.packing.shared]
     return round_up(sum(sizes), PAGE) + LINE if sizes else 0
 
@@ -192,7 +190,6 @@ def workspace_bytes(plan: LoopPlan, rows: WholeRows | None = None) -> int:
 
 
 def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None) -> str:
-    """C function `run_task`: computes a task tile over all blocks of the reduction, or over one chunk of a split reduction."""
     lines = Lines()
     what = " x ".join(f"{plan.axes[a]} {plan.tiles[2][a]}" for a in range(len(plan.axes)))
     lines.add(f"/* Task tile {what}{': one chunk of its reduction' if plan.splits > 1 else ''}. */")
@@ -228,8 +225,7 @@ def _buffers(lines: Lines, plan: LoopPlan) -> None:
         lines.add("(void)thread;")
 
 
-def _decode(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
-    """Declare the start of a tile along each of `axes`; `index` is the row-major number of the tile."""
+def _declare_starts(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
     moving = [a for a in axes if plan.grid[a] > 1]
     divisor = 1
     for a in reversed(moving):
@@ -254,7 +250,7 @@ def _place_task(lines: Lines, plan: LoopPlan) -> None:
         number = "tile"
     elif all(plan.grid[a] == 1 for a in spatial):
         lines.add("(void)index;")
-    _decode(lines, plan, spatial, number)
+    _declare_starts(lines, plan, spatial, number)
     lines.add(*([f"t.turn = {number} % {turns(plan)};"] if asks_by_turns(plan) else []))
     target = f"call->partial + chunk * {plan.op.output.size}" if plan.splits > 1 else f"call->{output.name}"
     lines.add(f"t.{output.name} = {target};", f"t.{output.name}_origin = {_origin(plan, output)};")
@@ -267,21 +263,19 @@ def _place_task(lines: Lines, plan: LoopPlan) -> None:
 
 
 def _first_line(plan: LoopPlan) -> str:
-    """Index of the task's first row of pixels, as C text."""
     assert plan.shift is not None
     start = task_start(plan, plan.shift.axis)
     return "0" if start == "0" else f"{start} / {plan.shift.pitch}"
 
 
 def _origin(plan: LoopPlan, operand: Operand) -> str:
-    """C text of the flat index in the operand's tensor at the origin of task tile and reduction block."""
     strides = operand.access.strides()
     constant = sum(s * o for s, o in zip(strides, operand.access.offset, strict=True))
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))], constant)
 
 
 def _reduce_block(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    _decode(lines, plan, list(plan.op.reduce), "block")
+    _declare_starts(lines, plan, list(plan.op.reduce), "block")
     lines.add(*(f"t.{start_field(plan, a)} = {task_start(plan, a)};" for a in start_axes(plan)))
     for read in plan.reads:
         if read.packing is not None and read.packing.shared:
@@ -339,7 +333,6 @@ def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> s
 
 
 def _packing_entry(plan: LoopPlan, rows: WholeRows | None) -> str:
-    """C text of the entry `PACKS`. The weights are the last shared operand."""
     weights = shared_reads(plan)[-1]
     number = next(place for place, read in enumerate(plan.reads) if read is weights)
     place = _partial_bytes(plan) + _shared_bytes(plan) - _packed_bytes(weights)

@@ -124,7 +124,6 @@ def _joined(access: Access, p: int, shift: Shift | None = None) -> Access:
 def _whole_rows(
     op: Operator, tiles: tuple[tuple[int, ...], ...], rows: int, shift: Shift, lanes: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Tiles of tasks that compute whole rows of pixels, with the whole reduction in one block."""
     register, l1, task = (list(level) for level in tiles)
     axis = shift.axis
     task[axis] = min(rows, shift.lines) * shift.pitch

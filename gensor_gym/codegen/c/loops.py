@@ -91,7 +91,6 @@ def _tests(plan: LoopPlan, kind: Variant) -> list[str]:
 
 
 def _flag_values(plan: LoopPlan) -> list[str]:
-    """C values of the micro-kernel's `flags`: whether a block of the reduction is the first or the last one."""
     first, last = [], []
     if plan.reduce_blocks > plan.splits:
         first.append("block == first_block")
@@ -112,7 +111,6 @@ def _whole(plan: LoopPlan, axis: int) -> str:
 
 
 def _in_view(plan: LoopPlan, operand: Operand, dimension: int) -> list[str]:
-    """C conditions that all reads of the register tile along a guarded dimension are inside the view."""
     coefficients, access = operand.access.coefficients[dimension], operand.access
     low_span, high_span = access.span(dimension, plan.op.extents)
     field = has_guard_field(plan, operand, dimension)

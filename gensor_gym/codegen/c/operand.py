@@ -336,7 +336,6 @@ class Reader:
         return [d for d in operand.guarded if self.edge or is_fixed_dimension(self.plan, operand, d)]
 
     def _clamped(self, axis: int) -> bool:
-        """Whether positions of rows along an axis are clamped to the last valid position."""
         plan = self.plan
         return self.edge and axis in plan.op.spatial and axis != plan.vector and plan.overhangs(axis)
 

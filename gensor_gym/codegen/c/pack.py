@@ -124,7 +124,6 @@ def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], inner: Run, lane: str) -> None:
-    """Write the copy of one row of the tensor to column `lane` of the panels."""
     start, size = (text.replace("i0", lane) for text in line(order, inner.size))
     fill = stored_literal(plan.op.pad_value, operand)
     source, packed = plus("source", start), plus("packed", _column_start(order, plan.tiles[0][plan.vector], lane))
@@ -132,6 +131,5 @@ def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], in
 
 
 def _column_start(order: list[Run], width: int, lane: str) -> str:
-    """C text of the offset of column `lane` in the packed buffer."""
     terms = [(run.pitch, f"i{n}") for n, run in enumerate(order) if n > 0]
     return linear([(order[0].pitch, f"({lane} / {width})"), (1, f"{lane} % {width}"), *terms])

@@ -129,7 +129,6 @@ def _slice(piece: LoopPlan, read: Operand) -> Operand:
 
 
 def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
-    """A plan whose task tiles are the pieces: the whole operator, cut along the axis of `_cut_axis`."""
     axis = _cut_axis(plan, read)
     tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group, plan.group_size))
     if axis is not None:

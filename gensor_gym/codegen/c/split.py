@@ -40,7 +40,7 @@ def finish_function(plan: LoopPlan) -> str:
     lines.add(f"/* Joins the {plan.splits} partial outputs of a row in order, at most {BLOCK} elements of it. */")
     with lines.block("static void finish_row(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;", "(void)thread;")
-        _decode(lines, plan)
+        _declare_indices(lines, plan)
         operands = [plan.output, *(o for o in plan.stages if o is not None)]
         for operand in operands:
             terms = [(operand.strides[a], plan.axes[a]) for a in plan.op.spatial[:-1] if plan.op.extents[a] > 1]
@@ -57,8 +57,7 @@ def finish_function(plan: LoopPlan) -> str:
     return str(lines)
 
 
-def _decode(lines: Lines, plan: LoopPlan) -> None:
-    """Declare a task's indices along the outer axes, and the begin and end of its part of the row."""
+def _declare_indices(lines: Lines, plan: LoopPlan) -> None:
     index, axis = "index", _innermost_axis(plan)
     blocks = _blocks(plan)
     if blocks > 1:
@@ -79,7 +78,6 @@ def _decode(lines: Lines, plan: LoopPlan) -> None:
 
 
 def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
-    """Write the computation of `width` adjacent output elements."""
     axis, size = _innermost_axis(plan), plan.op.output.size
     stride = plan.output.strides[axis]
     for chunk in range(plan.splits):

@@ -48,7 +48,6 @@ class Lines:
             self.add("}")
 
     def __str__(self) -> str:
-        """All lines as text that ends in a newline."""
         return "\n".join(self._lines) + "\n"
 
 

@@ -50,7 +50,6 @@ void {library}_set_threads(int threads);
 
 
 def _declared(one: Exports) -> str:
-    """C declarations of one kernel's two functions: with the library's workspace and with the caller's."""
     shapes = ", ".join(f"{name}{list(tensor.shape)}" for name, tensor in one.tensors)
     return f"""/* {one.kernel.operator}: {shapes} */
 int {one.name}({one.parameters});
@@ -212,12 +211,10 @@ int main(void) {{
 
 
 def _missed(kind: Kind) -> str:
-    """C line of the example that calls a kind with sizes that no kernel has and expects EINVAL."""
     return f'    if ({kind.missed()} != EINVAL) {{ fprintf(stderr, "{kind.name}: no EINVAL\\n"); return 1; }}\n'
 
 
 def _called(one: Exports, kind: Kind | None) -> str:
-    """C block of the example that calls one kernel: by its sizes, if the kernel belongs to a kind, and then by its name."""
     lines = []
     for name, tensor in one.tensors:
         element = C_TYPES[tensor.dtype]

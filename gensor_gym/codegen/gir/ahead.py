@@ -48,5 +48,4 @@ def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool
 
 
 def _in_lines(part: Slice) -> bool:
-    """Whether a slice is a contiguous row of a tensor in DRAM."""
     return part.wide and part.buffer.level is Level.DRAM and part.access is not None and part.access.column == 1

@@ -50,6 +50,5 @@ def _as_vector(part: Expression, text: str, width: int) -> str:
 
 
 def _is_number(part: Expression) -> bool:
-    """Whether an expression consists only of constants and arithmetic operators."""
     signs = (*_SIGNS, "negative")
     return all(isinstance(one, Constant) or (isinstance(one, Call) and one.function in signs) for one in walk(part))

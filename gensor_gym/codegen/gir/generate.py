@@ -91,7 +91,6 @@ class _Layout:
 
     @property
     def line(self) -> int:
-        """Number of elements of a cache line."""
         return LINE // self.program.element.nbytes
 
     @cached_property
@@ -125,7 +124,6 @@ class _Layout:
 
     @cached_property
     def unit(self) -> int:
-        """Number of elements of a thread's scratch memory: the most that a kernel needs."""
         rows = self.program.shape.rows
         kernels = self.program.lowered.kernels
         return max(rows * sum(buffer.elements for buffer in kernel.buffers(Level.SRAM)) for kernel in kernels)
@@ -147,7 +145,6 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
 
 
 def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
-    """C functions of one kernel of the graph: steps of rows, the task that runs these, and the joining of parts if needed."""
     nest, shape, rows = program.nest, program.shape, program.nest.rows
     whole = [shape.rows] if rows >= shape.rows else []
     sizes = whole + ([1] if rows % shape.rows or (nest.last and shape.rows > 1) else [])

@@ -185,7 +185,6 @@ class RowPrinter:
             self.numbers(one.after)
 
     def _splat_numbers(self, one: Pass) -> None:
-        """Write broadcasts of the row's scalars that maps of this pass read, and of the inverses of divisors."""
         width = self.shape.vector
         for instruction in one.along:
             if instruction.kind != "map":
@@ -209,7 +208,6 @@ class RowPrinter:
         return f"{self.names[key.rstrip('/')]}_{'inverse' if key.endswith('/') else 'all'}"
 
     def _begin(self, reduction: Instruction, sums: int) -> None:
-        """Declare the accumulators of a reduction: one for each row and each of `sums` vectors."""
         if isinstance(reduction.body, Online):
             self.lines.add(*(self._running(reduction, r).begun() for r in self._rows()))
             return
@@ -221,7 +219,6 @@ class RowPrinter:
             self.lines.add(f"vec{width} {', '.join(names)};")
 
     def _fold(self, reduction: Instruction, sums: int) -> None:
-        """Write the reduction of accumulators to one number per row: vectors are joined in pairs, then their lanes."""
         if isinstance(reduction.body, Online):
             for r in self._rows():
                 top = f"{self.names[reduction.body.top]}_{r}"
@@ -239,7 +236,6 @@ class RowPrinter:
             self._leave(reduction, r, self.element.folded(body, parts[0], width) if width > 1 else parts[0])
 
     def _leave(self, reduction: Instruction, r: int, folded: str) -> None:
-        """Declare the reduced number of a row; if rows are split into parts, also store it for the joining of parts."""
         name = f"{self.names[reduction.cell]}_{r}"
         self.lines.add(f"const {self.element.c} {name} = {folded};")
         if self.nest.parts > 1:
@@ -247,7 +243,6 @@ class RowPrinter:
             self.lines.add(f"call->partials[row + {place}] = {name};")
 
     def _loop(self, one: Pass, step: Step) -> None:
-        """Write some steps along the columns: unrolled if rows are kept in registers or there is only one, else as a loop."""
         wide = step.tile * self.shape.vector
         if step.count == 1 or self.whole:
             for number_of in range(step.count):
@@ -258,7 +253,6 @@ class RowPrinter:
             self._step(one, step, 0, "c")
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
-        """Write one step along the columns for all rows: instructions in order, then those that only some rows execute."""
         here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]
         for instruction in one.along:
             block = 1 if instruction.once else self._block(instruction)
@@ -283,14 +277,12 @@ class RowPrinter:
                             self.lines.add(self._instruction(instruction, r, u, here[u], step))
 
     def _fetch(self, step: Step, here: list[str]) -> None:
-        """Write the prefetches of this pass for one step along the columns, one for each cache line."""
         vectors = LINE // self.shape.vector
         for u in range(0, step.tile, vectors) if step.tile % vectors == 0 and step.lanes is None else ():
             for ahead in self.ahead:
                 self.lines.add(*(ahead.statement(f"{self._at(ahead.part, r)} + {here[u]}") for r in self._rows()))
 
     def _first(self, one: Instruction, r: int) -> str:
-        """C condition under which row r executes an instruction: its index is 0 along all axes of `once`."""
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
     def _block(self, one: Instruction) -> int:
@@ -334,7 +326,6 @@ class RowPrinter:
         return RunningSum(one.cell, r, self.shape.vector)
 
     def _reduced(self, one: Instruction, r: int, u: int, step: Step, identity: float) -> str:
-        """C text of a reduction's input vector, with the identity in lanes past the last column."""
         value, width = f"{self.names[one.sources[0][0]]}_{r}_{u}", self.shape.vector
         return value if step.lanes is None else f"keep_{width}({value}, {step.lanes}, {self.element.number(identity)})"
 

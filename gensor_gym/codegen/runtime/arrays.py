@@ -174,7 +174,6 @@ class Signature:
 
 
 def _described(out: Any) -> str:
-    """Text for a message: the type of an object, and its length if it is a tuple or list."""
     kind = type(out).__qualname__
     return f"{kind} of {len(out)}" if isinstance(out, tuple | list) else kind
 
@@ -193,7 +192,6 @@ def _bits_of(tensor: Any) -> np.ndarray:
 
 
 def _fault(array: Any) -> str:
-    """The reason why kernels cannot read an array in place, for a message."""
     return "misaligned" if array.flags.c_contiguous else "not dense in row-major order"
 
 

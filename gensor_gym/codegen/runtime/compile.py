@@ -73,7 +73,6 @@ def take_libraries(paths: dict[str, str]) -> None:
 
 
 def _host() -> str:
-    """Text that identifies this processor: its model name and features."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

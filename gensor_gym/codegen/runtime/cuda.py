@@ -38,7 +38,6 @@ class CudaKernel:
     """A kernel loaded on the current device, called with arrays of the device or of the host."""
 
     def __init__(self, kernel: Kernel, cupy: ModuleType) -> None:
-        """Compile and load the kernel, and raise the limit of shared memory for launches that need more."""
         self.kernel = kernel
         self.arrays = DeviceArrays(kernel.operator, cupy)
         module = _load_module(kernel, cupy)

@@ -31,7 +31,6 @@ class DeviceArrays:
     """Checks and conversions of one operator's arrays, for the device that is current when the object is created."""
 
     def __init__(self, op: Computation, cupy: ModuleType) -> None:
-        """Remember the current device; nothing is allocated."""
         self.signature = Signature(op)
         self._op, self._cupy, self._device = op, cupy, cupy.cuda.Device().id
 

@@ -168,7 +168,6 @@ def _scatter(lines: Lines, reader: Reader) -> None:
 
 
 def _loop(reader: Reader, axis: int, step: str) -> str:
-    """C head of the loop over the register tile's valid elements along an axis."""
     plan = reader.plan
     size = str(plan.tiles[0][axis])
     if reader.sticks_out(axis):

@@ -86,7 +86,6 @@ def _widths(plan: LoopPlan) -> list[int]:
 
 
 def _partial(plan: LoopPlan, row: int, width: int) -> str:
-    """C text that combines all chunks of one width of a row, lane by lane."""
     names = [f"sum_{row}_{c}" for c, chunk in enumerate(plan.chunks) if chunk.width == width]
     return _joined(names, plan.op.reduction, width)
 

@@ -111,15 +111,14 @@ def intrinsics(text: str) -> str:
     used = [_WIDTHS[prefix] for prefix, _ in names]
     defined = "".join(text for text, _ in definitions)
     used += [width for width in _WIDTHS.values() if f"__m{32 * width}i)" in text or f"gg_short_{width})" in defined]
-    types = [_TYPES.format(**_words(prefix)) for prefix, width in _WIDTHS.items() if width in used]
+    types = [_TYPES.format(**_replacements(prefix)) for prefix, width in _WIDTHS.items() if width in used]
     types += [_BFLOATS.format(bits=32 * width, bytes=4 * width) for width in _WIDTHS.values() if f"__m{32 * width}bh" in text]
     conditions = sorted({condition for _, condition in definitions if condition})
     body = "".join([*types, _MASKS, defined])
     return _CHOICE.replace("{condition}", " && \\\n    ".join(conditions) or "1").replace("{definitions}", body)
 
 
-def _words(prefix: str) -> dict[str, object]:
-    """Placeholder -> replacement in the tables above, for the width of a prefix."""
+def _replacements(prefix: str) -> dict[str, object]:
     width = _WIDTHS[prefix]
     bits, wide = 32 * width, width == 8
     kinds = {"f": f"__m{bits}", "i": f"__m{bits}i"}
@@ -133,7 +132,7 @@ def _words(prefix: str) -> dict[str, object]:
 
 def _definition(prefix: str, name: str) -> tuple[str, str] | None:
     """(definition, preprocessor condition under which it is valid) of an intrinsic; None if this module has no definition."""
-    words = _words(prefix)
+    words = _replacements(prefix)
     plain = {key.format(**words): text for key, text in _PLAIN.items()}
     if name in plain:
         return _define(prefix, name, plain[name], words), ""

@@ -89,7 +89,6 @@ def identity(plan: LoopPlan) -> str:
 
 
 def _start(lines: Lines, reader: Reader) -> None:
-    """Declare the accumulators, with the identity or with the partial results of earlier blocks."""
     plan = reader.plan
     if plan.groups_bytes:
         (c_along if plan.groups_lanes else c_dot).start(lines, reader)
@@ -107,7 +106,6 @@ def _start(lines: Lines, reader: Reader) -> None:
 
 
 def _reduce_order(plan: LoopPlan) -> list[int]:
-    """Reduction axes in the order of their loops, outermost first; a reduced vector axis is last."""
     return sorted(plan.op.reduce, key=lambda a: (a == plan.vector, a))
 
 
@@ -126,7 +124,6 @@ def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
 
 
 def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int, int]) -> None:
-    """Write the loops over the reduction axes in `order`, and the step inside the innermost loop."""
     plan = reader.plan
     if not order:
         (_step if plan.group < 0 else c_dot.step)(lines, reader, False)
@@ -155,7 +152,6 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
 
 
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
-    """Write a loop that takes several elements along an axis per step, then a masked or partial step for remaining elements."""
     plan = reader.plan
     name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
     step = c_along.step if plan.groups_lanes else _step if axis == plan.vector else c_dot.step
@@ -177,7 +173,6 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
 
 
 def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
-    """Write prefetches of the largest operand that lanes index, as many steps ahead as the knob `prefetch` says."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
     if not distance or not moving or reader.edge:

@@ -96,7 +96,6 @@ class BlockPrinter:
         return f"{part} * exp_1({floored(f'{c_name(parts_name(top))}[{place}]')} - {self.names[top]})"
 
     def _tensors(self, out: Writer) -> None:
-        """Declare pointers to the tensors in the workspace that this kernel uses."""
         needed = {access.tensor for access in self.pointers.names}
         needed |= {parts_name(i.cell) for i in self.places.reductions} if self.places.finishes else set()
         for name, place in self.workspace.places.items():
@@ -202,7 +201,6 @@ class BlockPrinter:
             self.tile.store(out, one.target, name, self._at(one.target), [] if shared else ["here", *once])
 
     def _reduce(self, out: Writer, one: Instruction) -> None:
-        """Write the accumulation of a lane's tile into a reduction, with the identity past the last column."""
         total, online = f"{self._sum(one)}[u]", isinstance(one.body, Online)
         identity = -math.inf if online else self.element.identity(reduction_of(one))
         value, nothing = f"{self.names[one.sources[0][0]]}[u][i]", self.element.number(identity)
@@ -214,7 +212,6 @@ class BlockPrinter:
             out.line(f"{total} = {self._joined(one, total, value)};")
 
     def _inverted(self, one: Instruction) -> Mapping[str, str]:
-        """Operand -> variable of its inverse, for the scalars of the row that a map reads."""
         return {name: self.inverses[name] for name, part in one.sources if name in self.inverses and not part.wide}
 
     def _joined(self, one: Instruction, a: str, b: str) -> str:
@@ -224,7 +221,6 @@ class BlockPrinter:
         return f"sum_{self.names[reduction.cell]}"
 
     def _fold(self, out: Writer, reductions: list[Instruction]) -> None:
-        """Write the reduction of all lanes' accumulators to one number per row, or per part of a row, which is then stored."""
         warps = self.shape.lanes > WARP
         shared = {i.cell: f"(shared + {self.places.shared[i.cell]})" for i in reductions} if warps else {}
         for some in _in_turn(reductions):

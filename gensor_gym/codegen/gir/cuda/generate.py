@@ -61,7 +61,6 @@ def _sizes(places: KernelPlaces) -> str:
 
 
 def _kernel(program: GirProgram, entry: str, threads: int, body: str, shared_bytes: int) -> str:
-    """CUDA text of a `__global__` function with this body; its arguments are all inputs, all outputs and the workspace."""
     graph = program.nest.graph
     inputs = [f"const {stored_type(value.dtype)} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
     item = element_of(program.nest).c

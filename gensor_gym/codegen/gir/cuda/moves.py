@@ -127,7 +127,6 @@ class Tile:
             yield f"shared[{self.places.shared[access]} + threadIdx.x % ROWS * (WIDE + 1) + c]"
 
     def _turned(self, access: Access | None) -> str:
-        """CUDA pointer to this row's part of a transposed tile in shared memory."""
         assert access is not None
         return f"(shared + {self.places.shared[access]} + place * (WIDE + 1))"
 
