@@ -1,7 +1,7 @@
-"""Compile a torch module for inputs of changing sizes: a network for each of several sizes, the buckets, and padding to them.
+"""Compile a torch module for inputs of changing sizes: one network for each of several sizes, called buckets.
 
-A call goes to the smallest bucket that holds its inputs. Smaller inputs are padded at the end of their axes, and the results are
-cut to the sizes that the module would give.
+A call runs the smallest bucket that holds its inputs. Smaller inputs are padded at the end of their axes, and the results are cut
+to the sizes that the module would return.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class CompiledBuckets:
 
     networks: tuple[CompiledNetwork, ...]
     padding: Mapping[str, float]
-    """Name of an input -> value it is padded with; other inputs are padded with 0."""
+    """Name of an input -> value that pads it; other inputs are padded with 0."""
     axes: tuple[Axes, ...]
-    """Where each output's sizes come from."""
+    """For each output, the axes of inputs that determine its sizes."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """The module's results for inputs of NumPy, torch or CuPy. ValueError if no bucket holds the inputs."""
+        """Return the module's results for inputs of NumPy, torch or CuPy. ValueError if no bucket holds the inputs."""
         first = self.networks[0].plan.network
         given = taken_apart(str(first), first.takes, inputs, named)
         shapes = [tuple(array.shape) for array in given]
@@ -42,7 +42,7 @@ class CompiledBuckets:
         return chosen._formed(found if len(found) > 1 else found[0])
 
     def bucket(self, shapes: Sequence[Shape]) -> int:
-        """Index of the smallest bucket that holds inputs of these shapes; ValueError if there is none."""
+        """Index of the smallest bucket that holds inputs of these shapes. ValueError if no bucket does."""
         known = [shapes_of(network.plan.network) for network in self.networks]
         check_sizes(known, shapes, self.axes)
         for number, largest in enumerate(known):
@@ -93,7 +93,7 @@ def compile_buckets(
 
 
 def _checked(padding: dict[str, float], network: Network) -> dict[str, float]:
-    """The padding; ValueError for a name that is not an input's."""
+    """Return the padding; ValueError for a name that no input has."""
     for name in padding:
         check_known("padding of", name, [value.name for value in network.inputs])
     return padding
