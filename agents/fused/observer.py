@@ -30,7 +30,10 @@ class GirObserver(Observer):
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Remember the current programs of episodes that are not `over`, one model evaluation each; return `flat` unchanged."""
+        """Remember the current programs of episodes that are not `over`; return `flat` unchanged.
+
+        Each program costs one model evaluation.
+        """
         here = np.flatnonzero(~over)
         task, rows, spaces = self.envs.task_indices[here], self.envs.rows[here], self.envs.tasks.spaces  # type: ignore[attr-defined]
         seconds = spaces.terms_of(task, spaces.numbers(task, rows))[:, 0]
