@@ -58,16 +58,16 @@ def compile_buckets(
     module: Any, examples: Sequence[Examples], padding: Mapping[str, float] | None = None, seconds: float = math.inf,
     **options: Any,
 ) -> CompiledBuckets:  # fmt: skip
-    """Compile a torch module for each of `examples`, the example inputs of one bucket each; `options` are those of `compile`.
+    """Compile a torch module for several buckets; `examples` has the example inputs of each. `options` are those of `compile`.
 
     Inputs that are smaller than their bucket are padded with `padding` (name of an input -> value; others with 0). The results
-    must not depend on it: the module is causal, or has a mask that is padded with 0. Torch checks that on the two smallest
-    examples. `seconds` are shared evenly among buckets. Every bucket keeps its own weights.
+    must not depend on padding: the module is causal, or has a mask that is padded with 0. The two smallest examples are run in
+    torch to check it. `seconds` are shared evenly among buckets. Every bucket keeps its own weights.
 
     Raises:
         Unsupported, NoKernel: like `compile`.
-        ValueError: for fewer than two examples, for examples that do not hold one another, if the size of an output changes
-            but not with an input's, if `padding` names no input, or if the results depend on the padding.
+        ValueError: for fewer than two examples, for examples that do not hold one another, if the size of an output changes but
+            not with an input's, if `padding` names no input, or if the results depend on the padding.
     """
     from gensor_gym.frontends.padding import check_padding
     from gensor_gym.frontends.torch_export import from_torch

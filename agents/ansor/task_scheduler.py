@@ -148,7 +148,7 @@ class GradientScheduler:
         return (task.best[-1] - task.best[-1 - self.window]) / self.window
 
     def _forward(self, tasks: list[Progress], i: int, members: list[int | None]) -> float:
-        """Expected change of latency by a batch: -latency / batches so far, or to the level of similar tasks if lower."""
+        """Expected change of latency by a batch: -latency / batches, or the way down to the level of similar tasks if longer."""
         task = tasks[i]
         gain = -task.latency / len(task.best)
         alike = [t for k, t in enumerate(tasks) if members[i] is not None and members[k] == members[i]]

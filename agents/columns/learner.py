@@ -118,7 +118,7 @@ class ColumnLearner:
         return seconds
 
     def writing(self, hardware: Hardware) -> WriteVectorEnv:
-        """Environments in which the programs of a machine's tasks are written, one for each program of a batch's task."""
+        """Environments in which the programs of a machine's tasks are written: one for each program per task and batch."""
         if hardware.digest not in self._writing:
             graphs = [choices.graph for choices in self.choices if choices.graph.hardware == hardware]
             tasks = [graph.operator for graph in graphs], hardware, "analytic", graphs[0].space

@@ -31,8 +31,10 @@ BLOCK, FEW = 256, 4
 KNOWN, BARREN = 16, 256
 """Number of idle blocks after which drawing ends: KNOWN if most legal draws are known, BARREN if almost no draw is legal."""
 FRESH, WARMER = (0.25, 0.75), 1.25
-"""If the share of new programs among a block's legal programs is below the first number, the temperature rises by the factor
-WARMER; if it is above the second, the temperature falls again."""
+"""Shares of new programs among a block's legal programs, and a factor of the temperature.
+
+The temperature rises by the factor WARMER if the share is below the first number, and falls again if it is above the second.
+"""
 HOTTEST = 40
 """Maximum number of rises of the temperature. 1.25 to the power of 40 makes all probabilities equal."""
 

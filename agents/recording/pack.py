@@ -1,4 +1,4 @@
-"""Pack a recording as a table of Measured v1 with a machine description and a data card, the last step of `gensor collect`."""
+"""Pack a recording as a table of Measured v1 with a machine description and a data card: the last step of `gensor collect`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gensor_gym.measure.stats.intervals import half_width
 
 HEAD = ("part", "class", "operators", "programs", "first of `markov_ext` over the best", "slowest over the best")
 PAUSE = 60.0
-"""Seconds between two trials beyond which the recording counts as paused."""
+"""Number of seconds between two trials beyond which the recording counts as paused."""
 
 
 def packed(rows: Iterable[Row]) -> pandas.DataFrame:
@@ -65,9 +65,9 @@ def _spread(row: Row) -> float:
 
 
 def write(rows: Collection[Row], folder: Path, name: str, how: str = "") -> pandas.DataFrame:
-    """Write NAME.parquet, NAME.json and NAME.md into the folder, whose hardware.json describes the machine; return the table.
+    """Write NAME.parquet, NAME.json and NAME.md into a folder with hardware.json, the machine's description; return the table.
 
-    `how` is the data card's sentence on how the programs were timed, needed unless `gensor collect` timed them.
+    `how` is the data card's sentence on how the programs were timed. It is needed unless `gensor collect` timed them.
     """
     found = packed(rows)
     small = found.astype(dict.fromkeys(("seconds", "quiet", "spread", "again", "others", "compile_s"), "float32"))
@@ -87,13 +87,13 @@ def _collected(rows: Collection[Row]) -> str:
 
 
 def minutes(rows: Collection[Row]) -> float:
-    """Minutes that the recording took; pauses of more than PAUSE seconds between two trials are left out."""
+    """Minutes of a recording, without pauses of more than PAUSE seconds between two trials."""
     gaps = np.diff(sorted(row["at"] for row in rows))
     return float(gaps[gaps <= PAUSE].sum()) / 60
 
 
 def card(found: pandas.DataFrame, name: str, how: str) -> str:
-    """Markdown text of the data card; `how` says how the programs were timed."""
+    """Markdown text of the data card. `how` says how the programs were timed."""
     good = found[found.status == Status.OK.value]
     apart = np.abs(np.log(good.again / good.quiet)).dropna()
     statuses = ", ".join(f"{status} {count}" for status, count in Counter(found.status).most_common())
@@ -127,5 +127,5 @@ def _classes(good: pandas.DataFrame) -> list[tuple[str, ...]]:
 
 
 def _mean(values: np.ndarray) -> float:
-    """Geometric mean of the finite values; NaN if there are none."""
+    """Geometric mean of the finite values; NaN if none is finite."""
     return float(np.exp(np.nanmean(np.log(values)))) if np.isfinite(values).any() else math.nan
