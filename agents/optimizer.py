@@ -50,8 +50,7 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """Median latency in seconds as measured in the search. It is optimistic, because it is the smallest of several medians.
-        """
+        """Median latency in seconds as measured in the search. It is optimistic: the smallest of several medians."""
         return self.measurement.seconds
 
     @cached_property
@@ -124,8 +123,7 @@ def optimize(
 
 
 def watched(tasks: Iterable[Task]) -> AbstractContextManager[None]:
-    """Warn at the end of the `with` block if other processes used the cores that time the tasks' kernels. Tasks share a backend.
-    """
+    """Warn at the end of the `with` block if other processes used the cores that time kernels. Tasks share a backend."""
     task = next(iter(tasks), None)  # a network of views has no tasks
     timed = task and get_backend(task.backend, task.hardware).name == "cpu"
     return warned_of_others(task.hardware.units) if task and timed else nullcontext()

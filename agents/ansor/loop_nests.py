@@ -69,8 +69,7 @@ class Programs:
         return values[self.rows[:, KNOB + KNOB_INDEX[name]]]
 
     def steps(self, axis: int, outer: int, inner: int) -> np.ndarray:
-        """Number of tiles of level `inner` in a tile of level `outer`, along an axis. MAX_LEVELS as `outer` is the whole extent.
-        """
+        """Number of tiles of level `inner` in a tile of level `outer`, along an axis. Level MAX_LEVELS is the whole extent."""
         whole = self.extent[axis] if outer == MAX_LEVELS else self.tiles[:, outer, axis]
         return np.ceil(whole / self.tiles[:, inner, axis])
 

@@ -126,8 +126,7 @@ def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
 
 
 def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """Rule 6: variants (suffix of the name, options) with a whole reduction and, if the rule applies, with each way to split it.
-    """
+    """Rule 6: variants (suffix of the name, options) with a whole reduction and, if allowed, with each way to split it."""
     knobs = [name for name in ("thread_split", "reduce_threads", "split_k") if name in options]
     whole = options | dict.fromkeys(knobs, (1,))
     found = [("", whole)]

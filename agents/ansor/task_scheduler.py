@@ -37,8 +37,7 @@ PATIENT = 5
 
 
 def total_latency(weights: np.ndarray) -> Objective:
-    """Objective f1: the total latency of all networks. `weights` [networks, n] counts how often each network contains each task.
-    """
+    """Objective f1: total latency of all networks. `weights` [networks, n] are each task's appearances in each network."""
     return lambda g: float((_appearances(weights) @ g).sum())
 
 
@@ -61,8 +60,7 @@ def _appearances(weights: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Progress:
-    """Progress of a task: number of operations, operator class, and best latency after every batch (infinite without a program).
-    """
+    """Progress of a task: operations, operator class, and best latency after every batch (infinite without a program)."""
 
     flops: float
     kind: str

@@ -178,6 +178,7 @@ class Tuner:
 
 
 def make_model(settings: AutoTvm, seed: int) -> CostModel:
+    """Make an unfitted cost model of the kind in the settings."""
     if settings.model == "treegru":
         return TreeGru(settings.objective, seed=seed)
     trees = [TreeModel(settings.objective, settings.batch, seed=seed + i) for i in range(MEMBERS)]

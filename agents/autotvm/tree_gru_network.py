@@ -43,8 +43,7 @@ class TreeGruNetwork(nn.Module):
         return self.decoder(state)[:, 0][torch.argsort(order)]
 
     def _accesses(self, strides: Any, leaves: Any) -> Any:
-        """Sum [B, hidden] of the nodes of all buffers. The children of a buffer's node are the variables that index the buffer.
-        """
+        """Sum [B, hidden] of the nodes of all buffers. Children of a buffer's node are the variables that index the buffer."""
         children = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
         gates = nn.functional.linear(self.tensors, self.cell.weight_ih, self.cell.bias_ih)
         nodes = self._step(gates.expand(len(strides), -1, -1).reshape(-1, 3 * self.hidden), children.reshape(-1, self.hidden))

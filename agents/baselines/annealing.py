@@ -81,7 +81,7 @@ class Annealing:
             if not (drawn := ledger.walked(rng, self.starts)):
                 return
             yield [best[0]] if chain % 2 and best is not None else drawn
-            if ledger.trials == before:  # the chain had no new trial: measure a random program, so that the search ends at some time
+            if ledger.trials == before:  # measure a random program, so that every chain has a new trial
                 ledger.measure(drawn[:1])
 
     def _configurations(self, session: SearchSession[Node], rng: np.random.Generator) -> Iterator[list[Node]]:

@@ -135,8 +135,7 @@ class Search:
         return (self.worst - node.total / node.visits) / max(self.worst - self.best, 1e-9)
 
     def leaf(self, node: Node) -> float:
-        """Log of the best latency in a rollout: a random walk, then steps to the best neighbour until all neighbours are slower.
-        """
+        """Log of the best latency in a rollout: a random walk, then steps to the best neighbour until all are slower."""
         steps = int(self.rng.integers(0, self.settings.walk + 1))
         now = self.graph.random_schedule(self.rng, steps, self.graph.schedule(node.row)).row[None]
         best = float(self._latencies(now)[0])

@@ -24,8 +24,7 @@ class QNetwork:
     """Network from features float64 [B, F] to Q-values float64 [B, moves]."""
 
     def __init__(self, features: int, moves: int, width: int, rate: float, rng: np.random.Generator) -> None:
-        """Draw random weights (He's initialisation). Those of the last layer are 0, so that every move has the value 0 at first.
-        """
+        """Draw random weights (He's initialisation). The last layer's are 0, so that every move has the value 0 at first."""
         sizes = [features, width, width, width, moves]
         self.rate = rate
         self.layers = [

@@ -22,6 +22,7 @@ class RandomSearch:
     """Number of programs measured at a time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Draw and measure batches."""
         ledger = Ledger(session)
         while drawn := ledger.fresh(rng, self.batch):
             ledger.measure(drawn)

@@ -54,8 +54,7 @@ def asked() -> bool:
 
 @contextmanager
 def at_safe_points() -> Iterator[None]:
-    """Raise nothing at a first signal in the `with` block: its code polls `asked` when it can save, then raises `Stopped` itself.
-    """
+    """Raise nothing at a first signal in the `with` block. The block polls `asked` when it can save, then raises `Stopped`."""
     global _held
     _held += 1
     try:

@@ -21,6 +21,8 @@ from gensor_gym.env.writing.keeping import Room
 
 
 class Feasible:
+    """The feasible choices of one task."""
+
     def __init__(self, choices: Choices, rng: np.random.Generator, surest: bool = False) -> None:
         """Prepare the checks. Infeasible choices are redrawn; with `surest`, the most probable feasible choice replaces them."""
         self.rng, self.choices, self.surest = rng, choices, surest

@@ -96,8 +96,7 @@ class Columns(ColumnWriter):
         return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield constructions of 1, 1, 2, 4, .. and finally `episodes` new programs each; end if almost no new program is left.
-        """
+        """Yield constructions of 1, 1, 2, 4, .. and finally `episodes` new programs each; end if almost none is new."""
         memory = Memory(self.temperature)
         growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for count in chain([1], growing, repeat(self.episodes)):

@@ -113,8 +113,7 @@ def carried(programs: Programs, row: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def table(machines: tuple[str, ...], space: str, split: str, path: str) -> tuple[Known, ...]:
-    """Optima of the operators in a split's train part, on `machines` in a space. `path` is a file of further certificates or "".
-    """
+    """Optima of a split's train part on `machines` in a space. `path` is a file of further certificates, or ""."""
     found = [c for machine in machines for c in certificates_of(machine, space)]
     if path:
         found += [c for c in read_certificates(located(path)) if c.hardware in machines and c.space == space]

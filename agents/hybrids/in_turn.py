@@ -73,8 +73,7 @@ class InTurn(Adapted):
         return [of_walks.construct(graph, rng), self._of_policy(graph).construct(graph, rng)]
 
     def _of_policy(self, graph: ConstructionGraph) -> Corrected:
-        """The search that ranks the policy's programs. Without a `checkpoint` the policy is the default for the kind of machine.
-        """
+        """The search that ranks the policy's programs. Without a `checkpoint` the policy is the machine's default."""
         is_default = not self.checkpoint and self.proposer == "columns"
         checkpoint = str(DEFAULT[graph.hardware.kind]) if is_default else self.checkpoint
         kept: dict[str, Any] = {"space": self.space, "most": self.most, "correction": self.folder(graph)}

@@ -63,8 +63,7 @@ class Search:
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
     def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
-        """Search for the best program; with `reuse` take a stored program if there is one. Exits with 1 if no program succeeded.
-        """
+        """Search for the best program; with `reuse` prefer a stored program. Exits with status 1 if no program succeeded."""
         strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),

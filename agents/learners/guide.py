@@ -62,8 +62,7 @@ class Placed:
     """Any programs of one task, with the flat observation `flat` float32 [B, F] of environments at these programs."""
 
     def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
-        """Compute observations and masks of `rows`. `steps` is the number of steps left in the episode, one or one per program.
-        """
+        """Compute observations and masks of `rows`. `steps` is the number of steps left, one for all programs or one for each."""
         rows, count = plain(rows), len(rows)
         self.tasks, self.num_envs, self.rows = tasks, count, rows
         self.task_indices = np.zeros(count, dtype=np.int64)

@@ -112,8 +112,7 @@ class AxisSet(nn.Module):
 
 
 class ByAction(nn.Module):
-    """Logits [B, N] of actions from the context. Those of primitives along an axis come from the axis's embedding, if it has one.
-    """
+    """Logits [B, N] of actions from the context, or for primitives along an axis from the axis's embedding if it has one."""
 
     actions: torch.Tensor
 
@@ -145,8 +144,7 @@ class BySuccessor(nn.Module):
     kinds: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
-        """Make the layers for successors of `actions`, with `features` features each. `axes` says whether axes have embeddings.
-        """
+        """Make the layers for successors of `actions` with `features` features. `axes` says whether axes have embeddings."""
         super().__init__()
         self.features = features
         slots = [MAX_AXES if (axis := ACTIONS[n].axis) is None else axis for n in actions]

@@ -83,8 +83,7 @@ class Observer:
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Observations float32 [B, O] of flat observations [B, F]. Programs of episodes that are not `over` [B] are remembered.
-        """
+        """Observations float32 [B, O] of flat observations [B, F]. Programs of running episodes (not `over`) are remembered."""
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
         self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, tasks.room(), self.rows, self.seconds))

@@ -91,8 +91,7 @@ def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 
 def check_trust(folder: Path, trust: bool) -> None:
-    """Check that a folder's stable-baselines3 file exists and is trusted, and warn of the risk. ValueError if it is not trusted.
-    """
+    """Check that a folder's stable-baselines3 file exists and is trusted, and warn. ValueError if it is not trusted."""
     if not (path := folder / ZIP).exists():
         raise FileNotFoundError(f"no policy at {folder / POLICY}")
     if trust is not True:

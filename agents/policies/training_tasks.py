@@ -43,8 +43,7 @@ def changed_tasks(card: Mapping[str, Any]) -> list[str]:
 
 
 def _now(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, str]:
-    """Fingerprints of one operator per operator class: the last of each class of fused operators, the largest of other classes.
-    """
+    """Fingerprints of one operator per class: the last of each class of fused operators, the largest of other classes."""
     if is_fused(env["space"]):
         first = {op.name: op for op in fused_operators(trained_on)}
         return fused_fingerprints(first.values(), env["hardware"], env["space"])

@@ -79,8 +79,7 @@ class Welder(ConstructingByRules):
         return best, visited
 
     def _some_of_each_size(self, rows: list[np.ndarray], level: int) -> list[np.ndarray]:
-        """The first `kept` rows for every power of two of elements in the level's tile, because a block needs many threads too.
-        """
+        """The first `kept` rows for every power of two of elements in the level's tile. A block needs many threads too."""
         taken: dict[int, int] = {}
         some = []
         for row in rows:

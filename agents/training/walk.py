@@ -1,4 +1,4 @@
-"""Training of policies that walk on the construction graph, with learners of stable-baselines3; called by `gensor train`."""
+"""Training of policies that walk on the construction graph, with learners of stable-baselines3, for `gensor train`."""
 
 from __future__ import annotations
 

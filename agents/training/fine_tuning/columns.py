@@ -104,8 +104,7 @@ class MeasuredLearner(ColumnLearner):
     def __init__(
         self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], lines: Sequence[Line], seed: int
     ) -> None:
-        """Create a learner with its own network. `lines` are earlier measurements. The budget of measurements ends the training.
-        """
+        """Create a learner with its own network. `lines` are earlier measurements. Their budget ends the training."""
         check(settings)
         constant = {f"final_{name}": settings[name] for name in ("learning_rate", "entropy")}
         super().__init__({**settings, **constant}, graphs, 1, seed)
