@@ -93,7 +93,6 @@ def compile_buckets(
 
 
 def _checked(padding: dict[str, float], network: Network) -> dict[str, float]:
-    """Return the padding; ValueError for a name that no input has."""
     for name in padding:
         check_known("padding of", name, [value.name for value in network.inputs])
     return padding

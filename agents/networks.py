@@ -142,7 +142,6 @@ class CompiledNetwork:
         return self._formed(self._typed(self.function(*self._given(inputs, named), out=out), checked=True))
 
     def _formed(self, made: Any) -> Any:
-        """Outputs (one array or a tuple of all) in the form of the module's result."""
         network = self.plan.network
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
 
@@ -158,7 +157,6 @@ class CompiledNetwork:
         return found if len(network.outputs) > 1 else found[0]
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-        """The input tensors of a call, in the order of the network's inputs."""
         network = self.plan.network
         if self._is_flat and not named and len(network.inputs) in (len(inputs), len(network.takes)):
             return inputs
@@ -180,8 +178,6 @@ class CompiledNetwork:
 
 
 def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a flat torch operator in a function with the module's arguments and results."""
-
     def call(*inputs: Any, **named: Any) -> Any:
         return compiled._formed(compiled._typed(operator(*compiled._given(inputs, named))))
 
@@ -231,7 +227,6 @@ def compile_network(
 
 
 def _opened(store: Any, reuse: bool) -> Any:
-    """One open store for all searches; None if results are not kept."""
     of_path = isinstance(store, str | Path) or (reuse and store is None)
     return Store(tuned_path() if store is None else store) if of_path else store
 
@@ -298,7 +293,6 @@ def check_settings(
 
 
 def _check_search(hw: Hardware, **options: Any) -> None:
-    """Check the options of `optimize`. ValueError if neither operators nor fused operators accept them."""
     said: list[ValueError] = []
     for computation in ANY:
         try:

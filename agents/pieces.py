@@ -69,7 +69,6 @@ def _searched(
     asked: Sequence[Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int, on_task: OnTask,
     timed: bool,
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
-    """Search the computations that have no stored result; see `search_pieces`."""
     pieces = [Piece.of(one, counts[one.task.operator], seed) for one in asked]
     backend = pieces[0].session.backend
     if math.isfinite(seconds):
@@ -210,7 +209,6 @@ class Piece:
 
 
 def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.Generator, on_task: OnTask) -> None:
-    """Search pieces within a budget of seconds, and set their results, as the module describes."""
     begin = time.monotonic()
     pieces.sort(key=lambda piece: -piece.share)
     scheduler = GradientScheduler(total_latency(np.array([piece.count for piece in pieces])))

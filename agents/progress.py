@@ -36,7 +36,6 @@ def shown(on_task: OnTask | Literal["bar"] | None) -> Iterator[OnTask]:
 
 
 def _lines() -> OnTask:
-    """A function that writes a line with an estimate of the seconds left to stderr, at most every SECONDS."""
     begin = said = time.monotonic()
 
     def tell(number: int, count: int, computation: str) -> None:

@@ -109,7 +109,6 @@ class Rounds:
         """Do nothing: the processes belong to the wrapped backend."""
 
     def _searched(self, search: Callable[[], None]) -> None:
-        """Run one search, as the target of its thread."""
         error: BaseException | None = None
         with self._turn:
             try:
@@ -153,7 +152,6 @@ class Rounds:
             self._changed.notify()
 
     def _answer(self, built: Built | Measurement) -> Measurement:
-        """Verify a compiled kernel, and time it unless kernels are only verified."""
         if isinstance(built, Measurement):
             return built
         begin, compiling = time.perf_counter(), built.compile_seconds

@@ -227,7 +227,6 @@ def class_of(name: str) -> type[Any]:
 
 
 def _object(where: str) -> Any:
-    """The object of a text "module:name"."""
     module, _, attribute = where.partition(":")
     return getattr(import_module(module), attribute)
 

@@ -131,7 +131,6 @@ class Rounds:
         return self.session.trials - before
 
     def _choose(self, count: int) -> Population:
-        """Choose the best new programs by the model, and a share `epsilon` of random programs."""
         settings = self.settings
         kept = self._best_measured(int(settings.population * settings.measured))
         random = self.evolution.sample(self.rng, settings.population - len(kept))

@@ -165,7 +165,6 @@ class Evolution:
         return kinds
 
     def _chances(self, sketch: int) -> list[float]:
-        """Cumulative probabilities of the kinds of mutation of a sketch; all zero if nothing can be mutated."""
         knobs, axes = self._knobs[sketch], self._axes[sketch]
         there = [bool(axes or knobs[TILES]), bool(axes), bool(knobs[PRAGMA]), bool(knobs[LOCATION])]
         weights = np.where(there, self._weights, 0.0)
@@ -193,7 +192,6 @@ class Evolution:
             row[places] = moved
 
     def _cross(self, row: np.ndarray, mate: np.ndarray, sketch: int, rng: np.random.Generator) -> None:
-        """Take each axis and each knob from the mate with probability 1/2, in place."""
         for column in self.sketches[sketch].movable():
             if rng.random() < 0.5:
                 row[column.places] = mate[column.places]

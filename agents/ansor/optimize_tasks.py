@@ -75,7 +75,6 @@ def _check(tasks: list[Task], trials: int, early_stopping: int | None) -> None:
 
 
 def _searches(chosen: Ansor, tasks: list[Task], trials: int, seed: int, store: str | None) -> list[Rounds]:
-    """One search per task; all share one model."""
     model = chosen.model()
     seeds = np.random.SeedSequence(seed).spawn(len(tasks))
     sessions = [Session(task, Budget(trials=trials), store) for task in tasks]
@@ -119,7 +118,6 @@ def _advance(search: Rounds, limit: int) -> int:
 
 
 def _result(session: Session) -> Result | None:
-    """Result of a task's session; None if no program ran correctly."""
     if session.best is None:
         return None
     return Result(*session.best, tuple(session.trace), session.task)

@@ -79,7 +79,6 @@ class ScoreModel:
 
 
 def _sums(values: np.ndarray, program: np.ndarray, count: int) -> np.ndarray:
-    """Sum the values of every program's statements, float64 [count]."""
     return np.bincount(program, weights=values, minlength=count)
 
 

@@ -158,7 +158,6 @@ def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, O
 
 
 def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost: int) -> Sketch | None:
-    """The sketch with these options; None if the options leave an axis without chains or a knob without values."""
     base, free = graph.coordinates.base.copy(), []
     for knob, values in options.items():
         indices = np.array([KNOBS[KNOB_INDEX[knob]].values.index(v) for v in values], dtype=np.int32)

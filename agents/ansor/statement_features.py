@@ -172,7 +172,6 @@ def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
 
 
 def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Features [B, 90] of up to five buffers, padded with zeros."""
     columns = np.zeros((len(p.rows), MAX_BUFFERS * BUFFER))
     items = np.array([float(p.ints[ITEM + tensor]) for tensor, _ in nest.accesses])
     moved = (touched * items[None, :, None]).sum(axis=1)
@@ -216,7 +215,7 @@ def _buffer(
 
 
 def _curve(nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Logs [B, 10] of the arithmetic intensity at ten equidistant points of log operations, over the sizes of the loops."""
+    """Logs [B, 10] of the arithmetic intensity of the loops, interpolated at ten equidistant points of log operations."""
     work = max(sum(nest.operations.values()), 1.0)
     done = np.log2(inner * work)[::-1]
     intensity = done - np.log2(touched.sum(axis=1) * 4.0)[::-1]

@@ -146,7 +146,7 @@ class GradientScheduler:
         return (task.best[-1] - task.best[-1 - self.window]) / self.window
 
     def _forward(self, tasks: list[Progress], i: int, members: list[int | None]) -> float:
-        """Expected change of latency by a batch: -latency / batches, or the way down to the level of similar tasks if longer."""
+        """Expected change of latency by one more batch: by -latency / batches, or down to the level of similar tasks if lower."""
         task = tasks[i]
         gain = -task.latency / len(task.best)
         alike = [t for k, t in enumerate(tasks) if members[i] is not None and members[k] == members[i]]

@@ -60,7 +60,6 @@ class AnnealingOnModel:
     def _keep(
         self, heap: dict[bytes, float], points: np.ndarray, scores: np.ndarray, count: int, tried: set[bytes]
     ) -> bool:
-        """Keep the `count` best visited and untried configurations in `heap`; return whether `heap` changed."""
         worst = min(heap.values()) if len(heap) >= count else -np.inf
         close = np.flatnonzero(scores > worst)
         changed = False

@@ -161,7 +161,6 @@ class Tuner:
         return program_features(self.settings.features, self.session.graph, self.template.rows(points))
 
     def _score(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The model's scores as a function of configurations. In an enumerated space it looks them up in a table."""
         listed = self.template.enumerated
         if listed is None or self._listed_features is None:
             return lambda points: self._predict(self.features(points))

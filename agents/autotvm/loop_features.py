@@ -195,7 +195,6 @@ def _put_stage(order, at, stage, spatial, skipped):  # noqa: ANN001, ANN202
 
 @lean
 def _annotation(stage, axis, row, ints):  # noqa: ANN001, ANN202
-    """Annotation of a loop, an index into ANNOTATIONS."""
     spatial = axis < SPATIAL_SLOTS
     if ints[IS_CPU]:
         if stage == 3:

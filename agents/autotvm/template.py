@@ -22,7 +22,6 @@ class Template(Programs):
     """The template of one graph. Its methods take and return arrays of configurations int64 [B, K]."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """In a small space, check the legality of every configuration once."""
         super().__init__(graph)
         self.strata = strata_of(self.columns, graph.tables.ints)
         """Strata of `agents.autotvm.strata`. `random` draws the same number of configurations from each."""

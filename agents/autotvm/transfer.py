@@ -55,7 +55,6 @@ def labels_of(seconds: np.ndarray) -> np.ndarray:
 
 
 def _records(path: Path) -> Iterable[Record]:
-    """Read the records of a store, a table or a folder of tables."""
     if not path.exists():
         raise ValueError(f"history={str(path)!r}: no such file or folder; expected a store, a table or a folder of tables")
     if path.is_dir():

@@ -98,7 +98,6 @@ class Annealing:
     def _anneal(
         self, graph: SearchGraph[Node], known: Trials[Node], starts: Iterator[list[Node]], rng: np.random.Generator
     ) -> None:
-        """Run one chain from the fastest node of each list in `starts`."""
         for drawn in starts:
             seconds = [found.seconds for found in known.measure(drawn)]
             self._chain(graph, known, drawn[int(np.argmin(seconds))], min(seconds), rng)

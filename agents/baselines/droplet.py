@@ -64,7 +64,6 @@ class Droplet:
         return vector, measured[at]
 
     def _descend(self, ledger: Ledger, vector: np.ndarray, best: Measurement, rng: np.random.Generator) -> None:
-        """Measure batches of neighbours and move to a significantly faster neighbour, until no neighbour is faster."""
         lucky: list[Direction] = []
         while True:
             faster = None
@@ -112,5 +111,4 @@ class Droplet:
 
 
 def _ring(programs: Programs, steps: int) -> list[Direction]:
-    """All directions of `steps` steps up or down at one position of a column."""
     return [(column, place, sign * steps) for column, place in programs.places for sign in (1, -1)]

@@ -46,7 +46,6 @@ class Exhaustive:
             session.measure([session.graph.schedule(row)])
 
     def _ranked(self, session: Session) -> Iterable[np.ndarray]:
-        """Rows of the best programs by the model, in the order of measurement."""
         rows, seconds = session.graph.stack([]), np.empty(0)
         keep = max(self.keep, session.budget.trials or 0)
         for batch in session.graph.enumerate():

@@ -55,7 +55,6 @@ class Genetic:
             alive = alive[: self.elite] + self._measured(ledger, children)
 
     def _measured(self, ledger: Ledger, schedules: list[Schedule]) -> list[Individual]:
-        """Measure programs; return their individuals. Programs without a vector are left out."""
         found = []
         for schedule, measurement in zip(schedules, ledger.measure(schedules), strict=False):
             vector = ledger.programs.vector(schedule)
@@ -64,7 +63,6 @@ class Genetic:
         return found
 
     def _children(self, ledger: Ledger, alive: list[Individual], rng: np.random.Generator) -> list[Schedule]:
-        """New programs for a generation; fewer if the space has no more, none if it is exhausted."""
         wanted = self.population - self.elite
         children: dict[Schedule, None] = {}
         for _ in range(TRIES * wanted if alive else 0):

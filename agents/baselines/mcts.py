@@ -100,7 +100,6 @@ class Search:
             node.total += low
 
     def _next(self, node: Node) -> tuple[Node | None, bool]:
-        """(a child, whether it is new); (None, False) if all successors are elsewhere in the tree."""
         if node.untried is None:
             node.untried = self.expand(node)
             self.tree.update(child.row.tobytes() for child in node.untried)

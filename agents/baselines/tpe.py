@@ -97,7 +97,6 @@ def _numbers(ledger: Ledger, vector: np.ndarray | None) -> list[int] | None:
 
 
 def _tell(study: optuna.Study, space: dict[str, IntDistribution], numbers: list[int] | None, seconds: float) -> None:
-    """Report a measured program to the study by its ranks `numbers`; do nothing if they are None."""
     if numbers is not None:
         parameters = dict(zip(space, numbers, strict=True))
         study.add_trial(

@@ -138,7 +138,6 @@ def quoted(value: str) -> str:
 
 
 def _closing(value: str, start: int) -> int:
-    """Position of the bracket that closes the bracket at `start`; ValueError if it is never closed."""
     depth = 0
     for position in range(start, len(value)):
         depth += (value[position] == "(") - (value[position] == ")")

@@ -56,7 +56,6 @@ def _write(path: Path, found: np.ndarray) -> None:
 
 
 def _key(choices: Choices) -> str:
-    """Cache key of a task. It changes with the rules and the model."""
     graph = choices.graph
     text = "\0".join([str(graph.operator), graph.hardware.digest, graph.space, fingerprint(graph), str(RESTARTS)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

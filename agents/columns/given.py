@@ -11,7 +11,7 @@ class Given:
     """Known programs that replace the first drawn programs. Their probabilities are computed like those of drawn programs."""
 
     def __init__(self, chosen: np.ndarray, feasible: Feasible | None = None) -> None:
-        """Set the choices int64 [G, K] of the demonstrations, and the feasibility rules, which a masked network needs."""
+        """Set the choices int64 [G, K] of the demonstrations. A masked network needs the feasibility rules too."""
         self.chosen, self.feasible = chosen, feasible
 
     def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:

@@ -80,7 +80,6 @@ class ColumnLearner:
         return float(np.mean(rewards))
 
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
-        """(loss, mean reward) of newly drawn programs for one task."""
         given = self.given(choices)
         feasible = Feasible(choices, self.rng) if self.settings.get("masked") else None
         if given is not None:

@@ -135,7 +135,6 @@ class Trials:
         return [schedule for structure, schedule in firsts.items() if structure not in self.feedback.counts]
 
     def _from_ranking(self, left: dict[Schedule, float]) -> Schedule:
-        """The next program of the ranking `left`, by the rules of the class."""
         predicted = {schedule: self.feedback.corrected(schedule, seconds) for schedule, seconds in left.items()}
         limit = self.near * min(predicted.values())
         close = [schedule for schedule, seconds in predicted.items() if seconds <= limit]
@@ -144,7 +143,6 @@ class Trials:
         return min(fresh, key=predicted.__getitem__)
 
     def _neighbour(self) -> tuple[Schedule, float] | None:
-        """(a new neighbour of the best measured program, its model seconds); None if no neighbour is new."""
         if self.best is None:
             return None
         best = self.best[1]

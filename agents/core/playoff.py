@@ -44,7 +44,6 @@ def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
 
 
 def _finalists(session: Session) -> list[Schedule]:
-    """The best programs of the search by quiet seconds, fastest first."""
     tried = [session.graph.parse(row.schedule) for row in session.trace if row.status == Status.OK.value]
     seconds = [measurement.quiet_seconds for measurement in session.measure(tried)]
     order = sorted(range(len(tried)), key=seconds.__getitem__)[:FINALISTS]

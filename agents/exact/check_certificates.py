@@ -77,7 +77,6 @@ def parts_of(space: str) -> tuple[str, list[str] | None]:
 
 
 def _enumerate(graph: ConstructionGraph, certificate: Certificate, findings: Findings) -> None:
-    """Compare the certificate with every legal program."""
     batches = [graph.latencies(rows) for rows in graph.enumerate()]
     latencies = np.concatenate(batches)
     best, count = float(latencies.min()), int((latencies == latencies.min()).sum())
@@ -86,7 +85,6 @@ def _enumerate(graph: ConstructionGraph, certificate: Certificate, findings: Fin
 
 
 def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -> float:
-    """Seconds of the fastest program among random programs and coordinate descents from the best of them."""
     even = sample_evenly(graph, rng, samples // 2)
     walked = np.stack([graph.random_schedule(rng).row for _ in range(samples - samples // 2)])
     rows = np.concatenate([even, walked])

@@ -126,7 +126,6 @@ def smallest_changes(graph: ConstructionGraph, schedule: Schedule, optima: np.nd
 
 
 def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dict[str, list[int]]) -> np.ndarray:
-    """A row with the named columns of another row."""
     mixed = row.copy()
     for name in names:
         mixed[places[name]] = other[places[name]]
@@ -150,7 +149,6 @@ def _in_order(
 
 
 def _words(row: np.ndarray, name: str, places: list[int]) -> str:
-    """Text of a column's value: `8 of 64, 2 virtual threads`, or a knob's value."""
     if name.startswith("knob"):
         return str(KNOBS[places[0] - KNOB].values[int(row[places[0]])])
     tiles = list(dict.fromkeys(int(n) for n in row[places[:-1]]))

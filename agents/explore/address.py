@@ -92,14 +92,12 @@ def _encoded(operator: str, machine: str, space: str, seed: int, schedule: str) 
 
 
 def _seed(text: str) -> int:
-    """Parse a seed; empty text is 0. ValueError for a text that is not a seed."""
     if not re.fullmatch(r"[0-9]*", text) or int(text or 0) >= SEEDS:
         raise ValueError(f"seed {text!r}: expected a whole number below 2^63")
     return int(text or 0)
 
 
 def _actions(text: str) -> tuple[str, ...]:
-    """Parse names of actions. ValueError for an unknown name or too many names."""
     names = tuple(text.split())
     if len(names) > MOST_ACTIONS:
         raise ValueError(f"{len(names)} actions: expected at most {MOST_ACTIONS}")

@@ -54,7 +54,6 @@ def listing_of(position: Position) -> Listing:
 
 
 def _marked(language: str, before: list[str], lines: list[str]) -> Listing:
-    """Mark the lines of `lines` that differ from `before`."""
     changed, removed = set(), dict.fromkeys(range(len(lines) + 1), 0)
     for tag, low, high, start, end in difflib.SequenceMatcher(None, before, lines, autojunk=False).get_opcodes():
         if tag != "equal":
@@ -66,6 +65,5 @@ def _marked(language: str, before: list[str], lines: list[str]) -> Listing:
 
 @lru_cache(maxsize=64)
 def _source(graph: ConstructionGraph, schedule: Schedule) -> tuple[str, str]:
-    """(language, source) of a schedule. ValueError if no code can be generated for it."""
     kernel = generate(graph.operator, schedule, graph.hardware)
     return kernel.language, kernel.source

@@ -98,8 +98,6 @@ def _length(size: int) -> float:
 
 
 class _Scale:
-    """A logarithmic axis that maps values from `low` to `high` to coordinates from `begin` to `end`."""
-
     def __init__(self, low: float, high: float, begin: float, end: float) -> None:
         self.low, self.high, self.begin, self.end = low, high, begin, end
 
@@ -152,7 +150,6 @@ def _ticks(x_of: _Scale, y_of: _Scale) -> list[Path | Text]:
 
 
 def _powers(low: float, high: float) -> range:
-    """Exponents of at most five powers of ten between two values."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     return range(first, last + 1, max(1, math.ceil((last - first + 1) / 5)))
 

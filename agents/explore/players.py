@@ -107,12 +107,10 @@ def _gains(position: Position) -> tuple[np.ndarray, float]:
 
 
 def _cooling(settings: Markov, steps: int) -> float:
-    """Factor by which the temperature changes from step to step."""
     return float((settings.final_temperature / settings.start_temperature) ** (1.0 / max(1, steps - 1)))
 
 
 def _steps_at_level(position: Position) -> int:
-    """Number of steps since the last action that changed the memory level."""
     turns = (str(ACTIONS[CACHE]), str(ACTIONS[UNCACHE]))
     actions = position.address.actions
     return next((count for count, name in enumerate(reversed(actions)) if name in turns), len(actions))

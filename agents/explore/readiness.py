@@ -61,7 +61,6 @@ class Readiness:
     """Prepares machines and spaces on background threads, one at a time, and records which are ready."""
 
     def __init__(self, stages: tuple[tuple[str, Callable[[Address], object]], ...] = STAGES) -> None:
-        """Begin with nothing prepared. Each pair of machine and space runs once through `stages`."""
         self._stages = stages
         self._one_at_a_time = Lock()
         self._known: dict[tuple[str, str], Progress] = {}

@@ -119,7 +119,6 @@ def application(explorer: Explorer, port: int) -> Application:
 
 @lru_cache(maxsize=64)
 def _view(address: Address) -> View:
-    """View of the position at an address. It is cached, so that going back is fast."""
     return view_of(position_of(address))
 
 

@@ -229,7 +229,6 @@ def _percent(gain: float) -> str:
 
 
 def _regret(position: Position, seconds: float) -> str:
-    """The program's regret against the certified optimum, as text; empty if no optimum is certified."""
     certificate = certificate_of(position.graph)
     if certificate is None:
         return ""
@@ -245,7 +244,6 @@ def _axes(program: Program) -> list[Axis]:
 
 
 def _terms(position: Position, seconds: float) -> tuple[list[Bar], float]:
-    """(bars of the model's terms, seconds of the full width)."""
     words, terms = TERM_WORDS[position.graph.hardware.kind], position.graph.terms(position.schedule)
     largest = max(terms.values())
     scale = max(largest, seconds, position.graph.floor)
@@ -262,7 +260,6 @@ def _resource(use: Use) -> Bar:
 
 
 def _roofline(position: Position) -> Roofline:
-    """The roofline of a position, with the memory levels `dram`, `l3`, `l2` and `l1`."""
     graph, op = position.graph, position.graph.operator
     holding = resident_bandwidth(op, graph.hardware)
     levels = [level for level in graph.hardware.memory if level.name in ("dram", "l3", "l2", "l1")]
@@ -284,7 +281,6 @@ def _way(position: Position) -> list[StepBack]:
 
 
 def _knobs(position: Position) -> list[tuple[str, int, bool]]:
-    """(name, value, whether it is the default) of the knobs that have more than one usable value here."""
     graph, schedule = position.graph, position.schedule
     useful = [knob for knob in KNOBS if len(knob.usable(graph.operator, graph.hardware)) > 1]
     return [(knob.name, schedule.knob(knob.name), schedule.knob(knob.name) == knob.default) for knob in useful]

@@ -15,7 +15,6 @@ class GirObserver(Observer):
     """Pass on the flat observation of `Gir-v0` environments and remember the `retain` fastest programs of every episode."""
 
     def __init__(self, envs: object, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Begin without programs; see `Observer` for `charge`."""
         super().__init__(envs, retain, charge)  # type: ignore[arg-type]
         self.rows = np.zeros((self.envs.num_envs, retain, ROW), dtype=np.int32)
 

@@ -54,7 +54,6 @@ def guided_walks(
 
 
 def _predicted(rows: np.ndarray, predict: Callable[[np.ndarray], np.ndarray], seen: dict[bytes, float]) -> np.ndarray:
-    """Predicted seconds of rows [B, ROW]. New rows are added to `seen`."""
     keys = [row.tobytes() for row in rows]
     new = list({key: index for index, key in enumerate(keys) if key not in seen}.values())
     if new:

@@ -118,7 +118,6 @@ class Markov(Constructing):
     def _descend_columns(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, seconds) with the ends of descents over whole columns added, from the best programs of different structures."""
         programs = Programs(graph, STRUCTURE)
         ends = [programs.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
         found, reached = zip(*ends, strict=True)
@@ -167,7 +166,6 @@ class Markov(Constructing):
         return rows[filled], seconds[filled], visited
 
     def _moves(self, graph: ConstructionGraph) -> np.ndarray:
-        """The task's table of whole numbers for walks. Without `backtracking` it forbids the inverse primitives."""
         ints = graph.tables.ints
         if not self.backtracking:
             ints = ints.copy()

@@ -117,5 +117,4 @@ class Corrected(Constructing):
 
 
 def _arrays(known: dict[bytes, float]) -> tuple[np.ndarray, np.ndarray]:
-    """(rows int32 [P, ROW], seconds float64 [P]) of a dictionary row -> seconds."""
     return np.frombuffer(b"".join(known), dtype=np.int32).reshape(-1, ROW), np.array(list(known.values()))

@@ -73,7 +73,6 @@ class InTurn(Adapted):
         return [of_walks.construct(graph, rng), self._of_policy(graph).construct(graph, rng)]
 
     def _of_policy(self, graph: ConstructionGraph) -> Corrected:
-        """The search that ranks the policy's programs. Without a `checkpoint` the policy is the machine's default."""
         is_default = not self.checkpoint and self.proposer == "columns"
         checkpoint = str(DEFAULT[graph.hardware.kind]) if is_default else self.checkpoint
         kept: dict[str, Any] = {"space": self.space, "most": self.most, "correction": self.folder(graph)}
@@ -87,7 +86,6 @@ def _in_turn(found: list[Construction]) -> Iterator[Schedule]:
 
 
 def _merged(found: list[Construction]) -> Construction:
-    """Several constructions as one, fastest program first. A program of several constructions is counted once."""
     seconds: dict[Schedule, float] = {}
     for made in found:
         for schedule, value in zip(made.schedules, made.latencies, strict=True):

@@ -105,14 +105,12 @@ class TimedColumnLearner(ColumnLearner):
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
-        """See `ColumnLearner`. `graphs` are the `tasks` of the machine."""
         super().__init__(settings, graphs, steps, seed)
         self._corrections = [load_correction(folder) for folder in settings.get("corrections") or ()]
         self._times: dict[Choices, Times] = {}
         self._fast: dict[Choices, np.ndarray] = {}
 
     def _recorded(self, choices: Choices) -> Recorded | None:
-        """Recorded programs of a task; None if the task is not recorded."""
         return recorded(self.settings["measured"], choices.graph.space).get(str(choices.graph.operator))
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:

@@ -79,7 +79,6 @@ def show(console: Console, lines: Iterable[tuple[str, str]], width: int | None) 
 
 
 def _times(samples: Sequence[float]) -> str:
-    """Text of the median with its interval and the number of samples."""
     if len(samples) == 1:
         return seconds_text(samples[0])
     low, high = map(seconds_text, median_interval(list(samples)))
@@ -131,7 +130,6 @@ def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_file(path: Path) -> None:
-    """Check that a file can be written at `path`; create its folder. ValueError if `path` is a folder."""
     make_folder(path.parent)
     if path.is_dir():
         raise ValueError(f"source {path} is a folder: expected a file")

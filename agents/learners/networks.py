@@ -217,9 +217,7 @@ class ActorCritic(nn.Module):
         return [layer for layer in layers if isinstance(layer, nn.Linear)]
 
     def _flat(self, observation: torch.Tensor) -> torch.Tensor:
-        """The flat part of observations [B, F], with zeros in place of hidden features."""
         return observation[:, :NUM_FEATURES] * self.shown
 
     def _successors(self, observation: torch.Tensor) -> torch.Tensor:
-        """The features of successors in the observations, [B, A, F]."""
         return observation[:, NUM_FEATURES:].view(-1, self.count, self.features)

@@ -104,7 +104,6 @@ class LookaheadObserver(Observer):
     """Observe the flat observation, then NUM_LOOKAHEAD_FEATURES values for every action of `lookahead_actions(space)`."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Begin without programs; see `Observer`."""
         super().__init__(envs, retain, charge)
         self.actions = lookahead_actions(envs.tasks.space)
         self.extra = len(self.actions) * NUM_LOOKAHEAD_FEATURES

@@ -56,6 +56,5 @@ def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "repo
 
 
 def _regret(other: TuningSpace, regrets: np.ndarray, configuration: dict) -> float:
-    """Log regret of a configuration on another device; infinite if it is not recorded there."""
     found = other.find(configuration)
     return np.inf if found is None else float(regrets[found])

@@ -60,7 +60,6 @@ class TuningPolicy:
             idle = 0 if session.trials > before else idle + 1
 
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
-        """(learner, model, card) of the checkpoint. FileNotFoundError if it has no policy of recorded spaces."""
         from agents.learners.loading import load_model
 
         folder = located(self.checkpoint)

@@ -46,7 +46,6 @@ def vision(name: str, network: nn.Module) -> Iterator[Layer]:
 
 
 def _layers(name: str, module: nn.Module, x: torch.Tensor, result: torch.Tensor) -> Iterator[Layer]:
-    """The layer of one module; nothing if no operator computes the module."""
     window = {"r": "kernel_size", "s": "kernel_size", "stride": "stride", "padding": "padding", "dilation": "dilation"}
     if isinstance(module, nn.Linear):
         yield Layer(name, "gemm", {"n": module.out_features, "k": module.in_features}, "image", x.numel() // x.shape[-1])

@@ -86,7 +86,6 @@ def _rows(config: DictConfig) -> Any:
 
 
 def _batches(minari: Any, env: gymnasium.Env[Any, Any], rows: Any, console: Console) -> Iterator[list[Any]]:
-    """Episodes of all rows, in batches of at most AT_ONCE."""
     waiting: list[Any] = []
     for row in track(rows.itertuples(), "episodes", console=console, total=len(rows)):
         waiting.append(minari.data_collector.EpisodeBuffer(**episode(env, str(row.operator), str(row.schedule))))

@@ -50,12 +50,10 @@ def packed(rows: Iterable[Row]) -> pandas.DataFrame:
 
 
 def _seconds(row: Row) -> float:
-    """Median of a row's samples; infinite if the trial failed."""
     return float(f"{statistics.median(row['samples']):.4g}") if row["status"] == Status.OK.value else math.inf
 
 
 def _quiet(row: Row) -> float:
-    """`quiet_seconds` of a row's samples; infinite if the trial failed."""
     return float(f"{Measurement(Status(row['status']), tuple(row['samples'])).quiet_seconds:.4g}")
 
 
@@ -79,7 +77,6 @@ def write(rows: Collection[Row], folder: Path, name: str, how: str = "") -> pand
 
 
 def _collected(rows: Collection[Row]) -> str:
-    """The data card's words about a recording of `gensor collect`."""
     return (
         f"one thread, packed {datetime.date.today()} by `gensor collect`, recorded in {minutes(rows):.0f} minutes. Every program "
         "was verified against float64 on three draws of its inputs before and after timing"
@@ -111,7 +108,6 @@ def card(found: pandas.DataFrame, name: str, how: str) -> str:
 
 
 def _classes(good: pandas.DataFrame) -> list[tuple[str, ...]]:
-    """Cells of the data card's table, a row for each part of the split and class of operators."""
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for (part, operator), rows in good.groupby(["part", "operator"], observed=True):
         best = rows.seconds.min()

@@ -123,11 +123,9 @@ class Recording:
                     on_trial(self._trial(backend, built, number))
 
     def _numbers(self) -> range:
-        """Numbers of the passes, from 1."""
         return range(1, self.plan.passes + 1)
 
     def _order(self, number: int) -> list[str]:
-        """Digests of the kernels that a pass still lacks, in the random order of the pass."""
         order = np.random.default_rng([self.plan.seed, number]).permutation(len(self._kernels))
         digests = list(self._kernels)
         return [digests[i] for i in order if self._pending(digests[i], number)]
@@ -142,7 +140,6 @@ class Recording:
         return number not in passes_of(known) and isinstance(lost, int) and lost < ATTEMPTS
 
     def _trial(self, backend: NativeBackend, built: Built | Measurement, number: int) -> Measurement:
-        """Measure one program in one pass; store and return the record that joins it with earlier passes."""
         digest = built.digest if isinstance(built, Measurement) else built.kernel.digest
         begin = time.perf_counter()
         found = one_trial(backend, built, self.plan.hardware)

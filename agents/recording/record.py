@@ -82,7 +82,6 @@ def record(settings: Settings, backend: NativeBackend | None, console: Console) 
 
 
 def _measure(recording: Recording, backend: NativeBackend, console: Console) -> None:
-    """Run a recording and show its progress."""
     columns = (
         TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
@@ -126,7 +125,6 @@ def _described(hw: Hardware, path: Path) -> Hardware:
 
 
 def _device_of(store: Store, plan: Plan) -> str:
-    """The device of the store's trials of an operator. ValueError unless there is exactly one."""
     groups = store.summary(("device",), Selection(operator=str(plan.operator)))
     devices = [str(group.values[0]) for group in groups]
     if len(devices) != 1:
@@ -135,7 +133,6 @@ def _device_of(store: Store, plan: Plan) -> str:
 
 
 def _name_of(hw: Hardware) -> str:
-    """Name for the host, from its processor and number of cores."""
     words = re.sub(r"[^a-z0-9]+", "_", hw.source.get("name", "host").lower()).strip("_")
     return f"{words}_{hw.units}c"
 

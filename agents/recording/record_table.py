@@ -176,7 +176,6 @@ def _passes(count: int) -> str:
 
 
 def _drift_words(about: dict[str, Any]) -> str:
-    """Sentences of the data card about the drift between passes."""
     if about["passes"] > 1:
         shifts = ", ".join(f"{value:.4f}" for value in about["noise"]["passes"])
         return f"Median of a pass over the median of all passes, in the median over schedules: {shifts}."
@@ -190,7 +189,6 @@ def _drift_words(about: dict[str, Any]) -> str:
 
 
 def _best_and_noise(best: dict[str, Any], noise: dict[str, Any], drift: str) -> list[str]:
-    """Lines of the data card about the optimum and the noise."""
     return [
         "",
         "## Best and noise",
@@ -255,7 +253,6 @@ def _optimum(records: list[Record], drift: float) -> dict[str, Any] | None:
 
 
 def _anchor(rows: Sequence[dict]) -> dict[str, Any] | None:
-    """Summary of the anchor's medians over time; None if the anchor was never timed."""
     series = [(row["at"], statistics.median(row["samples"])) for row in rows if row["status"] == "OK"]
     if not series:
         return None
@@ -270,7 +267,6 @@ def _anchor(rows: Sequence[dict]) -> dict[str, Any] | None:
 
 
 def _seconds(measurement: Measurement, name: str) -> float:
-    """A condition in seconds; 0 if it is missing."""
     value = measurement.conditions.get(name, 0.0)
     return value if isinstance(value, float) else 0.0
 

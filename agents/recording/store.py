@@ -35,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(args: argparse.Namespace) -> None:
-    """Print the numbers of the selected trials by group."""
     by = tuple(args.by.split(","))
     groups = _existing(args.store).summary(by, _selection(args))
     rows = map(_cells, groups)
@@ -64,7 +63,6 @@ def _merge(args: argparse.Namespace) -> None:
 
 
 def _prune(args: argparse.Namespace) -> None:
-    """Delete the selected trials with `--apply`; without it, print their number."""
     selection = _selection(args)
     if selection == Selection():
         raise ValueError("prune deletes what is selected: give --operator, --device, --protocol, --status or --older-than")
@@ -77,7 +75,6 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _existing(path: str) -> Store:
-    """Open a store that must exist. ValueError if it does not."""
     if not Path(path).is_file() or not Path(path).stat().st_size:  # SQLite would turn an empty file into a store
         raise ValueError(f"no store at {path}")
     return Store(path)
@@ -97,7 +94,6 @@ def _cells(group: Group) -> tuple[Given, ...]:
 
 
 def _date(seconds: float) -> str:
-    """Local date and time; `unknown` if missing or out of range."""
     try:
         return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "unknown"
     except (ValueError, OverflowError, OSError):

@@ -83,7 +83,6 @@ def _drawn(graph: ConstructionGraph, candidates: int, rng: np.random.Generator) 
 
 
 def _card(graph: ConstructionGraph, **rest: object) -> Card:
-    """Card of a task. `rest` are the fields that depend on the task's states."""
     candidates = count_schedules(graph.tables.ints, graph.tables.sizes)
     return Card(str(graph.operator), graph.hardware.name, graph.space, graph.horizon, candidates, **rest)  # type: ignore[arg-type]
 

@@ -90,8 +90,6 @@ def shrink(row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
 
 @dataclass
 class _Search:
-    """State of the depth-first construction."""
-
     rules: Roller
     graph: ConstructionGraph
     results: list[np.ndarray] = field(default_factory=list)

@@ -90,7 +90,6 @@ class Welder(ConstructingByRules):
         return some
 
     def _level(self, graph: ConstructionGraph, start: np.ndarray) -> list[tuple[Key, np.ndarray]]:
-        """(key, row) of the tiles of one level that the search visits, in order."""
         queue: list[tuple[Key, int, np.ndarray]] = [(key(start, graph), 0, start)]
         seen = {start.tobytes()}
         states: list[tuple[Key, np.ndarray]] = []
@@ -131,6 +130,5 @@ def _tile(row: np.ndarray, level: int) -> np.ndarray:
 
 
 def _opened(graph: ConstructionGraph, row: np.ndarray) -> np.ndarray:
-    """The row at the next memory level; the row itself if that is illegal."""
     rows, legal = graph.transitions(row[None], np.array([CACHE]))
     return rows[0] if legal[0] else row

@@ -110,7 +110,6 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
 
 
 def _mark(graph: WatchedGraph) -> dict[str, float | None]:
-    """Evaluations, processor seconds and best latency of a search so far."""
     latencies = graph.curve.latencies
     return {
         "evaluations": graph.evaluations, "elapsed_s": round(graph.elapsed, 6),
@@ -130,7 +129,6 @@ def digest_of_policy(folder: Path) -> str:
 
 @cache
 def _warm(of: str, parameters: tuple[tuple[str, Any], ...], hardware: str, space: str) -> None:
-    """Load and compile a search's code, once per process."""
     for operator in WARM_UP:
         search = Search("", of, dict(parameters), operator, hardware, space, 0, WARM_UP_EVALUATIONS)
         graph = WatchedGraph(operator, hardware, space, search.evaluations)

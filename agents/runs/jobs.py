@@ -178,7 +178,6 @@ def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[
 
 
 def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
-    """Training cost of a learned strategy in seconds; None for other strategies."""
     cost = getattr(strategy, "training_seconds", None)
     seconds = cost(graph) if callable(cost) else cost
     return None if seconds is None else float(seconds)

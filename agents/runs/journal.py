@@ -91,7 +91,6 @@ class Journal:
         self._file.close()
 
     def _name(self, row: Row) -> Hashable:
-        """Name of a row. ValueError if the row lacks a field."""
         if lacking := [field for field in self._fields if field not in row]:
             raise ValueError(f"{self.path}: a row without {', '.join(lacking)}: {row}"[:300])
         return itemgetter(*self._fields)(row) if self._fields else len(self.rows)
@@ -167,7 +166,6 @@ def _write(file: FileIO, text: bytes) -> None:
 
 
 def _unpack(file: FileIO, path: Path) -> None:
-    """Fill an empty journal with its compressed version."""
     if (packed := lying(path)) != path:
         _write(file, unfolded(read_bytes(packed, MOST_BYTES), MOST_BYTES))
 
@@ -187,7 +185,6 @@ def _mend(file: FileIO) -> None:
 
 
 def _row(line: str | bytes) -> Row | None:
-    """The row of a line; None if the line is cut off."""
     try:
         row = parse_json(line if isinstance(line, str) else line.decode(), finite=False)
     except ValueError:

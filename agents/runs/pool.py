@@ -63,7 +63,6 @@ def side_by_side(
 
 
 def _begin(begin: Callable[[], None] | None) -> None:
-    """Prepare a worker process: watch its parent, load the plugins and call `begin`."""
     Thread(target=_end_with_parent, daemon=True).start()
     load_named()
     if begin is not None:

@@ -85,7 +85,6 @@ class Results:
         self._cut(job.key, trials)
 
     def _rows(self, key: str) -> list[dict[str, Any]]:
-        """Rows of a job's key, in order of trials."""
         return [self._journal.rows[key, trial] for trial in sorted(self._trials.get(key, ()))]
 
     def _note(self, row: dict[str, Any]) -> None:

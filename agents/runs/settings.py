@@ -168,7 +168,6 @@ def code_digest() -> str:
 
 @cache
 def _own_digest() -> str:
-    """Sixteen hexadecimal digits of this project's program text."""
     whole = hashlib.sha256()
     for path in sorted(path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")):
         if path.suffix in (".py", ".c", ".h", ".json"):
@@ -187,7 +186,6 @@ def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> B
 
 
 def _seeds(value: object) -> list[int]:
-    """Distinct seeds from a number or a list."""
     seeds: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
     if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
         raise ValueError(f"seed {value!r}: expected a number from 0, or a list of those")

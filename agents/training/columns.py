@@ -135,7 +135,6 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
-    """Restore the learner from a checkpoint; return the seconds of training so far. ValueError if the configuration differs."""
     kept = read_state(path, lambda begun: check_same(path, begun, _begun(config)))
     learner.restore(kept["state"])
     return float(kept["seconds"])

@@ -27,7 +27,6 @@ def graphs_of(given: Any, env: dict[str, Any]) -> list[GirGraph]:
 
 
 def _training(config: dict[str, Any]) -> Any:
-    """Training environments of all operators. ValueError for a setting that the agent does not support."""
     from gensor_gym.env.sb3 import make_fused_sb3
 
     given = {"clone": config["clone"], "variants": config["variants"], "drawn.count": (config.get("drawn") or {}).get("count", 0)}

@@ -94,7 +94,6 @@ class RecordedVecEnv(DummyVecEnv):
     """Environments of several spaces with the same parameters, stepped one after another."""
 
     def __init__(self, training: RecordedTraining) -> None:
-        """Create the environments. ValueError if two spaces have different parameters."""
         spaces = [load_space(path) for path in training.spaces]
         check_alike(spaces)
         chosen = [spaces[i % len(spaces)] for i in range(training.num_envs)]

@@ -149,7 +149,6 @@ class Watch(BaseCallback):
             self._point()
 
     def _on_training_end(self) -> None:
-        """Append the last point, and run a final validation if it is due."""
         spent, rows = self.seconds, read_rows(self.folder / CURVE)
         if not rows or rows[-1]["steps"] < self.model.num_timesteps:
             self._point()
@@ -159,7 +158,6 @@ class Watch(BaseCallback):
         self._begin = time.perf_counter() - spent
 
     def _point(self) -> None:
-        """Append means over the last hundred episodes to the curve; do nothing if no episode has ended."""
         if (row := last_episodes(self.model)) is not None:
             append_row(self.folder / CURVE, row)
 

@@ -39,7 +39,6 @@ class MaskedPolicy(MaskableActorCriticPolicy):
     def _values_and_logs(
         self, obs: torch.Tensor, masks: np.ndarray | torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(values [B, 1], log probabilities of all actions [B, N])."""
         features: Any = self.extract_features(obs)
         latent_pi, latent_vf = self.mlp_extractor(features)
         logits = self.action_net(latent_pi)

@@ -33,7 +33,6 @@ class NetworkPolicy(MaskedPolicy):
     """Policy whose actor and critic are an `ActorCritic`, which outputs the logits itself."""
 
     def __init__(self, *args: Any, network: dict[str, Any], **kwargs: Any) -> None:
-        """Build the policy. `network` has the arguments of `ActorCritic`."""
         self.network = network
         super().__init__(*args, **kwargs)
 
@@ -50,7 +49,6 @@ class NetworkPolicy(MaskedPolicy):
         self.optimizer = optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        """Arguments of the constructor, which `save` stores."""
         return super()._get_constructor_parameters() | {"network": self.network}
 
 
@@ -100,7 +98,6 @@ class Line:
     """Linear schedule for stable-baselines3, which calls it with the remaining share of the training, from 1 to 0."""
 
     def __init__(self, first: float, last: float) -> None:
-        """Set the values at the beginning and at the end of the training."""
         self.first, self.last = first, last
 
     def __call__(self, left: float) -> float:

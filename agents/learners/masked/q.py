@@ -36,7 +36,6 @@ class MaskedObservations(VecEnvWrapper):
     """Add masks to the observations of environments with `action_masks`: {"observation": .., "mask": int8 [B, N]}."""
 
     def __init__(self, venv: VecEnv) -> None:
-        """Wrap `venv`; ValueError if its actions are not discrete."""
         actions = venv.action_space
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(f"action space {actions} has no masks; expected a Discrete one")
@@ -136,7 +135,6 @@ def random_legal(masks: np.ndarray) -> np.ndarray:
 
 
 def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of the constructors of `MaskedDQN` and `MaskedQRDQN`. `more` are further arguments of the policy."""
     policy = {"net_arch": list(settings["net_arch"]), **of_groups(settings), **more}
     return {
         "env": MaskedObservations(env), "gamma": env.discount, "policy_kwargs": policy, "seed": seed, "device": "cpu",

@@ -64,7 +64,6 @@ def _numeric(texts: Sequence[str]) -> bool:
 
 
 def _aligned(texts: Sequence[str]) -> list[str]:
-    """Pad numbers so that their decimal points are aligned. Other texts are unchanged."""
     found = [_NUMBER.fullmatch(text) for text in texts]
     before = max((len(match[1]) for match in found if match), default=0)
     after = max((cell_len(match[2]) for match in found if match), default=0)

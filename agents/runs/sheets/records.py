@@ -38,12 +38,10 @@ def _sheet(title: str, rows: list[dict[str, Any]], times: Collection[str]) -> Sh
 
 
 def _weight(value: object) -> int:
-    """Sort key of a column: texts first, then intervals, then other values."""
     return 0 if isinstance(value, str) else 1 if isinstance(value, Mapping) else 2
 
 
 def _any(rows: list[dict[str, Any]], name: str) -> object:
-    """The first value of an entry that is not None."""
     return next(row[name] for row in rows if row.get(name) is not None)
 
 

@@ -108,12 +108,10 @@ def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Total width of columns and gaps."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _headings(chosen: Layout) -> Iterator[Line]:
-    """Lines of the headings, aligned to the bottom, and a rule."""
     broken = [words(column.name, width) for column, width in zip(chosen.beside, chosen.widths, strict=True)]
     most = max(map(len, broken))
     for number in range(most):

@@ -44,7 +44,6 @@ class Judge:
     """Times of one operator's programs: measured if known, else predicted."""
 
     def __init__(self, choices: Choices, lines: Sequence[Line] = ()) -> None:
-        """Begin with the operator's earlier measurements."""
         self.choices, self.feedback = choices, Feedback()
         self.known: dict[Schedule, float] = {}
         """Schedule -> measured seconds, infinite if the kernel failed."""
@@ -104,7 +103,7 @@ class MeasuredLearner(ColumnLearner):
     def __init__(
         self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], lines: Sequence[Line], seed: int
     ) -> None:
-        """Create a learner with its own network. `lines` are earlier measurements. Their budget ends the training."""
+        """Create a learner with its own network. `lines` are earlier measurements."""
         check(settings)
         constant = {f"final_{name}": settings[name] for name in ("learning_rate", "entropy")}
         super().__init__({**settings, **constant}, graphs, 1, seed)

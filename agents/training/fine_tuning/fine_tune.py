@@ -88,7 +88,6 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
 def _write_card(
     config: DictConfig, card: dict[str, Any], timings: Timings, folder: Path, seconds: float, steps: int
 ) -> dict[str, Any]:
-    """Write and return the card: the initial policy's card with an entry on the fine-tuning."""
     found = {
         "from": str(config.checkpoint), "digest": digest_of_policy(located(config.checkpoint)), "backend": timings.backend.name,
         "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",

@@ -89,7 +89,6 @@ class Timings:
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the line if it has the fields of `_FIELDS`. KeyError or TypeError if not."""
     for name, kinds in _FIELDS.items():
         if not isinstance(row[name], kinds):
             raise TypeError(f"a line has {name} {row[name]!r}")

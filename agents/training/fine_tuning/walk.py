@@ -42,7 +42,6 @@ class Until(BaseCallback):
         return self.budget.is_left()
 
     def _save(self) -> None:
-        """Write the training state atomically, and append a point to the curve."""
         write_state(self.folder / LAST, {}, state_of_model(self.model))
         episodes: Any = self.model.ep_info_buffer or []
         self.budget.add_point(sum(e["r"] for e in episodes) / len(episodes) if episodes else None)

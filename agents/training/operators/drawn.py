@@ -105,7 +105,6 @@ def _windowed(rng: np.random.Generator, windows: Sequence[int]) -> dict[str, int
 
 
 def _images(rng: np.random.Generator, least: int) -> dict[str, int]:
-    """Random sizes of square images with sides of at least `least`."""
     side, stride = max(least, _size(rng, 5, 330)), int(rng.choice([1, 1, 2]))
     return {"n": _size(rng, 1, 128), "c": _size(rng, 8, 2048), "h": side, "w": side, "stride": stride}
 

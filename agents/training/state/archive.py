@@ -70,7 +70,6 @@ def _told(path: Path, anew: str) -> Iterator[None]:
 
 
 def _member(file: zipfile.ZipFile, name: str) -> bytes:
-    """Bytes of a member. ValueError if it is compressed or too large."""
     about = file.getinfo(name)
     if about.compress_type != zipfile.ZIP_STORED or about.file_size > MOST_BYTES[name]:
         raise ValueError(f"{name} is compressed, or has more than {MOST_BYTES[name]:,} bytes")
