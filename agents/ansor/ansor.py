@@ -35,9 +35,9 @@ class Ansor:
     batch: int = 64
     """Programs measured per batch."""
     epsilon: float = 0.05
-    """Number of programs that are measured before the model predicts; until then scores are random numbers."""
+    """Share of random programs in a batch. Their number is rounded down."""
     warmup: int = 100
-    """Programs measured before the model predicts; until then scores are random numbers."""
+    """Number of programs that are measured before the model predicts. Until then scores are random numbers."""
     population: int = 2048
     generations: int = 4
     random_generations: int = 2

@@ -75,7 +75,7 @@ def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
 
 
 TEMPLATE_INNERMOST = 16
-"""With `limited`, innermost factors are powers of two up to this."""
+"""With `limited`, innermost factors are powers of two up to this number."""
 LOCATIONS = ("pack_a", "pack_b", "loop_order")
 """Knobs for the location of a computation: whether an operand is copied first, and which loop is outermost."""
 

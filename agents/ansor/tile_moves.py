@@ -16,7 +16,7 @@ from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.tables.layout import MAX_LEVELS
 
 Groups = list[np.ndarray]
-"""The chains [N, levels + 1] that one move makes of a chain: one array for every pair of levels."""
+"""Chains [N, levels + 1] that are one move away from a chain: one array for every pair of levels."""
 
 
 class TileMoves:
@@ -31,7 +31,7 @@ class TileMoves:
         self._known: dict[tuple[int, bool], Groups] = {}
 
     def groups(self, chain: np.ndarray, granularity: bool = False) -> Groups:
-        """Chains that one move makes of `chain`. `granularity` allows only moves between the outermost tile and the grid.
+        """Chains that are one move away from `chain`. `granularity` keeps moves between the outermost tile and the grid only.
 
         KeyError for a chain that is not of this axis.
         """

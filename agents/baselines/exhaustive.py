@@ -17,7 +17,7 @@ STORING = GirSchedule.places["streaming"]
 FAMILY = [GirSchedule.places["vector"], GirSchedule.places["rows"], STORING]
 """Positions in a fused operator's row that are equal for all programs of a family."""
 BEFORE_OTHER = 3
-"""Number of trials before the best program with the other kind of store."""
+"""The best program with the other kind of store is tried after at most this many trials."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def is_joint(graph: ConstructionGraph) -> bool:
 
 
 choices_of = lru_cache(maxsize=4)(Choices)
-"""The choices of a graph, cached for the next round."""
+"""The choices of a graph, cached for the next round of a search."""
 
 
 def _column(start: int, ints: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from gensor_gym.measure.session import Session
 FAILED = math.log(4.0)
 """Log ratio of a failed trial for its structure, relative to the common scale: four times slower than predicted."""
 SLACK = 1.03
-"""Neighbours of the best program are measured only if their predicted time is within this multiple of its predicted time."""
+"""A neighbour of the best program is measured only if its predicted time is within this multiple of the best program's."""
 TRIES = 20
 """Maximum number of neighbours that are drawn to find a new one."""
 PRIOR = 0.5

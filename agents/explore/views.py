@@ -25,7 +25,7 @@ _KINDS = {
     "block": "outer", "task": "outer", "slice": "outer", "thread": "middle", "share": "middle", "step": "middle", "l1": "middle",
     "tile": "middle", "chunk": "inner", "vthread": "inner", "inner": "inner",
 }  # fmt: skip
-"""Last part of a loop's name -> how deep the loop is nested."""
+"""Last part of a loop's name -> nesting depth of the loop."""
 
 
 @dataclass(frozen=True)

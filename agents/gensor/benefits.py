@@ -89,8 +89,8 @@ def difference_of(less, more):  # noqa: ANN001, ANN201
 def difference_score(row, result, ints):  # noqa: ANN001, ANN201
     """Roller's score of a move that grows a tile: (Q(T) - Q(T')) / Q(T) divided by (F(T') - F(T)) / F(T).
 
-    Roller never shrinks a tile; such a move has the reciprocal of the score of the move back. Scores are clipped to LEAST (no
-    traffic is saved) and 1 / LEAST (the footprint does not grow).
+    Roller never shrinks a tile. The score of such a move is the reciprocal of the score of the reverse move. Scores are clipped
+    to LEAST (no traffic is saved) and 1 / LEAST (the footprint does not grow).
     """
     before, after = occupied(row, ints), occupied(result, ints)
     if before > after:
@@ -100,7 +100,7 @@ def difference_score(row, result, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
-    """Ratio of two transfer times L + S / B of the tile's S bytes: from the outer memory level, over from the inner level."""
+    """Transfer time L + S / B of the tile's S bytes from the outer memory level, divided by that from the inner level."""
     size = tile_bytes(row, row[LEVEL], ints) * 1.0
     if row[LEVEL] == 0:
         low = floats[L2_LATENCY] + size * ints[UNITS] / floats[L2_BW]

@@ -30,7 +30,7 @@ template_of = lru_cache(maxsize=4)(Template)
 def annealed(
     graph: ConstructionGraph, found: Construction, chains: int, steps: int, temperature: float, rng: np.random.Generator
 ) -> Construction:
-    """Anneal from the best program of each of the fastest register tiles of `found`; return `found` and the chains' programs.
+    """Anneal from the best program of each of a construction's fastest register tiles, and add the chains' programs to it.
 
     If there are fewer starts than chains, starts are used repeatedly. Programs outside the template are skipped; if none is left,
     chains begin at random programs.

@@ -40,7 +40,7 @@ class Examples:
     targets: np.ndarray
     """Probabilities of the teacher's actions, float32 [E, N]."""
     returns: np.ndarray
-    """Returns of the teacher's episodes from these states on, float32 [E]."""
+    """Return of the teacher's episode from each state, float32 [E]."""
 
 
 def optimum(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | None:

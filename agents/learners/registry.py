@@ -29,7 +29,7 @@ class Learner:
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
     """(model, observations [B, O], masks bool [B, N]) -> log-probabilities [B, N] up to a constant, -inf for illegal actions."""
     values: Callable[[Any, np.ndarray], np.ndarray]
-    """(model, observations [B, O]) -> expected returns float [B] from these states on."""
+    """(model, observations [B, O]) -> expected return from each state, float [B]."""
     observer: type[Observer] = Observer
     """Class of the observer that makes the policy's observations."""
 

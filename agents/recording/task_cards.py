@@ -34,7 +34,7 @@ class Card:
     space: str
     horizon: int
     candidates: int
-    """Number of combinations of a tile for every level, virtual threads and knobs, legal or not."""
+    """Number of combinations of tiles (one per axis and level), virtual threads and knobs, legal or not."""
     states: int | None
     """Number of legal states that actions lead to, at every level; None if there are too many to visit."""
     branching: float

@@ -49,7 +49,7 @@ class RecordedTraining:
     """Settings of a policy's training."""
 
     spaces: tuple[str, ...]
-    """Files of one kernel. The environments are assigned to the files in turn."""
+    """Files of one kernel. Each environment uses one of them, and the files take turns."""
     agent: Mapping[str, Any]
     """Settings of `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)

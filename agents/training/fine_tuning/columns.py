@@ -96,8 +96,7 @@ class Judge:
 class MeasuredLearner(ColumnLearner):
     """A column learner that ranks programs by the times of judges.
 
-    Further settings than those of `ColumnLearner` are kernels, warm_kernels, temperature, remembered, updates
-    (conf/fine_tune.yaml).
+    Settings beyond those of `ColumnLearner` are kernels, warm_kernels, temperature, remembered, updates (conf/fine_tune.yaml).
     """
 
     def __init__(
