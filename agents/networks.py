@@ -84,7 +84,7 @@ class CompiledNetwork:
     def digest(self) -> str:
         """SHA-256 of the plan, the kernels' texts and the weights."""
         found = hashlib.sha256("\0".join([str(self.plan), *(kernel.digest for kernel in self.kernels)]).encode())
-        for name, array in sorted(self.plan.network.constants.items()):  # not all fixed memory, in which kernels leave sums
+        for name, array in sorted(self.plan.network.constants.items()):  # fixed memory also has sums that kernels leave
             found.update(name.encode() + np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
 
@@ -345,7 +345,7 @@ def compile_module(
     begin = time.monotonic()
     hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
     if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
-        start_worker(hw, options.get("backend", "auto"))  # starts meanwhile
+        start_worker(hw, options.get("backend", "auto"))  # while torch exports the module
     with uncollected():
         try:
             network = from_torch(module, example_inputs)

@@ -68,7 +68,7 @@ class Tpe:
             if not ledger.programs.legal(vector[None])[0]:
                 study.tell(trial, np.inf)
                 continue
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # reported once measured
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # reported when it is measured
             if ledger.programs.schedule(vector) not in ledger:
                 return vector
         return None

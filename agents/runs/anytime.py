@@ -94,7 +94,7 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
     first: dict[str, float | None] = {}
     try:
         before = -1
-        while graph.evaluations > before:  # starts a strategy again that ends sooner
+        while graph.evaluations > before:  # a strategy that ends sooner is started again
             before = graph.evaluations
             for found in strategy.constructions(graph, rng, search.once):
                 if found.latencies:

@@ -116,7 +116,7 @@ class Watch(BaseCallback):
             every.skip_to(self.model.num_timesteps)
         keep_rows(self.folder, self.model.num_timesteps)
         model: Any = self.model
-        often = model.train_freq.frequency if hasattr(model, "train_freq") else model.n_steps  # train_freq: replay
+        often = model.train_freq.frequency if hasattr(model, "train_freq") else model.n_steps  # train_freq with a replay buffer
         total = steps_in_all(model.num_timesteps, self.config["steps"], model.n_envs * often)
         self.progress.update(self.bar, completed=self.model.num_timesteps, total=total)
 

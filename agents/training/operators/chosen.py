@@ -30,7 +30,7 @@ FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
 They allow microseconds to tens of milliseconds on one core.
 """
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
-"""Share of matrix products and convolutions with constant weights, as in networks; epilogues, one of which half of them get."""
+"""Share of matrix products and convolutions with constant weights, as in networks; epilogues, given to half of them."""
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
 """Later part -> number of operators. They are of the classes UNSEEN, and their times are not recorded.
 
