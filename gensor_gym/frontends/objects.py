@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,18 +38,26 @@ def _same(parts: Iterable[Any], context: tuple[Any, tuple[str, ...]]) -> Opened:
 pytree.register_pytree_node(Opened, _flat, _same)
 
 
-def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
-    """Function that makes an object from its parts, as registered for its class; the original of an `Opened` is rebuilt."""
+@dataclass(frozen=True)
+class Maker:
+    """Makes an object from its parts, as registered for its class with torch's pytree; the original of an `Opened` is rebuilt."""
 
-    def make(parts: list[Any]) -> Any:
-        found = pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
+    kind: type
+    context: Any
+
+    @classmethod
+    def of(cls, spec: pytree.TreeSpec) -> Maker:
+        """The maker of a tree's outermost object."""
+        return cls(spec.type, spec.context)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        """The object."""
+        found = pytree.SUPPORTED_NODES[self.kind].unflatten_fn(parts, self.context)
         if not isinstance(found, Opened):
             return found
         made = copy.copy(found.empty)
         vars(made).update(found.attributes)
         return made
-
-    return make
 
 
 @contextlib.contextmanager
