@@ -1,6 +1,6 @@
 """End a command together with the process that started it.
 
-Otherwise a command that was started again would write to the same files as the one that was left.
+Otherwise, after a restart, the old and the new command would write to the same files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def end_with_parent() -> None:
 
 
 def end_with_launcher() -> None:
-    """In a worker of a Hydra launcher (joblib), end with the command, because a worker that is left keeps its folder locked."""
+    """In a worker of a Hydra launcher (joblib), end with the command, because a leftover worker would keep its folder locked."""
     if multiprocessing.current_process().name != "MainProcess":
         Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 
