@@ -54,18 +54,22 @@ from gensor_gym.operators.types import OUTPUT, Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}
-"""Operator's data type -> unit roundoff of a product's sums, if tensor cores keep fewer bits than the accumulator's type."""
+"""Operator's data type -> unit roundoff of sums on tensor cores, if they keep fewer bits than the accumulator's type."""
 INPUT_ROUNDOFF = {"tf32": 2.0**-11}
 """Operator's data type -> unit roundoff of the type to which a product's inputs are rounded."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
 FULL_FLOPS = 4e9
-"""Largest operator whose whole output is computed here: a fraction of a second in float64, six times for draws and bounds."""
+"""Largest number of operations for a reference of the whole output: it takes less than a second, six times for draws and bounds.
+"""
 SAMPLES = 2048
 
 
 @dataclass(frozen=True)
 class BoundTerms:
-    """Factors of the bound steep * (accumulated * m + rounded * min(m, 2 q)) + stored * |ref| + smallest; see the module."""
+    """Factors of the bound: steep * (accumulated * m + rounded * min(m, 2 q)) + stored * |ref| + smallest.
+
+    The module's docstring defines m, q and ref.
+    """
 
     accumulated: float
     rounded: float
@@ -89,18 +93,18 @@ def bound_terms(op: Operator) -> BoundTerms:
 
 
 def linear_part(op: Operator) -> Operator:
-    """The operator without the functions in its epilogue; its value for absolute inputs is the magnitude m of the error bound."""
+    """The operator without the functions in its epilogue. Its value for absolute inputs is the magnitude m of the error bound."""
     padding = abs(op.pad_value) if op.body == "multiply_add" else op.pad_value
     return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None), pad_value=padding)
 
 
 Evaluate = Callable[[Operator, Transform], np.ndarray]
-"""Function of (operator, transform) that returns the operator's output, or some elements of it, for inputs whose float64 values
-are transformed first."""
+"""Function of (operator, transform) that returns outputs of the operator (all, or some elements). The transform is applied to the
+float64 inputs first."""
 
 
 def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
-    """Largest accepted |out - reference|, with the reference's shape; see the module."""
+    """Largest accepted |out - reference|, in the reference's shape. The module's docstring has the formula."""
     if op.epilogue and op.epilogue[-1].name == QUANTIZE:
         before = replace(op, epilogue=op.epilogue[:-1], write=replace(op.write, tensor=replace(op.output, dtype="float32")))
         value = evaluate(before, same)
@@ -124,9 +128,9 @@ def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndar
 def make_draws(
     op: Computation, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
 ) -> tuple[Expected, ...]:
-    """Random sets of inputs with reference outputs, by default all three.
+    """Draws: random inputs with reference outputs, by default all three.
 
-    Two are checked before timing (the first is timed), the third after.
+    The first two are checked before timing, and the first is timed. The third is checked afterwards.
     """
     if isinstance(op, Dataflow):
         return fused_draws(op, seed, places)
@@ -137,10 +141,7 @@ def make_draws(
 def operator_draws(
     op: Operator, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
 ) -> tuple[Draw, ...]:
-    """Random sets of inputs for an operator, by default three, with reference outputs.
-
-    Above `full_flops` operations the references cover only some elements.
-    """
+    """Draws of an operator, by default all three. Above `full_flops` operations only some elements have a reference."""
     draws = []
     for inputs, rng in drawn_inputs(op, seed, places):
         if op.flops <= full_flops:
@@ -152,7 +153,7 @@ def operator_draws(
 
 
 def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Generator, samples: int) -> Draw:
-    """A draw whose reference is known at the corners and at some random elements only."""
+    """A draw with references of the corners and of `samples` random elements only."""
     points = sample_points(op, samples, rng)
     reference = evaluate_at(op, inputs, points, same)
     bound = bound_of(op, reference, lambda linear, transform: evaluate_at(linear, inputs, points, transform))
@@ -160,16 +161,16 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
 
 
 Draws = Callable[..., tuple[Expected, ...]]
-"""Function that makes the three draws of an operator for a seed, or those at `places` alone."""
+"""Function of (operator, seed) that makes the three draws, or only the draws at `places`."""
 HARD = 1
-"""Place of the draw that shows most faults of fused operators (`answers.fused`)."""
+"""Index of the draw that shows most faults of fused operators (`answers.fused`)."""
 
 
 class ExpectationCache:
-    """Draws of recently used operators, made once each; the oldest are dropped beyond `limit` bytes."""
+    """Draws of recently used operators, each made once. Beyond `limit` bytes the oldest are dropped."""
 
     def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
-        """`make` makes the draws, `limit` is in bytes. The draws of the last operator are always kept."""
+        """`make` makes the draws; `limit` is in bytes. The draws of the last operator are always kept."""
         self._make = make
         self._limit = limit
         self._draws: OrderedDict[tuple[Computation, int], tuple[Expected, ...]] = OrderedDict()
@@ -185,7 +186,7 @@ class ExpectationCache:
         return self._draws[key]
 
     def hard(self, op: Computation, seed: int) -> Expected:
-        """The draw at HARD, which is not kept."""
+        """The draw at HARD. It is not added to the cache."""
         return self.get(op, seed)[HARD] if (op, seed) in self else self._make(op, seed, places=(HARD,))[0]
 
     def __contains__(self, key: tuple[Computation, int]) -> bool:
