@@ -1,6 +1,6 @@
 """Results that are objects with tensors in them, such as caches of keys and values.
 
-They are opened for torch's export, which then sees their tensors, and rebuilt at each call. A class that is registered with
+torch's export gets them as `Opened` objects with visible tensors, and each call rebuilds them. A class that is registered with
 torch's pytree keeps its registration.
 """
 
@@ -18,10 +18,10 @@ from gensor_gym.frontends.forms import FIXED
 
 
 class Opened:
-    """An object as torch's export sees it: its attributes with tensors, and a copy of the object without them."""
+    """An object as torch's export sees it: the attributes with tensors, and a copy of the object without them."""
 
     def __init__(self, empty: Any, attributes: dict[str, Any]) -> None:
-        """`attributes` are trees in which objects are opened too."""
+        """`attributes` are trees in which `Opened` replaces objects too."""
         self.empty, self.attributes = empty, attributes
 
 
@@ -38,7 +38,7 @@ pytree.register_pytree_node(Opened, _flat, _same)
 
 
 def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
-    """Function that makes an object from its parts, as registered for its class; the original of an `Opened` is rebuilt."""
+    """Function that makes an object from its parts, as registered for its class. An `Opened` becomes its original object."""
 
     def make(parts: list[Any]) -> Any:
         found = pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
@@ -53,7 +53,7 @@ def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
 
 @contextlib.contextmanager
 def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
-    """Let a module, within the `with` block, return `Opened` objects instead of objects of classes unknown to torch."""
+    """Let a module return `Opened` objects instead of objects of classes unknown to torch, inside the `with` block."""
     handle = module.register_forward_hook(lambda *called: opened(called[-1]))
     try:
         yield
@@ -78,7 +78,7 @@ def _opened(end: Any) -> Any:
 
 
 def _holds_tensors(tree: Any, seen: set[int]) -> bool:
-    """Whether a tree contains a tensor, also inside its objects; `seen` are ids of objects that were already searched."""
+    """Whether a tree or its objects contain a tensor. `seen` are ids of objects that were already searched."""
     for end in pytree.tree_leaves(tree):
         if isinstance(end, torch.Tensor):
             return True
