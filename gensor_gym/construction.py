@@ -218,6 +218,5 @@ def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
 
 @compiled
 def _fill_fits(rows: np.ndarray, ints: np.ndarray, limits: int, fitting: np.ndarray) -> None:
-    """Write into `fitting` bool [B] whether each row is within `limits`."""
     for b in range(rows.shape[0]):
         fitting[b] = within(rows[b], ints, limits)

@@ -98,7 +98,6 @@ def _task_fingerprint(op: Operator, hardware: Hardware, space: str) -> str:
 
 
 def _with_fixed_rates(host: Hardware) -> Hardware:
-    """The host with the rates of a fixed CPU description, CASCADE_LAKE."""
     rates: dict[str, dict[str, Any]] = {
         level.name: {"bandwidth": level.bandwidth, "latency": level.latency} for level in CASCADE_LAKE.memory
     }

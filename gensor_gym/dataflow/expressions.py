@@ -77,7 +77,6 @@ def _binding(part: Expression) -> int:
 
 
 def _bracketed(part: Expression, least: int) -> str:
-    """Text of an operand, in brackets if its precedence is below `least`."""
     return str(part) if _binding(part) >= least else f"({part})"
 
 

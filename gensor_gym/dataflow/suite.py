@@ -59,7 +59,6 @@ def _factory(made: Callable[..., str]) -> Callable[..., str]:
 
 
 def _check(name: str, value: object, kind: str) -> None:
-    """ValueError for an extent out of range, or a float that is not finite."""
     if kind == "int" and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_ELEMENTS):
         raise ValueError(f"{name}={value!r}, expected a whole number of 1 to {MOST_ELEMENTS}")
     if kind == "float" and (not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value)):

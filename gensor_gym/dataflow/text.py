@@ -204,7 +204,6 @@ class _Reader:
         return Map(renamed(expression, {name: self._repeated(made, name, shape) for name in names}))
 
     def _repeated(self, made: ast.expr, name: str, shape: tuple[int, ...]) -> str:
-        """Name of the value `name` broadcast to a shape: itself, an existing broadcast, or a new one."""
         if self.shapes[name] == shape:
             return name
         wanted = Broadcast(name, shape)
@@ -282,7 +281,6 @@ class _Reader:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a literal is a number in the range of a float."""
     return isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     )
@@ -294,7 +292,6 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_list(value: object) -> bool:
-    """Whether a literal is a list of at most `MOST_AXES` such integers."""
     return isinstance(value, list | tuple) and len(value) <= MOST_AXES and all(map(_is_whole, value))
 
 

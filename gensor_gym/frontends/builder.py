@@ -303,13 +303,11 @@ class Builder:
             yield name, node
 
     def _root(self, name: str) -> str:
-        """Name of the value of which `name` is a reshape, or `name` itself."""
         while isinstance(node := self._made.get(name), Reshape):
             name = node.source
         return name
 
     def _fresh(self, name: str) -> str:
-        """An unused identifier similar to `name`."""
         plain = re.sub(r"\W", "_", name).strip("_") or "v"
         plain = f"v{plain}" if plain[0].isdigit() or iskeyword(plain) or plain == "inf" else plain
         found = plain

@@ -143,8 +143,6 @@ def _said(given: Any) -> str:
 
 
 class _Reader:
-    """Reads one exported program into a builder, operation by operation."""
-
     def __init__(self, program: ExportedProgram, forward: Callable[..., Any], places: int) -> None:
         """`forward` is the exported function. Its first `places` arguments are positional."""
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
@@ -180,7 +178,6 @@ class _Reader:
         return dataclasses.replace(made, form=self._form(results), types=types, arguments=self._arguments())
 
     def _arguments(self) -> dict[str, Form]:
-        """Forms of the module's arguments by name (`Network.arguments`)."""
         count, given = itertools.count(), [spec.arg for spec in self._inputs()]
         ends = (fixed_or(count, getattr(one, "value", None), not isinstance(one, TensorArgument)) for one in given)
         with refusing("the module takes "):
@@ -189,7 +186,6 @@ class _Reader:
         return arguments_of(self.forward, {**dict(zip(names, places, strict=True)), **keywords})
 
     def _inputs(self) -> list[InputSpec]:
-        """Specifications of the inputs of a call, in order."""
         return [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
 
     def _check_outputs(self) -> None:
@@ -199,7 +195,6 @@ class _Reader:
                 raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
 
     def _form(self, results: Sequence[Any]) -> Any:
-        """Form of the results (`Network.form`)."""
         count, spec = itertools.count(), self.program.call_spec.out_spec
         if spec is None or spec.is_leaf():
             return None
@@ -212,7 +207,6 @@ class _Reader:
         return self.casts.get(result.name) or (name_of(result.meta["val"].dtype),)
 
     def _output(self, place: int, result: Any) -> str:
-        """Name of an output's value, which may be a constant."""
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"output {place} is {_said(value)}: expected a tensor")
@@ -286,7 +280,6 @@ class _Reader:
             raise Unsupported(f"{place}: {node.target}: {said}") from error
 
     def _halved(self, found: Any, made: Sequence[torch.Tensor]) -> Any:
-        """Values of an operation's results, rounded to 16 bits if the results have a 16-bit type."""
         several = list(found) if isinstance(found, list | tuple) else [found]
         if not any(name_of(one.dtype) in HALVES for one in made) or len(several) > len(made):
             return found
@@ -343,7 +336,6 @@ class _Reader:
 
 
 def _item(made: Any, number: Any, place: str) -> Any:
-    """Result `number` of several. A single result is returned unchanged."""
     if not isinstance(made, tuple | list):
         return made
     if number >= len(made):

@@ -119,7 +119,6 @@ class NativeBackend:
         return result
 
     def _trial(self, kernel: Kernel, hw: Hardware, patience: float = math.inf) -> Trial:
-        """Trial of a kernel with this backend's seed and timing rules. `patience` is explained in `backend.Together`."""
         floor = warm_floor(kernel.operator, hw)
         slow = max(patience * floor, self.rules.sample)
         return Trial(kernel, target_of(hw).threads(hw), MARGIN * floor, self.seed, self.rules, slow)

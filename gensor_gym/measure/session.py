@@ -195,7 +195,6 @@ class SearchSession(Generic[Node]):
         return float("inf") if self.budget.trials is None else self.budget.trials - self.trials
 
     def _spent_text(self) -> str:
-        """Spent and total budget as text."""
         trials, seconds = self.budget.trials, self.budget.seconds
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
@@ -236,7 +235,6 @@ class SearchSession(Generic[Node]):
 
     @cached_property
     def _compiler(self) -> str:
-        """Name of the compiler of kernels on this machine, as in the conditions of measurements."""
         return target_of(self.task.hardware).compiler()
 
     def _put(self, schedule: Node, measurement: Measurement, seconds: float) -> None:
@@ -273,7 +271,6 @@ class SearchSession(Generic[Node]):
         return next((measurement.error for measurement in self._seen.values() if measurement.error), "")
 
     def _record(self, digest: str, schedule: Node, measurement: Measurement) -> None:
-        """Add a trial to the trace, and update the best program."""
         self._seen[digest] = measurement
         row = TraceRow(
             self.trials, self.elapsed, str(schedule), measurement.seconds, measurement.status.value, self.evaluations

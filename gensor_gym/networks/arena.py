@@ -49,7 +49,6 @@ def bound(lives: Sequence[Life]) -> int:
 
 
 def _none(lives: Sequence[Life]) -> Arena:
-    """Arena in which every value has memory of its own."""
     offsets, end = {}, 0
     for life in lives:
         offsets[life.name] = end
@@ -105,7 +104,6 @@ def _by_size(lives: Sequence[Life]) -> Arena:
 
 
 def _placed(lives: Sequence[Life], order: Callable[[Life], int]) -> Arena:
-    """Place values in an order, each at the lowest free offset."""
     placed = _Placed(lives)
     for life in sorted(lives, key=order):
         placed.put(life, int(placed.gaps(life)[0]))

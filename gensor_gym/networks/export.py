@@ -72,7 +72,6 @@ def _piece(kernel: Kernel, number: int) -> str:
 
 
 def _whole(plan: Plan, numbers: Sequence[int], kernels: Sequence[Kernel], layout: Layout) -> Kernel:
-    """The network as one kernel, whose source has the tables of steps that `network.c` runs."""
     parts = ['#include "runtime.h"', (RUNTIME / "network.c").read_text("utf-8"), "extern char gg_fixed[];"]
     parts += [f"gg_entry piece_{number};" for number in dict.fromkeys(numbers)]
     steps = list(enumerate(zip(plan.steps, numbers, strict=True)))

@@ -35,7 +35,6 @@ def folded(network: Network) -> Network:
 
 
 def _with_rows_moved(network: Network) -> Network:
-    """The network with gathers of rows instead of joins of parts of one value (`networks.moves.shuffles`)."""
     made = Shuffles(network.graph)
     if not made.ids:
         return network
@@ -45,7 +44,6 @@ def _with_rows_moved(network: Network) -> Network:
 
 
 def _with_slices_first(network: Network) -> Network:
-    """The network with slices of a transposed value taken before the transpose (`networks.moves.slices`)."""
     nodes, served = slices_first(network)
     return _with_origins(pruned(network, network.graph.inputs, nodes, network.constants), network, served) if served else network
 
@@ -57,7 +55,6 @@ def _with_origins(made: Network, network: Network, instead: Mapping[str, str]) -
 
 
 def _with_joins_in_place(network: Network) -> Network:
-    """The network with joins whose parts are computed in the join's memory, some by a copy (`dataflow.joins`)."""
     nodes, copies = with_parts_of_their_own(network.graph)
     values = network.graph.values
     kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in STORED}

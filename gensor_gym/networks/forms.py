@@ -84,7 +84,6 @@ def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], na
 
 
 def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
-    """Add the tensors of an argument, or of a part of it, to `found` by number. `place` names it in errors."""
     if isinstance(form, Fixed):
         if not form.is_same(given):
             said = given if isinstance(given, bool | int | float | str | None) else f"a {type(given).__name__}"
@@ -130,7 +129,6 @@ def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
 
 
 def _as_types(made: Any, names: Sequence[str]) -> Any:
-    """Cast an output to each type in order."""
     for name in names:
         if not hasattr(made, "astype"):
             made = made.to(getattr(sys.modules["torch"], name))

@@ -102,7 +102,6 @@ class NetworkFunction(NativeFunction):
 
 
 def _compiled(name: str) -> ctypes.CDLL:
-    """Library of a C file of the runtime, compiled at the first call on a machine."""
     folder = Path(rooms.__path__[0])
     text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath(name).read_text("utf-8")
     return ctypes.CDLL(str(compile_text(text, ARCH)))
@@ -117,7 +116,6 @@ def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place
 
 
 def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
-    """Fixed memory, an array of bytes, with the unpacked constants."""
     memory = in_large_pages(layout.fixed_bytes)
     for name, view in _constants(plan, layout, memory).items():
         view[...] = plan.network.constants[name]
@@ -125,7 +123,6 @@ def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
 
 
 def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.ndarray]:
-    """Name of an unpacked constant -> view of it in `memory`."""
     found = {}
     for name in layout.constants:
         array, start = plan.network.constants[name], layout.values[name].at
@@ -144,7 +141,6 @@ def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _turn() -> Any:
-    """`gg_turn` of `turn.c`, compiled at the first call on a machine."""
     turn = _compiled("turn.c").gg_turn
     turn.restype, turn.argtypes = None, [*[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2, ctypes.POINTER(GgRuntime)]
     return turn

@@ -78,7 +78,6 @@ def _check_written(nest: RowNest) -> None:
 
 
 def _of_nest(nest: RowNest, tensor: str) -> bool:
-    """Whether a nest reads a tensor only row by row."""
     accesses = (cell.made for cell in nest.cells if isinstance(cell.made, Access))
     return all(goes_row_by_row(nest, access) for access in accesses if access.tensor == tensor and _is_read(access, tensor))
 
@@ -109,7 +108,6 @@ def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
 
 
 def _fault_of(network: Network, together: Sequence[Piece]) -> str:
-    """Reason why these pieces cannot run in one loop; empty if they can."""
     if len(together) > MOST_TOGETHER:
         return f"{len(together)} pieces in the loop of {together[0].nodes[0]}, expected at most {MOST_TOGETHER}"
     made, count, rows = set[str](), 0, together[1].follows

@@ -75,7 +75,6 @@ def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
 
 
 def _can_begin(network: Network, together: Sequence[Piece], made: Set[str]) -> bool:
-    """Whether all values that the pieces of a loop read are in `made` or computed by these pieces."""
     own = {name for piece in together for name in piece.nodes}
     return all(reads_of(network, piece) - own <= made for piece in together)
 
@@ -168,7 +167,6 @@ def _waits(network: Network, piece: list[str], name: str, of: dict[str, list[str
 
 
 def _can_take(network: Network, piece: list[str], name: str) -> bool:
-    """Whether one kernel can compute the piece together with the node."""
     try:
         piece_of(network, [*piece, name]).step(network)
     except ValueError:

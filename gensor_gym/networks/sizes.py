@@ -33,7 +33,6 @@ def padded(given: Sequence[Any], network: Network, padding: Mapping[str, float])
 
 
 def _padded(array: Any, shape: Shape, value: float) -> Any:
-    """A copy of the array in the corner of a new array of `shape`, with `value` elsewhere."""
     if hasattr(array, "new_full"):
         made = array.new_full(shape, value)
     else:

@@ -84,7 +84,6 @@ class StampedNetwork:
         return (ctypes.c_void_p * max(1, len(found)))(*found)
 
     def _address(self, place: Place) -> int:
-        """Address of a position in this object's memory."""
         if place.base is Base.INPUT:
             return address_of(self._inputs[place.at]) + place.before
         if place.base is Base.OUTPUT:
@@ -94,7 +93,6 @@ class StampedNetwork:
 
 @functools.cache
 def _stamped() -> Any:
-    """`gg_stamped` of `stamps.c`, compiled at the first call on a machine."""
     folder = Path(rooms.__path__[0])
     text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath("stamps.c").read_text("utf-8")
     stamped = ctypes.CDLL(str(compile_text(text, ARCH))).gg_stamped

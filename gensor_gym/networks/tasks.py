@@ -119,7 +119,6 @@ def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int
 
 
 def _with_whole_sums(graph: Any, op: Operator, schedule: Schedule) -> Schedule:
-    """The schedule with the tiles outside the registers enlarged to the whole reduction."""
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     for place, axis in enumerate(op.reduce):

@@ -14,7 +14,6 @@ from gensor_gym.frontends.covered import covers as _covers
 
 
 def _maps(name: str, expression: Callable[..., Any]) -> None:
-    """Register the rule of an elementwise operation. `expression` makes the expression from the arguments."""
     TABLE[f"aten.{name}"] = lambda b, *given: b.map(expression(*given), name.partition(".")[0].strip("_"))
 
 
@@ -40,7 +39,6 @@ for _name in ("maximum", "minimum"):
 
 
 def _between(x: Any, least: float | None = None, most: float | None = None) -> Any:
-    """Expression of x clamped to [least, most]. None is no limit."""
     made = x if least is None else of("maximum", x, least)
     return made if most is None else of("minimum", made, most)
 

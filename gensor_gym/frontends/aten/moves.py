@@ -186,7 +186,6 @@ def _copy(b: Builder, into: str, x: str | float, *_: Any) -> str | float:
 def _slice_scatter(
     b: Builder, x: str, part: str, axis: int = 0, start: int | None = None, stop: int | None = None, step: int = 1
 ) -> str:
-    """A copy of x with the slice along an axis replaced by `part`."""
     axis %= len(b.shapes[x])
     first, last, _ = slice(start, stop).indices(b.shapes[x][axis])
     if step != 1:
@@ -201,7 +200,6 @@ def _slice_scatter(
 
 @_covers("diagonal_scatter.default")
 def _diagonal_scatter(b: Builder, x: str, part: str, offset: int = 0, one: int = 0, other: int = 1) -> str:
-    """A copy of x with the diagonal of two axes replaced by `part`."""
     axes = [axis % len(b.shapes[x]) for axis in (one, other)]
     order = [*(axis for axis in range(len(b.shapes[x])) if axis not in axes), *axes]
     rows, columns = np.indices([b.shapes[x][axis] for axis in axes])

@@ -87,7 +87,6 @@ def _statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> tuple[st
 
 
 def _of_statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> str:
-    """Normalise x along axes: subtract the mean, divide by sqrt(variance + eps)."""
     mean, rstd = _statistics(b, x, axes, eps)
     return b.call("multiply", b.call("subtract", x, mean), rstd)
 

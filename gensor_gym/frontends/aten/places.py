@@ -66,7 +66,6 @@ def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
 
 @_covers("unfold.default")
 def _unfold(b: Builder, x: str, axis: int, size: int, step: int) -> str:
-    """Windows of `size` elements along an axis. The elements of a window become the last axis."""
     axis, rank = axis % len(b.shapes[x]), len(b.shapes[x])
     places = np.arange(0, b.shapes[x][axis] - size + 1, step)[:, None] + np.arange(size)
     made = take(b, x, [axis], places)
@@ -80,7 +79,6 @@ def _index_select(b: Builder, x: str, axis: int, ids: str) -> str:
 
 @_covers("diagonal.default")
 def _diagonal(b: Builder, x: str, offset: int = 0, one: int = 0, other: int = 1) -> str:
-    """The diagonal of two axes, which becomes the last axis."""
     shape = b.shapes[x]
     axes = [axis % len(shape) for axis in (one, other)]
     rows, columns = shape[axes[0]], shape[axes[1]]
@@ -109,7 +107,6 @@ def among(b: Builder, chosen: Mapping[int, tuple[str | float, int]]) -> Places:
 
 
 def _known(b: Builder, ids: str | float) -> Places:
-    """The indices as an array if they are constant, else the name of the value."""
     if not isinstance(ids, str):
         return np.asarray(ids)
     numbers = b.known(ids)
@@ -128,7 +125,6 @@ def _times(b: Builder, ids: Places, factor: int) -> Places:
 
 
 def _sum(b: Builder, one: Places | None, other: Places) -> Places:
-    """Sum of two arrays or values of indices, broadcast as in NumPy. None counts as 0."""
     if one is None:
         return other
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -138,7 +134,6 @@ def _sum(b: Builder, one: Places | None, other: Places) -> Places:
 
 @_covers("gather.default")
 def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
-    """`torch.gather`: for each element of `ids` the element of x with that index along the axis, by flat indices."""
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
     steps = [math.prod(shape[other + 1 :]) for other in range(len(shape))]
     steps[axis], step = 0, steps[axis]

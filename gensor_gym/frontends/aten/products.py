@@ -68,7 +68,7 @@ def _addbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: fl
 
 
 def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
-    """alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
+    """Alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
     made = made if alpha == 1 else b.call("multiply", made, alpha)
     return b.call("add", made, bias if beta == 1 else of("multiply", bias, beta)) if beta else made
 
@@ -144,7 +144,6 @@ def _attention(
 
 
 def _shared(b: Builder, x: str, heads: int) -> str:
-    """Keys or values with each head repeated, so that they have `heads` heads as the queries do."""
     *outer, own, rows, size = b.shapes[x]
     wide = b.repeat(b.reshape(x, (*outer, own, 1, rows, size)), (*outer, own, heads // own, rows, size))
     return b.reshape(wide, (*outer, heads, rows, size))

@@ -11,7 +11,6 @@ from gensor_gym.frontends.covered import covers as _covers
 
 
 def _is_whole(b: Builder, *given: Any) -> bool:
-    """Whether all arguments are of integer or bool types."""
     return all(b.reads[one] != "float32" if isinstance(one, str) else isinstance(one, int) for one in given)
 
 

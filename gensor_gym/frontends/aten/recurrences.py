@@ -71,7 +71,6 @@ def _one_way(
 
 
 def _stacked(b: Builder, parts: Sequence[str]) -> str:
-    """Values of equal shapes, joined along a new first axis."""
     return joined_parts(b, [b.reshape(part, (1, *b.shapes[part])) for part in parts])
 
 
@@ -105,7 +104,6 @@ def _lstm(b: Builder, x: str, states: Sequence[str], *rest: Any) -> list[str]:
 
 
 def _of_one_state(cell: Cell) -> Callable[..., list[str]]:
-    """Rule of an operation whose cell has only the hidden state."""
     return lambda b, x, state, *rest: _layers(b, cell, x, [state], *rest)
 
 

@@ -141,7 +141,6 @@ def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
 
 @_covers("_pdist_forward.default")
 def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
-    """Norms of the differences of each row and every later row."""
     pairs = np.triu_indices(b.shapes[x][0], 1)
     return _distance(b, b.call("subtract", *(take(b, x, [0], rows) for rows in pairs)), order)
 

@@ -147,7 +147,6 @@ def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: 
 
 @_covers("put.default")
 def _put(b: Builder, x: str, ids: str, source: str, accumulate: bool = False) -> str:
-    """Write `source` to flat indices into all elements of x."""
     flat = [b.reshape(one, (-1,)) for one in (x, ids, source)]
     b.reads = {**b.reads, flat[1]: b.reads[ids]}
     return b.reshape(_index_put(b, flat[0], [flat[1]], flat[2], accumulate), b.shapes[x])

@@ -145,7 +145,6 @@ def device_draws(
 
 
 def _from_host(kernels: ReferenceKernels, op: Operator, inputs: tuple[Array, ...], draw: Draw) -> DeviceDraw:
-    """The host's draw of some elements, with its arrays copied to the device."""
     assert draw.index is not None
     return DeviceDraw(kernels, op, inputs, *map(kernels.upload, (draw.reference, draw.bound, draw.index)))
 

@@ -93,5 +93,4 @@ def device_fused(
 
 
 def _flat(kernels: ReferenceKernels, array: np.ndarray) -> Array:
-    """The array on the device as flat float64; a broadcast array is expanded."""
     return kernels.upload(np.ascontiguousarray(array, np.float64).reshape(-1))

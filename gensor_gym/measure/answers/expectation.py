@@ -190,5 +190,4 @@ class ExpectationCache:
         return self.get(op, seed)[HARD] if (op, seed) in self else self._make(op, seed, places=(HARD,))[0]
 
     def __contains__(self, key: tuple[Computation, int]) -> bool:
-        """Whether the draws of (operator, seed) are cached."""
         return key in self._draws

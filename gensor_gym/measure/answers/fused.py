@@ -138,7 +138,6 @@ def _steps(graph: Dataflow, name: str, node: Node) -> int:
 
 
 def _longest_sum(graph: Dataflow) -> int:
-    """Number of elements of the longest sum; 0 without sums."""
     sums = ((name, node.source) for name, node in graph.nodes if isinstance(node, Reduce) and node.body == "sum")
     return max((graph.values[source].size // graph.values[name].size for name, source in sums), default=0)
 

@@ -143,7 +143,6 @@ _ELEMENTWISE: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
 
 
 def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
-    """Function that applies one stage of the epilogue to an output. `operand` is the stage's tensor or None."""
     from torch.nn import functional
 
     if name == "relu":

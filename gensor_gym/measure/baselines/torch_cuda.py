@@ -68,7 +68,6 @@ class Replayed:
         return start.elapsed_time(end) * 1e-3
 
     def _graph(self, calls: int) -> Any:
-        """CUDA graph of `calls` calls, cached."""
         if calls not in self._graphs:
             torch = self._torch
             graph = torch.cuda.CUDAGraph()
@@ -131,7 +130,6 @@ def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
 
 
 def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
-    """Copies of the inputs as tensors on the GPU. Arrays on the device are copied there."""
     import torch
 
     if any(isinstance(array, np.ndarray) for array in inputs):

@@ -45,7 +45,6 @@ def _linear(x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Calla
 
 
 def _convolution(op: Operator, x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
-    """Function that computes a convolution with weights in oneDNN's layout."""
     import torch
 
     sizes: dict[str, Any] = dict(op.arguments)

@@ -23,7 +23,6 @@ class Anchor:
     """Times a fixed kernel after every `TimingRules.anchor_every` trials."""
 
     def __init__(self, timer: Timer) -> None:
-        """`timer` runs the fixed kernel."""
         self.timer = timer
         self._trials = 0
         self._seconds: float | None = None

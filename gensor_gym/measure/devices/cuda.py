@@ -87,7 +87,6 @@ class DeviceBuffer:
     """An array on the GPU with guard words on both sides."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
-        """Allocate and write the guard words."""
         nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         self._all = cupy.empty(nbytes + 2 * _GUARD_BYTES + -nbytes % 256, dtype=cupy.uint8)
         self._data = self._all[_GUARD_BYTES : _GUARD_BYTES + nbytes]
@@ -124,7 +123,6 @@ class CudaDevice:
     exclusive = True
 
     def __init__(self) -> None:
-        """Create the CUDA context and read the device's properties."""
         index = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         address = cupy.cuda.runtime.deviceGetPCIBusId(index)
@@ -298,7 +296,6 @@ class LoadedCubin:
                 function(launch.grid, launch.block, self._arguments, shared_mem=launch.shared_bytes)
 
     def _graph(self, calls: int) -> cupy.cuda.Graph:
-        """CUDA graph of `calls` calls, cached."""
         if calls not in self._graphs:
             self._stream.begin_capture()
             try:

@@ -114,7 +114,6 @@ def _opened(path: Path) -> int:
 
 
 def _make(path: Path, flags: int) -> None:
-    """Make the file, unless another process makes it first."""
     try:
         place = os.open(path, flags | os.O_CREAT | os.O_EXCL, _SHARED_MODE)
     except FileExistsError:

@@ -12,7 +12,6 @@ class Nvml:
     """Readings of one GPU. A reading is missing if the library or the permission is. No setting is changed."""
 
     def __init__(self, pci_bus_id: str) -> None:
-        """Open the library and the GPU at a PCI address."""
         self._library: ctypes.CDLL | None = None
         self._handle = ctypes.c_void_p()
         try:

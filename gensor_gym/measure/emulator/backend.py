@@ -76,7 +76,6 @@ class EmulatedBackend:
         """Do nothing, because no processes need to end."""
 
     def _too_long(self, kernel: Kernel, seconds: float) -> Measurement:
-        """TIMEOUT measurement of a kernel that is not run, because it would take too long."""
         error = (
             f"{kernel.operator}: not tried, the emulator takes {seconds:.0f} s or more for this schedule and has "
             f"{self.timeout:g} s; choose larger tiles, a smaller operator, or EmulatedBackend(timeout=seconds)"
@@ -84,7 +83,6 @@ class EmulatedBackend:
         return Measurement(Status.TIMEOUT, error=error, digest=kernel.digest)
 
     def _run(self, kernel: Kernel) -> Measurement:
-        """Compile a kernel, run it on two draws, and compare its outputs."""
         conditions: dict[str, object] = {"device": "emulator", "timed": False}
         try:
             program = EmulatedKernels([kernel])

@@ -91,7 +91,6 @@ class EmulatedKernels:
         self.close()
 
     def _compile(self, sanitize: bool) -> None:
-        """Compile one translation unit with all kernels."""
         for number, kernel in enumerate(self.kernels):
             (self._path / f"kernel_{number}.cu").write_text(kernel.source)
         (self._path / "main.cpp").write_text(driver_text(self.kernels))
@@ -136,7 +135,6 @@ def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
 
 
 def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
-    """Arrays of tensors that are stored consecutively in `data`."""
     found, place = [], 0
     for tensor in tensors:
         array = np.frombuffer(data, ARRAY_DTYPE[tensor.dtype], math.prod(tensor.shape), place)
@@ -174,7 +172,6 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
 
 def _include_text(number: int, kernel: Kernel) -> str:
-    """C++ text of a kernel: source with renamed entries and shared memory, the shared memory, a function that runs it."""
     op = kernel.operator
     shared = max(-(-launch.shared_bytes // 16) * 16 * (launch.cluster - 1) + launch.shared_bytes for launch in kernel.launches)
     names = [*(launch.entry for launch in kernel.launches), "shared_memory"]

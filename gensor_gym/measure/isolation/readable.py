@@ -56,6 +56,5 @@ def _installed(searched: Sequence[str]) -> list[str]:
 
 
 def _packages() -> list[str]:
-    """Folders of the packages that this process has loaded: gensor_gym and plugins."""
     found = [list(getattr(module, "__path__", [])) for name, module in list(sys.modules.items()) if "." not in name]
     return [str(path) for paths in found for path in paths if os.path.isabs(str(path))]

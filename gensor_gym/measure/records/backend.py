@@ -161,7 +161,6 @@ class RecordedBackend:
         return "; ".join(said)
 
     def _tables(self) -> str:
-        """Names of the available tables, by file or by operator."""
         if self._path is not None and self._path.is_dir():
             return ", ".join(sorted(path.stem for path in self._path.glob("*.parquet")))
         return ", ".join(sorted({op for part in self._parts.values() for op in part.operators}))
@@ -192,7 +191,6 @@ class RecordedBackend:
         return places, find_optimum(samples, [passes_of(m) for m in whole], drift=part.drift)
 
     def _samples(self, found: Measurement, digest: str) -> tuple[float, ...]:
-        """All samples of a kernel, or `resample` samples drawn from them at random."""
         if self._resample is None or not found.samples:
             return found.samples
         times = self._asked.get(digest, 0)
@@ -238,7 +236,6 @@ class RecordedBackend:
         return self.__dict__ | {"_optima": {}, **({"_parts": {}} if self._path is not None else {})}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state and read the table's file again."""
         self.__dict__.update(state)
         if self._path is not None and not self._path.is_dir():
             self._parts[""] = _read(self._path, self._path.stat().st_mtime_ns, self._only)

@@ -46,7 +46,6 @@ def checked(records: Iterable[Record], source: str, own: bool = False) -> list[R
 
 
 def _marked(record: Record, own: bool) -> Record:
-    """The record with the condition `IMPORTED`, or without it if it is the user's own."""
     conditions = {name: value for name, value in record.measurement.conditions.items() if name != IMPORTED}
     conditions |= {} if own else {IMPORTED: True}
     return replace(record, measurement=replace(record.measurement, conditions=conditions))
@@ -61,7 +60,6 @@ def fault(record: Record, legality: bool = True, known: Operator | Dataflow | No
 
 
 def _fault_of_texts(record: Record) -> str:
-    """Reason to reject the types or lengths of a record's texts and conditions; empty if there is none."""
     m = record.measurement
     texts = {"operator": record.operator, "schedule": record.schedule, "device": record.device}
     for name, text in (texts | {"digest": m.digest, "error": m.error}).items():
@@ -108,7 +106,6 @@ def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number, and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -196,7 +196,6 @@ class Store:
         return int(gone)
 
     def __len__(self) -> int:
-        """Number of trials of all protocols."""
         with self._lock:
             return int(self._connect().execute("SELECT COUNT(*) FROM trials").fetchone()[0])
 
@@ -308,7 +307,6 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _median_of(status: str, samples: str) -> float | None:
-    """Median of samples in JSON; None unless the status is OK."""
     values = parse_json(samples)
     return statistics.median(values) if status == Status.OK and values else None
 

@@ -82,7 +82,6 @@ def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Sto
 
 
 def _is_frozen(op: Operator | Dataflow) -> bool:
-    """Whether the computation has constant weights, which kernels may pack once."""
     return op.frozen if isinstance(op, Operator) else any(value.constant for value in op.inputs)
 
 

@@ -94,11 +94,9 @@ def fault_of(kernel: BuiltKernel) -> str:
 
 
 def _left_out(op: Operator | Dataflow, schedule: Schedule | GirSchedule, why: str) -> bool:
-    """Warn that a program is skipped, and return False."""
     warnings.warn(f"{op}: {schedule} of the store is left out, its kernel is {why}", RuntimeWarning, stacklevel=3)
     return False
 
 
 def _notes() -> Path:
-    """Path of the file of checked kernels, each with the compiler and the time."""
     return make_cache_dir("tuned") / "verified.json"

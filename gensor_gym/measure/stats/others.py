@@ -20,7 +20,6 @@ class OtherCores:
     """Counts the cores that other programs use from now on. It needs Linux's counters in /proc."""
 
     def __init__(self) -> None:
-        """Read the counters at the start."""
         self._begin = _counted()
 
     def used(self) -> tuple[float, float] | None:

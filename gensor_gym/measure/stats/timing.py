@@ -45,7 +45,6 @@ class TimingRules:
     anchor_every: int = 8
 
     def __post_init__(self) -> None:
-        """Check the settings; ValueError if no timing could follow them."""
         if not (self.budget > 0 and self.sample > 0 and self.warmup >= 0 and self.precision >= 0):
             raise ValueError(f"timing rules need positive seconds, got {self}")
         if not 1 <= self.least <= self.most:

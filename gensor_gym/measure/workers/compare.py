@@ -84,7 +84,6 @@ def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
 
 
 def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
-    """Kinds of the requested baselines. `plain` are the kinds of torch's own kernel on this device."""
     kinds: list[BaselineKind] = []
     if request.torch_threads is not None:
         kinds += ["torch.prepacked"] if frozen else plain
@@ -92,7 +91,6 @@ def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind,
 
 
 def _torch_timer(device: Device, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Timer:
-    """Timer of torch's kernel, which is verified on the draw first."""
     baseline = device.baseline(op, draw, threads, kind)
     if fault := baseline.fault(draw):
         raise WrongInComparison(f"{kind}: {fault}")

@@ -132,7 +132,6 @@ class WorkerProcess:
         return self._live
 
     def _autopsy(self, live: _Live) -> str:
-        """Signal or exit code of a dead worker, and the last lines of its stderr."""
         try:
             code = live.process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
@@ -149,7 +148,6 @@ class _Live:
     """A running worker: process, pipes, and a finalizer that also runs when the interpreter exits."""
 
     def __init__(self, device: str, shut_in: bool | None) -> None:
-        """Start a worker (see `worker.py`) in its own process group."""
         self.owner = os.getpid()
         self.requests = 0
         self.start = start_of(device, shut_in)

@@ -140,7 +140,6 @@ class RayPool:
         return None if found is None else (*found, 0)
 
     def _lost(self, job: tuple[int, Trial, int], error: RayActorError, again: deque, done: dict[int, Measurement]) -> None:
-        """Queue a job whose station was lost for a retry, or give it up as CRASHED."""
         index, trial, tries = job
         if tries < RETRIES:
             self.retries += 1
@@ -159,7 +158,6 @@ class RayPool:
         return self._stations
 
     def _start(self) -> Any:
-        """Start a station on the node with the fewest stations."""
         options = {"num_cpus": 1, "num_gpus": opened_by(self._device).gpus, "scheduling_strategy": "SPREAD"}
         return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 

@@ -77,7 +77,6 @@ def _comparison(request: CompareRequest, value: Any) -> dict[str, list[float]]:
 
 
 def _compiled(request: CompileRequest, value: Any) -> Built | str:
-    """The request's kernel with its file, or the compiler's log."""
     if isinstance(value, str):
         return text(value)
     seconds = _samples([value["compile_seconds"]])[0]

@@ -76,7 +76,6 @@ def _shut_in(opened: Opened) -> Start:
 
 
 def _remove_unused(base: Path) -> None:
-    """Delete folders of workers whose run was killed: folders unchanged for a week."""
     limit = time.time() - _KEPT_SECONDS
     for old in base.glob("worker-*"):
         with suppress(FileNotFoundError):  # another run has removed it
@@ -85,12 +84,10 @@ def _remove_unused(base: Path) -> None:
 
 
 def _command(rules: str) -> list[str]:
-    """Command that runs `isolation/launch.py` with a file of rules; no rules without isolation."""
     return [sys.executable, "-P", str(Path(launch.__file__).resolve()), rules]
 
 
 def _variables(given: dict[str, str]) -> dict[str, str]:
-    """Environment variables of a worker, with this package first on the import path."""
     paths = [_ROOT, *filter(None, [given.get("PYTHONPATH")])]
     return {**OMP_ENVIRONMENT, **given, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -150,7 +150,6 @@ def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextMa
 def _measure(
     device: Device, loaded: Loaded, draws: tuple[Expected, ...], request: TrialRequest, announce: Announce
 ) -> Measurement:
-    """Verify a loaded kernel, time it, and verify it again."""
     kernel = request.built.kernel
 
     def wrong(fault: str, when: str) -> Measurement:

@@ -74,7 +74,6 @@ def layered(boxes: Sequence[Box], links: Sequence[Link]) -> tuple[float, float]:
 
 
 def _lanes(link: Link, depth: Sequence[int], places: Sequence[_Place], layers: Sequence[list[_Place]]) -> list[_Place]:
-    """Add an entry for a link to every layer between the link's ends. Return these entries."""
     found, last = [], places[link.start]
     for layer in range(depth[link.start] + 1, depth[link.end]):
         lane = _Place(LANE, [last])
@@ -86,7 +85,6 @@ def _lanes(link: Link, depth: Sequence[int], places: Sequence[_Place], layers: S
 
 
 def _side_by_side(layer: list[_Place]) -> float:
-    """Set the positions of a layer's entries, in the order of their predecessors. Return the layer's width."""
     layer.sort(key=lambda place: sum(one.x for one in place.above) / len(place.above) if place.above else 0.0)
     width = sum(place.width for place in layer) + GAP * (len(layer) - 1)
     x = -width / 2

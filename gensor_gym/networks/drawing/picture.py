@@ -88,7 +88,6 @@ def _made(node: Node, names: dict[str, str]) -> str:
 
 
 def _box(lines: list[str], made: Sequence[str], values: Any, returns: Sequence[str]) -> Box:
-    """A box with these lines, and below it the sizes of the values `made`."""
     sizes = [f"{'x'.join(map(str, values[name].shape))}  {bytes_text(values[name].nbytes)}" for name in made]
     below = max(map(len, sizes), default=0)
     width = max(2 * PADDING + LETTER * max(map(len, lines)), 2 * (PADDING + SMALL * below))
@@ -104,7 +103,6 @@ def bytes_text(size: float) -> str:
 
 
 def _draw(axes: Any, box: Box) -> None:
-    """Draw a box with its lines, and the sizes below its right half."""
     from matplotlib.patches import FancyBboxPatch
 
     kernel = box.lines[0].startswith("kernel ")

@@ -146,7 +146,6 @@ class {name} {{
 """
 
     def _load_text(self) -> str:
-        """C++ text of the functions that load and unload the network."""
         pieces = [one.name for one in self.pieces.values()]
         return f"""\
     /* Loads the kernels and weights of a folder into memory of its own, and captures all launches as a graph. */
@@ -183,7 +182,6 @@ class {name} {{
         return found
 
     def _copied(self, task: Task) -> int:
-        """Bytes of copies of a kernel's arrays."""
         return sum(rounded(tensor.nbytes) for at, given, tensor in self._placed(task) if at != given)
 
     def _step(self, task: Task) -> Iterator[str]:
@@ -211,5 +209,4 @@ def _checked(call: str) -> str:
 
 
 def _copy(to: str, of: str, nbytes: int) -> str:
-    """C++ statement that enqueues a copy."""
     return _checked(f"cuMemcpyDtoDAsync({to}, {of}, {nbytes}, stream)")

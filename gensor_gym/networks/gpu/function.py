@@ -67,7 +67,6 @@ class LoadedNetwork:
     """A network's kernels and memory on one GPU."""
 
     def __init__(self, tasks: Tasks, cupy: ModuleType) -> None:
-        """Load the kernels, copy the constants to the GPU, and capture all launches as a graph."""
         self.arrays, self._cupy = DeviceArrays(tasks.called, cupy), cupy
         own = [
             [cupy.zeros(tensor.shape, np.dtype(ARRAY_DTYPE[tensor.dtype])) for tensor in tensors]

@@ -70,7 +70,6 @@ def _operand(node: Node) -> str:
 
 
 def _times(product: Expression, maps: list[Node]) -> Expression:
-    """Expression of `product` multiplied and divided by the constants of the maps."""
     for node in maps:
         assert isinstance(node, Map) and isinstance(node.expression, Call)
         arguments = tuple(product if isinstance(one, Operand) else one for one in node.expression.arguments)

@@ -92,7 +92,6 @@ def _moved_from(graph: Dataflow) -> dict[str, str]:
 
 
 def _after(graph: Dataflow, sources: Mapping[str, str], kind: type[Node]) -> set[str]:
-    """Moved values for which at least one move is a node of class `kind`."""
     found = set[str]()
     for name in sources:
         if isinstance(graph.makers[name], kind) or not found.isdisjoint(graph.makers[name].inputs):
@@ -195,7 +194,6 @@ def _is_row_wise(graph: Dataflow, name: str, columns: int) -> bool:
 
 
 def _is_vector(graph: Dataflow, name: str, columns: int) -> bool:
-    """Whether a value repeats a vector of `columns` numbers in every row."""
     node = graph.makers.get(name)
     if not isinstance(node, Broadcast):
         return False

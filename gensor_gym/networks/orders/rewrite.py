@@ -85,7 +85,6 @@ class _Rewriting:
             self.given(name)
 
     def _last(self, name: str, node: Node) -> Node:
-        """Node that computes the value `name` with channels last, instead of `node`."""
         if isinstance(node, Map):
             return Map(renamed(node.expression, {one: self._operand(one) for one in node.inputs}))
         assert isinstance(node, Contract)
@@ -94,7 +93,6 @@ class _Rewriting:
         return self._convolution(node, result=IMAGES[1])
 
     def _operand(self, name: str) -> str:
-        """Name of a map's operand with channels last, which is added if missing."""
         if name not in self.last:
             node, shape = self.old.nodes.get(name), self.old.graph.values[name].shape
             if isinstance(node, Broadcast):
@@ -123,7 +121,6 @@ class _Rewriting:
         return Contract(with_orders(node.operator, **orders), (image, weights))
 
     def _first(self, node: Node) -> Node:
-        """The node with operands that have channels first."""
         return node.reading({one: self._plain(one) for one in node.inputs})
 
     def _plain(self, name: str) -> str:
@@ -135,7 +132,6 @@ class _Rewriting:
         return self.first[name]
 
     def _fresh(self, name: str, node: Node) -> str:
-        """Add a node under a name that no other value has."""
         while name in self.names:
             name += "_"
         self.names.add(name)

@@ -19,8 +19,6 @@ _FAR = (
 
 
 def _bessel(order: int, scaled: bool) -> Rule:
-    """Rule for the function of order 0 or 1, multiplied by exp(-|x|) if `scaled`."""
-
     def rule(b: Builder, x: str) -> str:
         size = b.call("absolute", x)
         square = b.call("multiply", of("divide", x, 3.75), of("divide", x, 3.75))

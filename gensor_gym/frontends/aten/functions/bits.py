@@ -50,7 +50,6 @@ def _bitwise_xor(b: Builder, x: Given, y: Given) -> str:
 
 
 def _shift(side: str) -> tuple[str, ...]:
-    """Names of ATen's shifts to the "left" or "right"."""
     kinds = "Tensor", "Tensor_Scalar", "Scalar_Tensor"
     return (*(f"bitwise_{side}_shift.{kind}" for kind in kinds), *(f"__{side[0]}shift__.{kind}" for kind in ("Scalar", "Tensor")))
 

@@ -43,7 +43,6 @@ class Axis:
         return [self._phase(first) for first in range(min(self.stride, self.made))]
 
     def _phase(self, first: int) -> Phase:
-        """The phase of output `first`: its taps, and the part of x that it reads."""
         taps = [t for t in range(self.taps) if (first + self.padding - t * self.dilation) % self.stride == 0]
         wanted = -(-self.made // self.stride)
         if not taps:
