@@ -68,7 +68,7 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """All columns of the task's programs. Knobs that the space fixes keep the value of the unscheduled program.
+        """Columns (tile chains of axes, knobs) of the task's programs. Knobs that the space fixes keep their initial value.
 
         Cached, because listing the columns takes longer than a coordinate descent over them.
         """
@@ -104,9 +104,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return masks.astype(bool)
 
     def fits(self, rows: np.ndarray, limits: int = EVERY) -> np.ndarray:
-        """Whether each of `rows` [B, ROW] is within the hardware's limits, bool [B]. Rows must be well formed.
+        """Whether each of `rows` [B, ROW] is within the hardware's limits, bool [B].
 
-        `limits`: bit set of the limits to check, from the constants of `graph.knobs.knob`.
+        Rows must be well formed (`rules.is_well_formed`). `limits`: bit set of the limits to check, from the constants of
+        `graph.knobs.knob`.
         """
         fitting = np.empty(len(rows), dtype=np.bool_)
         _fill_fits(plain(rows), self.tables.ints, limits, fitting)
@@ -174,7 +175,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return Schedule(self.walk((start or self._initial).row, rng.random(count))[-1])
 
     def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
-        """Walk from a legal `row`: int32 [1 + steps, ROW]. Each of `draws` [steps] chooses an action.
+        """Rows of a walk from a legal `row`, int32 [1 + steps, ROW]. Each of `draws` [steps] chooses an action.
 
         Draws are float64 in [0, 1). `weights` float64 [N] are the relative frequencies of actions. The row stays the same at a
         step where only `stop` is legal.

@@ -1,4 +1,4 @@
-"""Switch Python's garbage collector off while many long-lived objects are made: each collection visits all of them."""
+"""Switches Python's garbage collector off while many long-lived objects are made: each collection visits all of them."""
 
 from __future__ import annotations
 

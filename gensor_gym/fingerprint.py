@@ -87,7 +87,7 @@ def fingerprints(ops: Iterable[Operator], hardware: Hardware | str, space: str) 
 
 
 def common(found: Iterable[str]) -> str:
-    """Combine the fingerprints of several tasks, in any order. Equal fingerprints give the same fingerprint."""
+    """Combine the fingerprints of several tasks, in any order. Equal fingerprints stay unchanged."""
     different = sorted(set(found))
     return different[0] if len(different) == 1 else hashlib.sha256(" ".join(different).encode()).hexdigest()[:DIGITS]
 

@@ -30,7 +30,7 @@ def registered(kind: str) -> list[str]:
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """End of a message about one or several unknown names, with similarly spelled `names`; empty if no name is similar."""
+    """End of a message about unknown names, which suggests similarly spelled `names`; empty if none is similar."""
     known: dict[str, str] = {}
     for one in names:
         known.setdefault(one.lower(), one)

@@ -1,4 +1,4 @@
-"""Version of the package, which files that the package writes record."""
+"""Version of the package. Files that the package writes record it."""
 
 from __future__ import annotations
 

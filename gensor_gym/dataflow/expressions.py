@@ -103,7 +103,7 @@ def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
 
 
 def divisors(expression: Expression) -> list[str]:
-    """Names of the operands by which a quotient of the expression divides, each once."""
+    """Names of the operands that are divisors in the expression, each once."""
     found = (
         part.arguments[1].name
         for part in walk(expression)

@@ -103,7 +103,7 @@ def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
 
 
 def _root(nodes: Mapping[str, Node], name: str) -> str:
-    """The value of which `name` is a reshape, or `name` itself."""
+    """Name of the value behind all reshapes; `name` itself if it is no reshape."""
     while isinstance(node := nodes.get(name), Reshape):
         name = node.source
     return name

@@ -29,7 +29,7 @@ def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
 
 
 def arguments_of(graph: Dataflow) -> dict[str, Any]:
-    """Name -> value of a factory's arguments for its graph, with defaults; ValueError for a graph that no factory made."""
+    """Name -> value of the arguments from which a factory made the graph, with defaults; ValueError for other graphs."""
     if graph.name not in FACTORIES or not graph.label:
         raise ValueError(f"{graph}: expected the graph of a factory: {', '.join(FACTORIES)}")
     values, options = read_call(graph.label)

@@ -1,6 +1,6 @@
 """Dataflow graphs as text, in the syntax of a Python function that is never executed.
 
-def softmax(x: float32[128, 768]):
+    def softmax(x: float32[128, 768]):
         top = reduce_max(x, axes=[1])
         e = exp(x - top)
         total = reduce_sum(e, axes=[1])

@@ -178,7 +178,7 @@ class Builder:
         return name
 
     def turned(self, name: str) -> str:
-        """A value of reverse order: the negative; for integers -1 - x, which exists for the least integer too."""
+        """A value that sorts in reverse: the negative; for integers -1 - x, which exists for the least integer too."""
         return self.call("subtract", -1.0, name) if self.is_whole else self.call("negative", name)
 
     def mean(self, name: str, axes: Sequence[int]) -> str:

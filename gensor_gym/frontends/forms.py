@@ -69,7 +69,7 @@ def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dic
 
 
 def ends_of(given: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """(path, value) of everything in a tree of examples except tuples, lists and dicts. `place` is the tree's path."""
+    """Yield (path, value) of every leaf of a tree of tuples, lists and dicts. `place` is the tree's path."""
     if isinstance(given, Mapping):
         for key, part in given.items():
             yield from ends_of(part, f"{place}[{key!r}]")

@@ -52,7 +52,10 @@ class Replay(Protocol):
     """Additional methods of a backend whose answers are earlier timings."""
 
     def regret(self, graph: Any, schedule: Any) -> float | None:
-        """log(T / T of the best program). Zero if the two are statistically tied, None if the best program is unknown."""
+        """Logarithm of the schedule's time over the best program's.
+
+        0 if the two are statistically tied, None if the best is unknown.
+        """
 
     def restart(self) -> None:
         """Forget the earlier requests, so that the same requests get the same answers."""
@@ -67,9 +70,8 @@ class Together(Protocol):
     ) -> Iterator[Measurement]:
         """Yield one measurement for each (operator, schedule), in order, each when it is ready.
 
-        `patience` limits the time for slow programs. A program is cut short if both of its first two calls take `patience` times
-        its roofline floor and at least the seconds of a sample. Its time is then the shorter call, and its conditions have
-        `cut_short`.
+        A program is cut short if its first call and the call's repetition both take at least `patience` times the roofline
+        floor, and at least as long as a sample. The shorter call is then its time, and its conditions have `cut_short`.
         """
 
 
@@ -78,7 +80,7 @@ def together(
 ) -> list[Measurement]:
     """One measurement for each (operator, schedule), in order.
 
-    A backend that implements `Together` measures all at once, with its `patience`. Others measure one operator at a time.
+    A backend that implements `Together` measures all at once, with `patience`. Others measure one operator at a time.
     """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw, patience))
@@ -149,7 +151,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
     `auto` follows the hardware's kind: `cpu` for a CPU, `cuda` for a GPU that is present. The name `cuda` accepts any CUDA
     device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware;
-    `records.backend.open_recorded` takes other tables and noise. `recorded` is made again at each call, because it counts the
+    `records.backend.open_recorded` opens other tables or resamples. `recorded` is made again at each call, because it counts the
     requests for each program.
 
     Raises:

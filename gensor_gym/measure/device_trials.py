@@ -20,7 +20,7 @@ _RESTART_AFTER = 3000
 
 
 def compilers() -> int:
-    """Number of compiler processes: all cores except two, which the timing worker and the stage use."""
+    """Number of compiler processes: all cores except two, which the timing worker and the calling process use."""
     return max(1, len(os.sched_getaffinity(0)) - 2)
 
 
@@ -32,7 +32,7 @@ def device_backends(*rules: TimingRules) -> list[NativeBackend]:
 
 
 def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
-    """Make one trial. An error of the worker fails only this trial; in a search it would raise."""
+    """Make one trial. An error of the worker becomes the status CRASHED."""
     return built if isinstance(built, Measurement) else or_crashed(lambda: backend.trial(built, hw), built.kernel.digest)
 
 

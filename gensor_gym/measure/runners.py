@@ -26,7 +26,7 @@ class Runner(ABC):
     """Name of the backend, and of the device in its worker processes."""
 
     def absence(self, hw: Hardware | None = None) -> str:
-        """Reason why kernels for `hw` cannot run here; empty if they can. None: any machine of the target."""
+        """Reason why kernels for `hw` cannot run here; empty if they can. `hw=None` is any machine of the target."""
         return ""
 
     @abstractmethod

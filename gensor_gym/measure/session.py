@@ -83,7 +83,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One trial. `elapsed_s` and `evaluations` are the session's at its end. `seconds` is inf unless the status is OK."""
+    """One trial. `elapsed_s` and `evaluations` are the session's when it ends. `seconds` is inf unless the status is OK."""
 
     trial: int
     elapsed_s: float

@@ -13,7 +13,7 @@ from gensor_gym.codegen.c.text import round_up
 from gensor_gym.codegen.runtime.memory import ALIGNMENT
 
 CHUNK = 32
-"""Number of ranges of memory whose warmth is computed at a time."""
+"""Number of ranges of memory that `_warmth` scores at a time."""
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ def cut(outputs: Sequence[Any], axes: Sequence[Axes], shapes: Sequence[Shape]) -
 def check_sizes(known: Sequence[Sequence[Shape]], given: Sequence[Shape], axes: Sequence[Axes]) -> None:
     """ValueError with the axis if the shapes of a call do not fit those of all buckets.
 
-    An axis with one size in all buckets must have this size. Axes with the same sizes in all buckets must be equal in every call
-    if an output has these sizes too, since the examples do not show which of the axes the output follows.
+    An axis with one size in all buckets must have that size in the call. Axes with the same sizes in all buckets must be equal in
+    every call if an output has these sizes too, since the examples do not show which of the axes the output follows.
     """
     places = [(place, axis) for place, shape in enumerate(given) for axis in range(min(len(shape), len(known[0][place])))]
     sizes = {(place, axis): tuple(shapes[place][axis] for shapes in known) for place, axis in places}

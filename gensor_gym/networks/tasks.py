@@ -24,7 +24,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 STEP = 4
-"""The rows of a task are a multiple of this number, which many heights of register tiles divide."""
+"""Divisor of a task's rows, so that register tiles of many heights divide the rows."""
 _TALLEST, _WIDEST = 16, 8
 """Largest number of rows and of vectors of a register tile."""
 _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1

@@ -68,7 +68,7 @@ def _addbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: fl
 
 
 def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
-    """Alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
+    """The sum alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
     made = made if alpha == 1 else b.call("multiply", made, alpha)
     return b.call("add", made, bias if beta == 1 else of("multiply", bias, beta)) if beta else made
 

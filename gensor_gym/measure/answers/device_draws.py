@@ -34,7 +34,7 @@ MOST_FLOPS = 1e13
 """Largest number of operations for references of the whole output. The three draws of such a product take 1 s on an H100, and 20
 s on a GPU whose float64 rate is a 64th of its float32 rate."""
 _CLOSE, _SAME = 1e-3, 1e-9
-"""Largest accepted difference between device and host: of references as a fraction of the bound, of bounds as a fraction."""
+"""Largest accepted differences between device and host: of references as a share of the bound; of bounds, relative."""
 
 
 class ReferenceFault(RuntimeError):
@@ -105,7 +105,7 @@ class DeviceDraw:
 
 
 def downloaded(draw: Draw, op: Operator, download: Callable[[Array], np.ndarray]) -> Downloaded:
-    """The host's draw for an output on a device, which is downloaded and decoded before it is compared."""
+    """The host's draw of an operator. It downloads and decodes a device's output before comparing."""
     return Downloaded(draw, download, lambda output: decode(download(output), op.output.dtype).reshape(op.output.shape))
 
 

@@ -107,7 +107,7 @@ class Draw:
 def drawn_inputs(
     op: Computation, seed: int, places: Sequence[int] = DRAWS
 ) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """(inputs, the random generator that drew them) of each draw at `places`. Draws are independent."""
+    """For each of the draws `places`: (inputs, the random generator that drew them). Draws are independent."""
     every = np.random.default_rng(seed).spawn(len(DRAWS))
     children = [every[place] for place in places]
     if sum(tensor.size for tensor in op.inputs) < _THREADED:

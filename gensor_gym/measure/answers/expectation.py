@@ -9,7 +9,7 @@ The sum of n products with random signs, added in order, has an error of about 0
 like the square root of their length (a random walk), and so do the n rounding errors. So 16 u m is about 25 standard deviations.
 Yet it is far below the error that a dropped term, a tile written twice, or TF32 or half-precision arithmetic in a float32 kernel
 causes in most elements; a worst-case bound (n u m) would accept these. A maximum is exact except for the rounding of the output.
-GELU, which has a slope of up to 1.13 and a rounding of its own, doubles the term.
+GELU, which has a slope of up to 1.13 and a rounding of its own, doubles the first term.
 
 tf32 rounds the inputs of a product to u_in = 2^-11, so that a product has an error of at most 2 u_in |a||b|, and a sum of at most
 2 u_in m. The errors of a sum's products are independent: their standard deviation is 0.6 u_in q, where q is the root of the sum
@@ -23,11 +23,11 @@ depth of 64) to 0.22 (32768) on average and of 2.9 at most among 65,536 (emulate
 shows in most elements, a single product of thousands in none. If all products have one sign, so have the errors: 7 percent at a
 depth of 4096.
 
-`vdpbf16ps` takes bfloat16 below 2^-126 as zeros, and its results below as well. Draws contain no such elements, and what an
-output of bfloat16 loses there is within the bound's last term, 2^-126.
+`vdpbf16ps` replaces bfloat16 inputs and results below 2^-126 by zero. Draws contain no such inputs, and the bound's last term,
+2^-126, covers such results.
 
-Integers are exact; those that `quantize` rounds differ by 1 where a number within the bound of float32 is on the other side of a
-tie. NaN never passes: outputs are filled with NaN beforehand.
+Integers are exact, but a number that `quantize` rounds may differ by 1 if its float32 bound reaches across a tie. NaN never passes:
+outputs are filled with NaN beforehand.
 
 Operators of more than `FULL_FLOPS` are checked at the corners and `SAMPLES` random elements, computed from the operator's
 accesses; all elements must have been written (no NaN left). A CPU uses this definition. A GPU computes the same on the device

@@ -72,7 +72,7 @@ def _wrong(array: np.ndarray, expected: Bounded) -> np.ndarray:
 
 
 def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> Downloaded:
-    """The host's draw for outputs on a device, which are downloaded before they are compared."""
+    """The host's draw of a fused operator. It downloads a device's outputs before comparing."""
     several = len(draw.outputs) > 1
     return Downloaded(draw, download, lambda output: [download(one) for one in output] if several else download(output))
 

@@ -31,7 +31,7 @@ _FREE = 1 << 30
 
 @dataclass(frozen=True)
 class StagePlan:
-    """A stage of the epilogue: its function's number and its operand. Output i takes element (i // inner) % size."""
+    """A stage of the epilogue: its function's number, and its operand. Output i reads element (i // inner) % size of it."""
 
     function: int
     has_operand: bool
@@ -73,7 +73,7 @@ class ReferencePlan:
 
 
 def plan_of(op: Operator) -> ReferencePlan:
-    """Tables of an operator; ValueError names the unsupported part."""
+    """Tables from which `reference.cu` computes an operator; ValueError names the unsupported part."""
     groups = _groups(op)
     reads: tuple[ReadPlan, ...] = ()
     outputs: dict[str, np.ndarray] = {}

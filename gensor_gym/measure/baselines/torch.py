@@ -1,6 +1,7 @@
 """Torch's own kernels, timed in the worker for comparison with generated kernels.
 
-The operator's kind names its torch function (`operators/kinds`); otherwise the accesses do. Torch is imported when used.
+`operators/kinds` names the torch function of a kind of operators; others are derived from the accesses. Torch is imported when
+used.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def _on_host(tensor: Any) -> np.ndarray:
 
 
 def layouts(op: Operator) -> tuple[BaselineKind, ...]:
-    """Baselines in `LAYOUTS` for an operator; none if it names the order of its own tensors."""
+    """Baselines in `LAYOUTS` for an operator; none if the operator names an order of its tensors."""
     return () if names_orders(op) else LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
 
 

@@ -16,10 +16,9 @@ DTYPES = ("float32", "bfloat16")
 
 
 def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, with optional bias, relu and gelu.
+    """Function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, then optionally bias, then relu or gelu.
 
-    relu or gelu comes after the bias. ValueError for any other operator, or if oneDNN has no kernel of the type for this
-    processor.
+    ValueError for any other operator, or if oneDNN has no kernel of the type for this processor.
     """
     stages = [stage.name for stage in op.epilogue]
     bias = x[2] if stages[:1] == ["bias"] else None

@@ -9,7 +9,7 @@ _TEMPERATURE_GPU = 0
 
 
 class Nvml:
-    """Readings of one GPU. A reading is missing if the library or the permission is. No setting is changed."""
+    """Readings of one GPU. Without the library or the permission, a reading is missing. No setting is changed."""
 
     def __init__(self, pci_bus_id: str) -> None:
         self._library: ctypes.CDLL | None = None

@@ -57,7 +57,7 @@ class EmulatedBackend:
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield the measurements of `measure` one at a time.
 
-        ValueError if no kernel of the operator can end in time. A kernel that cannot is a TIMEOUT and is not run.
+        ValueError if no kernel of the operator can end in time. A kernel that cannot gets the status TIMEOUT and is not run.
         """
         most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
         if points > most:

@@ -24,7 +24,7 @@ from gensor_gym.measure.records.store import IMPORTED, Record
 from gensor_gym.operators.types import Operator
 
 LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
-"""Text of a record -> its largest number of characters."""
+"""Field of a record -> largest number of characters."""
 CONDITIONS = 200_000
 """Largest number of characters of the conditions as JSON. They may contain the passes of ten thousand samples."""
 SAMPLES = 100_000

@@ -100,7 +100,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Added:
-    """Numbers of records put into a store: `new`, replacing a stored record, or skipped because the stored record was `kept`."""
+    """Numbers of records given to a store: `new` keys, stored records `replaced`, stored records `kept`."""
 
     new: int = 0
     replaced: int = 0

@@ -36,8 +36,8 @@ _NAN_BYTE = 0xFF
 def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, digest: str = "") -> bool:
     """Whether the kernel of a legal program gives the reference's answer. The result is noted after the first check.
 
-    A RuntimeWarning says if it does not, or if it cannot be built. False without a warning if `digest` is not empty and differs
-    from the kernel's digest, because then another kernel was timed.
+    If the answer is wrong or the kernel cannot be built, a RuntimeWarning says so. False without a warning if `digest` is not
+    empty and differs from the kernel's digest, because then another kernel was timed.
     """
     try:
         kernel = remembered(op, schedule, hw)

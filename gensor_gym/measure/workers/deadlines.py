@@ -11,4 +11,4 @@ STAGE_SECONDS = {
     "time": 10.0,
     "check": 10.0,
 }
-"""Seconds after which a worker counts as hanging, by stage. In the stage `wait` it waits for the timing lock."""
+"""Stage -> seconds after which a worker counts as hanging. In the stage `wait` a worker waits for the timing lock."""

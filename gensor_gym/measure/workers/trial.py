@@ -94,7 +94,7 @@ class Device(Protocol):
         """Draws of an operator, by default all three. Their arrays are in the memory where this device compares them."""
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Kinds of baselines of torch's own kernel, one for each memory layout that it accepts."""
+        """Baselines with torch's own kernel, one per memory layout that the device supports."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError if the device refuses it."""

@@ -1,4 +1,4 @@
-"""Moves constant factors of a product's operand behind the product.
+"""Multiplies a product by a constant factor, instead of its operand.
 
 The operand, such as queries from an array of queries, keys and values, is then computed by moves alone. A block of products reads
 this array in place (`fusion.blocks`), whereas a factor of the operand would need a kernel and memory of its own.
@@ -15,7 +15,7 @@ from gensor_gym.networks.network import Network
 
 
 def with_factors_after(network: Network) -> Network:
-    """The network with float32 products multiplied by constants, instead of operands that are moved and multiplied."""
+    """The network with constant factors applied to float32 products, instead of to operands that moves compute."""
     graph, nodes, origins = network.graph, list[tuple[str, Node]](), dict(network.origins)
     scaled = {
         _shaped(graph, name): found for name, node in graph.nodes if isinstance(node, Contract)

@@ -176,7 +176,7 @@ def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
 
 
 def ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
-    """(first elements' indices, indices after the last elements) of `to` windows of adaptive pooling, int [to] each."""
+    """(index of the first element, index after the last element) of `to` windows of adaptive pooling, int [to] each."""
     numbers = np.arange(to)
     return numbers * extent // to, -(-(numbers + 1) * extent // to)
 
