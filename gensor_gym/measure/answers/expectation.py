@@ -26,8 +26,8 @@ depth of 4096.
 `vdpbf16ps` replaces bfloat16 inputs and results below 2^-126 by zero. Draws contain no such inputs, and the bound's last term,
 2^-126, covers such results.
 
-Integers are exact, but a number that `quantize` rounds may differ by 1 if its float32 bound reaches across a tie. NaN never passes:
-outputs are filled with NaN beforehand.
+Integers are exact, but a number that `quantize` rounds may differ by 1 if its float32 bound reaches across a tie. NaN never
+passes: outputs are filled with NaN beforehand.
 
 Operators of more than `FULL_FLOPS` are checked at the corners and `SAMPLES` random elements, computed from the operator's
 accesses; all elements must have been written (no NaN left). A CPU uses this definition. A GPU computes the same on the device
