@@ -69,8 +69,8 @@ def compile_buckets(
         ValueError: for fewer than two examples, for examples that do not hold one another, if the size of an output changes
             but not with an input's, if `padding` names no input, or if the results depend on the padding.
     """
+    from gensor_gym.frontends.cached.networks import cached_network
     from gensor_gym.frontends.padding import check_padding
-    from gensor_gym.frontends.torch_export import from_torch
 
     if not isinstance(examples, Sequence) or len(examples) < 2:
         said = f"{len(examples)} examples" if isinstance(examples, Sequence) else f"examples of {type(examples).__name__}"
@@ -79,7 +79,7 @@ def compile_buckets(
         raise ValueError(f"fallback={options['fallback']!r} of {FALLBACKS}: buckets have no fallback; expected none")
     check_settings(seconds=seconds, **options)
     with uncollected():
-        networks = [from_torch(module, example) for example in examples]
+        networks = [cached_network(module, example) for example in examples]
         order = sorted(range(len(networks)), key=lambda place: sum(map(math.prod, shapes_of(networks[place]))))
         networks = [networks[place] for place in order]
         values, axes = _checked(dict(padding or {}), networks[0]), axes_of(networks)

@@ -346,7 +346,7 @@ def compile_module(
         NoKernel: if no kernel of a piece runs correctly.
         ValueError: if `fallback` is unknown.
     """
-    from gensor_gym.frontends.torch_export import from_torch
+    from gensor_gym.frontends.cached.networks import cached_network
 
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
@@ -356,7 +356,7 @@ def compile_module(
         start_worker(hw, options.get("backend", "auto"))  # meanwhile
     with uncollected():
         try:
-            network = from_torch(module, example_inputs)
+            network = cached_network(module, example_inputs)
             left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
             return compile_network(network, seconds=left, **options)
         except (Unsupported, NoKernel) as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gensor_gym.networks.forms import Fixed, Form, Made
 
+Examples = Sequence[Any] | Mapping[str, Any]
+"""Tensors in tuples, lists and dicts. Other objects among them are equal at every call."""
 FIXED = (bool, int, float, str, type(None))
 """Classes of arguments that are not tensors and are equal at every call."""
 DICTS = (dict, OrderedDict, defaultdict)

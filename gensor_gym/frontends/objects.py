@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,18 +38,26 @@ def _same(parts: Iterable[Any], context: tuple[Any, tuple[str, ...]]) -> Opened:
 pytree.register_pytree_node(Opened, _flat, _same)
 
 
-def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
-    """Function that makes an object from its parts, as registered for its class. An `Opened` becomes its original object."""
+@dataclass(frozen=True)
+class Maker:
+    """Makes an object from its parts, as torch's pytree does for its class. An `Opened` becomes its original object."""
 
-    def make(parts: list[Any]) -> Any:
-        found = pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
+    kind: type
+    context: Any
+
+    @classmethod
+    def of(cls, spec: pytree.TreeSpec) -> Maker:
+        """Maker of the outermost object of a tree."""
+        return cls(spec.type, spec.context)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        """Make the object."""
+        found = pytree.SUPPORTED_NODES[self.kind].unflatten_fn(parts, self.context)
         if not isinstance(found, Opened):
             return found
         made = copy.copy(found.empty)
         vars(made).update(found.attributes)
         return made
-
-    return make
 
 
 @contextlib.contextmanager

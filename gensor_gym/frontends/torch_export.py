@@ -22,8 +22,8 @@ from gensor_gym.frontends.casts import CAST, casts_of, name_of
 from gensor_gym.frontends.constants import as_array, constant_output
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.decomposed import DECOMPOSITIONS, in_place_of_torchs
-from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
-from gensor_gym.frontends.objects import maker_of, with_opened_results
+from gensor_gym.frontends.forms import FIXED, Examples, arguments_of, ends_of, fixed_or, form_of, names_of
+from gensor_gym.frontends.objects import Maker, with_opened_results
 from gensor_gym.frontends.quick import quick
 from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.networks.forms import Form, changed
@@ -41,10 +41,6 @@ _EMPTY = ("aten.empty", "aten.new_empty")
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options of operations about memory, which rules do not accept."""
 _TYPES = {getattr(torch, name): name for name in DTYPES if name != INT8}
-
-
-Examples = Sequence[Any] | Mapping[str, Any]
-"""Tensors in tuples, lists and dicts. Other objects among them are equal at every call."""
 
 
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
@@ -199,7 +195,7 @@ class _Reader:
         if spec is None or spec.is_leaf():
             return None
         ends = (fixed_or(count, result, isinstance(result, FIXED)) for result in results)
-        form = form_of(spec, ends, maker_of)
+        form = form_of(spec, ends, Maker.of)
         return None if len(results) > 1 and type(form) is tuple and form == tuple(range(len(results))) else form
 
     def _types(self, result: torch.fx.Node) -> tuple[str, ...]:

@@ -231,7 +231,7 @@ def needed(
     return Dataflow(name, kept, left, tuple(returns), "", frozenset(whole & there), rounded)
 
 
-def _held(array: np.ndarray, dtype: str) -> np.ndarray:
+def held(array: np.ndarray, dtype: str) -> np.ndarray:
     """A constant as kernels read it: in its data type, bfloat16 as bits."""
     return array if array.dtype == ARRAY_DTYPE[dtype] else encode(array, dtype)
 
@@ -247,7 +247,7 @@ def pruned(
     makers = dict(nodes)
     kinds = {one for one in network.graph.rounded | rounded if isinstance(makers.get(one[0]), Map | Reduce)}
     graph = needed(network.graph.name, inputs, nodes, network.graph.returns, network.graph.whole, kinds)
-    constants = {value.name: _held(arrays[value.name], value.dtype) for value in graph.inputs if value.constant}
+    constants = {value.name: held(arrays[value.name], value.dtype) for value in graph.inputs if value.constant}
     asked = [value for value in network.inputs if value not in graph.inputs]
     unread = {network.inputs.index(value): value for value in asked}
     origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}

@@ -47,6 +47,37 @@ static inline void scatter_narrow_{w}(int8_t *p, long stride, long count, vec{w}
     for (long lane = 0; lane < count; lane++) p[lane * stride] = all[lane];
 }
 """,
+    "gather_words": """/* The `count` bytes at p + lane * stride in every lane, then zeros; `count` is a constant. */
+static inline __attribute__((always_inline)) vec{w} gather_words_{w}(const int8_t *p, long stride, unsigned long count) {
+    vec{w} x = {0};
+    for (int lane = 0; lane < {w}; lane++) {
+        int32_t word = 0;
+        memcpy(&word, p + lane * stride, count);
+        x[lane] = word;
+    }
+    return x;
+}
+""",
+    "byte_of": """/* Byte number i of every lane, signed. */
+static inline vec{w} byte_of_{w}(vec{w} x, int i) {
+    typedef uint32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return (vec{w})((bits)x << (24 - 8 * i)) >> 24;
+}
+""",
+    "byte_at": """/* The low byte of every lane as byte number i. */
+static inline vec{w} byte_at_{w}(vec{w} x, int i) {
+    typedef uint32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return (vec{w})(((bits)x & 255) << 8 * i);
+}
+""",
+    "scatter_words": """/* The first `count` bytes of every lane to p + lane * stride; `count` is a constant. */
+static inline __attribute__((always_inline)) void scatter_words_{w}(int8_t *p, long stride, unsigned long count, vec{w} x) {
+    for (int lane = 0; lane < {w}; lane++) {
+        const int32_t word = x[lane];
+        memcpy(p + lane * stride, &word, count);
+    }
+}
+""",
 }
 """Helper -> template of its C text, in the form of `c/micro/vectors.py`. Numbers to store are whole and fit int8."""
 TYPE = "typedef int8_t octets{w} __attribute__((vector_size({w}), aligned(1), may_alias));\n"

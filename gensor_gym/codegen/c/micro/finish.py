@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gensor_gym.codegen.c.elements.quantized import finished, of_written, real
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
+from gensor_gym.codegen.c.micro import quads as c_quads
 from gensor_gym.codegen.c.micro.fold import fold_lanes
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, stored, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan
@@ -61,10 +64,22 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
     operands = [operand for operand in plan.stages if operand is not None]
     for operand in operands:
         lines.add(*reader.prologue(operand))
-    for r, c, chunk in results(plan):
-        name = result_name(plan, r, c)
-        loads = [None if o is None else reader.value(o, plan.rows[r], chunk) for o in plan.stages]
-        lines.add(*epilogue_lines(plan, name, chunk.width, loads))
+    for group in (groups := c_quads.quads(reader)):
+        for c, chunk in enumerate(plan.chunks):
+            loads, words = c_quads.words(reader, group, c, chunk)
+            lines.add(*loads)
+            for number, r in enumerate(group):
+                known = {name: c_quads.element(word, chunk, number) for name, word in words.items()}
+                lines.add(*_finished(reader, r, c, chunk, known))
+    for r, c, chunk in () if groups else results(plan):
+        lines.add(*_finished(reader, r, c, chunk, {}))
+
+
+def _finished(reader: Reader, r: int, c: int, chunk: Chunk, known: Mapping[str, str]) -> list[str]:
+    """C statements of the epilogue of a row and chunk; `known` has the texts of operands that are loaded already, by name."""
+    plan = reader.plan
+    loads = [None if o is None else known.get(o.name) or reader.value(o, plan.rows[r], chunk) for o in plan.stages]
+    return epilogue_lines(plan, result_name(plan, r, c), chunk.width, loads)
 
 
 def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None]) -> list[str]:
@@ -100,6 +115,9 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
 def store(lines: Lines, reader: Reader) -> None:
     """Write the stores of the results that are inside the extents."""
     plan = reader.plan
+    if groups := c_quads.quads(reader):
+        lines.add(*c_quads.store(reader, groups))
+        return
     if not plan.vector_is_reduced and plan.output.lane_stride != 1 and plan.tiles[0][plan.vector] > 1:
         _scatter(lines, reader)
         return
