@@ -37,7 +37,7 @@ def exact(value: np.ndarray) -> Bounded:
 
 
 def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
-    """The values with the error of `roundings` roundings of an operation added; none is added for 0.
+    """Add the error of an operation's `roundings` roundings; 0 roundings add none.
 
     `nearest`: the operation returns the nearest number (IEEE 754), so results that float32 represents exactly get no error.
     """
@@ -51,7 +51,7 @@ def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False
 
 
 def stored(found: Bounded, dtype: str) -> Bounded:
-    """The values with the error of rounding to a 16-bit type added; none is added if all are numbers of the type.
+    """Add the error of rounding to a 16-bit type, unless all values are exact in the type.
 
     The values themselves are not rounded, because a kernel may round later, or not at all if it keeps a value for its own use.
     """
@@ -113,7 +113,7 @@ def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
 
 
 def enclosed(rising: Callable[[np.ndarray], np.ndarray], found: Bounded) -> Bounded:
-    """A non-decreasing function of the values. The error is the larger error at the two ends of the interval."""
+    """Apply a non-decreasing function to values. The error is the larger error at the two ends of the interval."""
     value = rising(found.value)
     with np.errstate(all="ignore"):
         high, low = rising(found.value + found.error), rising(found.value - found.error)

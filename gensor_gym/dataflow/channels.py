@@ -29,7 +29,7 @@ def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
 
 
 def channel_axes(op: Operator) -> dict[int, int]:
-    """Index of a read -> the dimension that the output's channel indexes. Reads without such a dimension are missing.
+    """Index of each read that the output's channel axis indexes -> the dimension that it indexes.
 
     A factor per channel may be multiplied into any of these reads.
     """

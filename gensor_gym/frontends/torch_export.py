@@ -243,7 +243,7 @@ class _Reader:
         self.made[name] = self.builder.input(name, example.shape, _TYPES[example.dtype])
 
     def _operation(self, node: torch.fx.Node) -> Any:
-        """Read one operation: the name of its value, or several; a tensor that torch computes now if all inputs are constant."""
+        """Read one operation. Return the name of its value, or several names; a tensor if all inputs are constant."""
         place = _place(node)
         read = [self._made(one, place) for one in node.all_input_nodes]
         if node.target is python.getitem:

@@ -63,7 +63,7 @@ def _with_joins_in_place(network: Network) -> Network:
 
 
 def with_constants_made(network: Network) -> Network:
-    """The network with values that depend only on constants as constants, except broadcasts, which would be larger."""
+    """The network with constants for all values that depend only on constants, except broadcasts, which would be larger."""
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:

@@ -59,7 +59,7 @@ def _of_product(op: Operator) -> tuple[bool, ...]:
 
 
 def _of_panel(graph: Dataflow) -> Rows:
-    """Rows of a product with a row nest after it. A value is read row by row if product and row nest both read it so."""
+    """Rows of a product with a row nest after it. A value is read row by row if product and row nest both do so."""
     panel = panel_of(graph)
     _check_written(panel.nest)
     of_product = _of_product(panel.product)

@@ -149,7 +149,7 @@ class Network:
 
     @cached_property
     def known(self) -> dict[object, Any]:
-        """Cache of facts about pieces and nodes, because plans of a network differ in only a few pieces."""
+        """Cache of facts about pieces and nodes. Plans of the network share it, because they differ in only a few pieces."""
         return {}
 
     @cached_property

@@ -10,7 +10,7 @@ from gensor_gym.networks.network import Network
 
 Shape = tuple[int, ...]
 Axes = tuple[tuple[int, int] | None, ...]
-"""For each axis of an output: (input, axis) that has its size in every network; None if all networks have one size."""
+"""For each axis of an output: (input, axis) of the same size in every network; None if all networks have one size."""
 
 
 def shapes_of(network: Network) -> list[Shape]:

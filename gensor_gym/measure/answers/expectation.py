@@ -93,7 +93,7 @@ def bound_terms(op: Operator) -> BoundTerms:
 
 
 def linear_part(op: Operator) -> Operator:
-    """The operator without the functions in its epilogue. Its value for absolute inputs is the magnitude m of the error bound."""
+    """The operator without the functions in its epilogue. Its value for the inputs' magnitudes is m of the error bound."""
     padding = abs(op.pad_value) if op.body == "multiply_add" else op.pad_value
     return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None), pad_value=padding)
 

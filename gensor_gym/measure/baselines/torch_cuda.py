@@ -119,7 +119,7 @@ class TorchCudaBaseline(Replayed):
 
 
 def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
-    """The tensors in the memory layout of a baseline. Shapes and values are unchanged."""
+    """The tensors in the memory layout that the baseline `kind` uses. Shapes and values are unchanged."""
     import torch
 
     if kind == "torch.nhwc":

@@ -207,7 +207,7 @@ class Store:
             self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
-        """This process's connection, because SQLite connections must not cross a fork."""
+        """Connection of this process: SQLite connections must not cross a fork."""
         if self._connection is None or self._owner != os.getpid():
             connection = _opened(self.path)
             try:

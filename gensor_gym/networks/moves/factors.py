@@ -37,7 +37,7 @@ def with_factors_after(network: Network) -> Network:
 
 
 def _shaped(graph: Dataflow, name: str) -> str:
-    """Name of the last of successive reshapes of a product, each the only reader of the value before. Maps read its shape."""
+    """Follow a product's reshapes while each is the only reader of the value before it; return the last one's name."""
     while name not in graph.returns and len(graph.readers[name]) == 1:
         (reader,) = graph.readers[name]
         if not isinstance(graph.makers[reader], Reshape):
