@@ -41,7 +41,7 @@ class Mutation:
         return found[0].relative_to(root)
 
     def files(self, root: Path) -> list[str]:
-        """Arguments of pytest that select the mutation's tests, relative to `root`; ValueError for a missing or ambiguous one."""
+        """Arguments of pytest that select the mutation's tests, relative to `root`; ValueError if a file is not unique."""
         parts = [name.partition("::") for name in self.tests]
         return [f"{_only(root, stem).relative_to(root)}{mark}{test}" for stem, mark, test in parts]
 
@@ -53,7 +53,6 @@ def sources(root: Path) -> list[Path]:
 
 
 def _only(root: Path, stem: str) -> Path:
-    """Path of the test file with that stem; ValueError if it is missing or ambiguous."""
     found = sorted((root / "tests").rglob(f"{stem}.py"))
     if len(found) != 1:
         raise ValueError(f"{len(found)} files of tests are called {stem}.py, expected one")
