@@ -1,4 +1,4 @@
-"""Digest of everything that torch's export of a module depends on: its attributes, its tensors and the files of its code."""
+"""Digest of everything on which torch's export of a module depends: attributes, tensors and files of code."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ OWN_VERSION = {"torch", "numpy", "gensor_gym", *sys.stdlib_module_names} - {"__m
 
 
 class _Canonical(pickle.Pickler):
-    """Pickles objects so that equal objects give equal bytes in every process, with a digest in place of each tensor."""
+    """Pickles objects so that equal objects give equal bytes in every process. A digest replaces each tensor."""
 
     def __init__(self, whole: bool) -> None:
-        """If not `whole`, a tensor is its type and shape, without its elements."""
+        """With `whole`, digests of tensors cover the elements; otherwise only type, shape and strides."""
         self.written = io.BytesIO()
         super().__init__(self.written, protocol=4)
         self.fast = True  # without references to equal objects, which differ from process to process
@@ -53,11 +53,11 @@ class _Canonical(pickle.Pickler):
 
 
 def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | None:
-    """SHA-256 of what the export of a module with example inputs depends on; None if something cannot be digested.
+    """SHA-256 of everything on which the export of a module depends; None if a part cannot be digested.
 
-    The digest covers the module with all attributes and tensors, types and shapes of the inputs, versions, and the name, size and
-    time of change of each file of Python from which the module's code can call. Values that a program changed in those files'
-    modules after import are not covered.
+    It covers all attributes and tensors of the module, types and shapes of the inputs, versions, and the name, size and time of
+    change of each Python file that the module's code can call. It does not cover values that a program changed in these files'
+    modules after import.
     """
     of_module, of_inputs = _Canonical(whole=True), _Canonical(whole=False)
     try:
@@ -74,7 +74,7 @@ def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | N
 
 
 def _files(modules: Iterable[str]) -> list[tuple[str, int, int]]:
-    """(path, size, time of change in ns) of the files of modules, and of the modules that they import, sorted."""
+    """(path, size, time of change in ns) of the files of modules and of the modules that they import, sorted."""
     waiting, seen = list(modules), set[str]()
     found = []
     while waiting:

@@ -1,7 +1,7 @@
-"""A cache of converted modules: torch's export of a module is skipped if the same module was converted before.
+"""A cache of converted modules: torch's export is skipped for a module that was converted before.
 
-A file of the user's cache holds the network, with the names of the module's weights in place of their arrays. It also holds
-example inputs and some elements of the module's results. A stored network is used only if the module still computes these.
+A file in the user's cache has the network, with names of the module's weights instead of their arrays. It also has example inputs
+and some elements of the module's results. A stored network is used only if the module still computes these elements.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from gensor_gym.networks.network import Network, held
 
 FOLDER = "networks"
 MOST_BYTES = 64 << 20
-"""Largest file. A network that has more constants which are no weights of its module is not stored."""
+"""Largest number of bytes of a file, and of the constants in it that are no weights of the module."""
 ELEMENTS = 4096
-"""Number of elements of a result that are compared, at most."""
+"""Largest number of elements of a result that are compared."""
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}
-"""Type -> largest difference between two runs of a module, as a share of the largest magnitude. Threads add in another order."""
+"""Type -> largest difference between two runs of a module, as a share of the largest magnitude. Orders of sums differ."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class _Weight:
 
 
 def cached_network(module: Any, example_inputs: Examples) -> Network:
-    """Network of a module like `torch_export.from_torch`, which is called only if the cache does not have the network.
+    """Network of a module, as by `torch_export.from_torch`, which is called only if the network is not in the cache.
 
-    Unsupported and ValueError like `from_torch`.
+    Errors are those of `from_torch`.
     """
     digest = program_digest(module, example_inputs) if isinstance(module, torch.nn.Module) else None
     path = private_dir(FOLDER) / f"{digest}.pickle"
@@ -62,7 +62,7 @@ def cached_network(module: Any, example_inputs: Examples) -> Network:
 
 
 def _read(path: Path, module: torch.nn.Module) -> Network | None:
-    """The network in a file; None if the file is missing, broken or not this user's own, or if the module computes otherwise."""
+    """Network in a file; None if the file is missing, broken or not this user's, or if the module gives other results."""
     try:
         parts, constants, examples, results = pickle.loads(read_own(path))
         if not _agree(results, _results(module, examples)):
@@ -97,7 +97,7 @@ def _array(one: np.ndarray | _Weight, weights: Mapping[str, torch.Tensor]) -> np
 
 
 def _constants(network: Network, module: torch.nn.Module) -> dict[str, np.ndarray | _Weight]:
-    """The network's constants, with a `_Weight` in place of each array that equals a tensor of the module."""
+    """The network's constants. A `_Weight` replaces each array that equals a tensor of the module."""
     kinds = {value.name: value.dtype for value in network.graph.inputs if value.constant}
     shapes = {(array.shape, kinds[name]) for name, array in network.constants.items()}
     known = dict[tuple[str, tuple[int, ...], str], _Weight]()
@@ -118,7 +118,7 @@ def _copied(examples: Examples) -> Any:
 
 
 def _results(module: torch.nn.Module, examples: Any) -> list[Any] | None:
-    """Elements at equal distances of every tensor that the module returns, and its other results; None if the module fails."""
+    """Elements at equal distances of each tensor that the module returns, and other results; None if the module fails."""
     given = _copied(examples)
     try:
         with torch.no_grad():
