@@ -14,6 +14,7 @@ from gensor_gym.codegen.gir.expressions import number
 from gensor_gym.codegen.gir.inputs import c_type, chosen_row
 from gensor_gym.codegen.gir.moves import loaded, put, scaled, stored, taken
 from gensor_gym.codegen.gir.online import OVERFLOW, RunningSum
+from gensor_gym.codegen.gir.zipped import is_zipped, zipped
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass, Slice
@@ -70,6 +71,8 @@ class RowPrinter:
         self.digits: list[list[str]] = []
         self.ahead: list[Ahead] = []
         self.reductions: list[str] = []
+        shape = self.shape
+        self._is_zipped = shape.vector == 1 and shape.tile == 2 and is_zipped(self.nest, self.kernel, shape.rows)
 
     def function(self, name: str) -> str:
         """Text of the C function `static void name(const struct call *call, ELEMENT *scratch, long row)`."""
@@ -85,7 +88,7 @@ class RowPrinter:
         return str(self.lines)
 
     def _rows(self) -> range:
-        return range(self.shape.rows)
+        return range(1 if self._is_zipped else self.shape.rows)
 
     # Pointers to rows
 
@@ -170,6 +173,12 @@ class RowPrinter:
     # Passes along the columns
 
     def _pass(self, one: Pass) -> None:
+        if self._is_zipped:
+            load, stored = one.along
+            (_, part), = load.sources
+            assert part.access is not None
+            self.lines.add(*zipped(self.shape.rows, self._at(part, 0), part.access.column, self._at(stored.target, 0)))
+            return
         self._splat_numbers(one)
         reductions = [i for i in one.along if i.kind == "reduce"]
         steps = self.shape.steps(self.nest.columns)

@@ -10,6 +10,7 @@ from gensor_gym.codegen.c.layout.operands import Operand, Packing
 from gensor_gym.codegen.c.text import ceil_div, round_up
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import serves_all
+from gensor_gym.operators.traits import weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 
@@ -36,13 +37,17 @@ def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, na
 def packed(
     program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
 ) -> Operand:
-    """A packed operand: one copy that all tasks share if it can serve them and is not too large, else one copy per task."""
+    """A packed operand: one copy that all tasks share if it can serve them and is not too large, else one copy per task.
+
+    Constant weights are packed once for all calls, so their copy may have any size.
+    """
     op, task = program.operator, tiles[2]
     if serves_all(op, access, task):
         whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, GROUPS.get(op.dtype, 1))
         found = _copied(tiles[0][vector], whole, vector, group, access, name)
         assert found.packing is not None
-        if found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware):
+        fits = found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware)
+        if fits or (op.frozen and access is weights(op)):
             return replace(found, packing=replace(found.packing, shared=True))
     return _copied(tiles[0][vector], task, vector, group, access, name)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.dataflow.nodes import Concat
 from gensor_gym.frontends.aten.images.transposed import transposed
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
@@ -79,9 +80,9 @@ def _transposed(
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
-        spread = b.reshape(convolved(b, x, weights), (n, k, r, s, height, width))
-        made = b.reshape(b.transpose(spread, (0, 1, 4, 2, 5, 3)), (n, k, height * r, width * s))
-        return made if bias is None else b.call("add", made, b.reshape(bias, (k, 1, 1)))
+        each = None if bias is None else b.reshape(b.add(Concat((b.reshape(bias, (k, 1)),) * (r * s), 1), "each"), (k * r * s,))
+        spread = b.reshape(convolved(b, x, weights, each), (n, k, r, s, height, width))
+        return b.reshape(b.transpose(spread, (0, 1, 4, 2, 5, 3)), (n, k, height * r, width * s))
     made = transposed(
         b, x, w, lambda *given: convolved(*given[:3], dilation=given[3], groups=groups), stride, padding, dilation, more, groups
     )
