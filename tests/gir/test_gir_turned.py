@@ -74,6 +74,22 @@ def test_faults_of_blocks_are_caught(columns: int, rows: int, pattern: str, inst
     assert len(faults_of([planted(turned(columns, rows, 16, 8), pattern, instead)])) == 1
 
 
+ZIPPED = """def zipped(x: float32[3, 2, 2, 5, {width}]):
+    y = transpose(x, order=[0, 3, 1, 4, 2])
+    return y
+"""
+"""Pixels of a transposed convolution with stride 2."""
+
+
+def test_two_columns_are_interleaved_in_vectors() -> None:
+    sizes = [(width, rows, loop) for width in (8, 12, 24, 7) for rows in (1, 2, 4, 8) for loop in (1, 4)]
+    kernels = [kernel_at(parse(ZIPPED.format(width=w)), f"vector=1 tile=2 rows={r} loop={n}") for w, r, n in sizes]
+    assert faults_of(kernels) == []
+    found = ["odd = load" in kernel.source for kernel in kernels]
+    assert found == [rows > 2 and width % rows == 0 for width, rows, _ in sizes]
+    assert len(faults_of([planted(kernels[6], r"8, 1, 9", "9, 1, 8")])) == 1
+
+
 def test_what_is_repeated_along_rows_is_written_once() -> None:
     graph = make("kv_concat", h=3, t=5, d=16)
     kernel = kernel_at(graph, "vector=16 tile=1 rows=4 loop=1")

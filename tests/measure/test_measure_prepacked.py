@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,17 @@ def test_a_prepacked_kernel_is_another_kernel_and_says_so() -> None:
     assert plain.digest != packed.digest and not plain.prepacked
     inputs = inputs_of(GEMM)
     np.testing.assert_array_equal(load(packed, 1)(*inputs), load(plain, 1)(*inputs))
+
+
+def test_weights_beyond_the_last_cache_are_packed_once_if_constant() -> None:
+    channels = [(1, 16, 2, 3, 1, 1, 1), (1, 16, 2, 3, 2, 3, 3), (1, 16, 4, 6, 6, 3, 3)]
+    made = program(CONV.freeze(), *channels, convolution=1, pack_a=1, pack_b=1)
+    levels = tuple(replace(level, capacity=64) if level.name in ("l2", "l3") else level for level in made.hardware.memory)
+    small = replace(made.hardware, memory=levels)
+    kept, again = (generate_c(replace(made, operator=op, hardware=small)) for op in (made.operator, CONV))
+    assert kept.prepacked and not again.prepacked and "packed_w" in again.source
+    inputs = inputs_of(CONV)
+    np.testing.assert_array_equal(load(kept, 1)(*inputs), load(generate_c(made), 1)(*inputs))
 
 
 def test_where_no_weights_are_kept() -> None:
