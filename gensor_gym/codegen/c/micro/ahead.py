@@ -10,10 +10,15 @@ Measured on one thread of an Intel Xeon (2 MB of L2 cache), alternating with the
 of 56x56 from 256 to 64 channels takes 7 to 10 % less time, one from 144 to 24 channels takes 22 % less, and one of 112x112 from
 32 to 16 takes 0 to 5 % less. With 128 or more output channels there is no gain, and an image within half of L2 loses 2 to 5 %.
 BERT, whose weights fit no cache, takes 0.80 of the time, ResNet-50 0.94.
+
+A direct convolution with vectors over channels reads a few pixels of one channel's plane after another. If all planes exceed half
+of L2, each step prefetches the pixels of a later step. On one thread of a Zen 4 a convolution of 64x64 from 256 to 256 channels,
+3x3, then takes 0.94 to 0.97 of the time.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -27,6 +32,12 @@ LINE = 64
 """Size of a cache line in bytes."""
 FEW_TILES, MANY_TILES = 8, 32
 """Largest number of tiles that share the prefetches of an image and of panels. Sharing costs time in every step."""
+STEPS_AHEAD = 4
+"""Number of channels from a step to the step whose pixels it prefetches; 2 is as fast."""
+APART = 2048
+"""Smallest distance in bytes of planes that hardware prefetchers do not predict: half a page, our assumption."""
+TERMS_PER_LINE = 8
+"""Least multiply-adds of a step per cache line that it prefetches: our assumption."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,11 @@ def asks_by_turns(plan: LoopPlan) -> bool:
 def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
     """Write the prefetches of one step of the loop over a reduction axis, if this loop has any."""
     plan = reader.plan
+    for read in () if reader.edge else plan.reads:
+        inner = dict.fromkeys((a for a in plan.op.reduce if a > axis), 0)
+        for place in _pixels(plan, axis, read):
+            first = reader.index(read, plan.rows[0], plan.chunks[0], inner)
+            lines.add(f"__builtin_prefetch({read.name} + {first} + {place});")
     found = None if reader.edge else _prefetches(plan, axis)
     if found is None:
         return
@@ -85,6 +101,27 @@ def _number(plan: LoopPlan) -> str:
         place = name if size == 1 else f"({name} + {size - 1}) / {size}"
         terms = [place] if not terms else [f"({' '.join(terms)}) * {_tile_count(plan, a)} + {place}"]
     return " ".join(terms) or "0"
+
+
+def _pixels(plan: LoopPlan, axis: int, read: Operand) -> list[int]:
+    """Distances in elements from a step's first pixel to the pixels of a later step, one for each cache line to prefetch."""
+    item, packing = ITEM_BYTES[read.access.tensor.dtype], read.packing
+    inner = [a for a in plan.op.reduce if a > axis and plan.op.extents[a] > 1]
+    if packing is None or packing.panel >= 0 or read.lane_stride or plan.group >= 0 or not inner:
+        return []
+    slides = any(row[axis] and any(row[a] for a in plan.op.spatial) for row in read.access.coefficients)
+    if slides or read.strides[axis] * item < APART or packing.size * item <= _caches(plan)["l2"] // 2 or plan.program.knob("prefetch"):
+        return []
+    sizes = {a: plan.tiles[0][a] for a in plan.op.spatial} | {a: plan.op.extents[a] for a in inner}
+    spans = [1 + sum(row[a] * (size - 1) for a, size in sizes.items()) for row in read.access.coefficients]
+    line = LINE // item
+    columns = sorted({*range(0, spans[-1], line), spans[-1] - 1})
+    places = [
+        STEPS_AHEAD * read.strides[axis] + sum(i * pitch for i, pitch in zip(at, packing.pitch, strict=False)) + column
+        for at in itertools.product(*map(range, spans[:-1])) for column in columns
+    ]  # fmt: skip
+    terms = len(plan.rows) * len(plan.chunks) * math.prod(plan.op.extents[a] for a in inner)
+    return places if TERMS_PER_LINE * len(places) <= terms else []
 
 
 def _prefetches(plan: LoopPlan, axis: int) -> Ahead | None:
