@@ -66,6 +66,24 @@ def test_tasks_that_read_the_same_panel_take_turns() -> None:
     check([kernel], 2)
 
 
+def pixels(r: int = 3, hw: Hardware | None = None, **knobs: int) -> Program:
+    """A convolution with channels in the lanes, whose planes of 26 rows at a pitch of 48 elements are copied."""
+    op = operators.conv2d(n=1, c=6, h=24, w=24, k=32, r=r, s=r, padding=r // 2)
+    tile = (1, 16, 2, 4)
+    levels = (*tile, 1, 1, 1), (*tile, 6, r, r), (*tile, 6, r, r)
+    return program(op, *levels, hw=hw or small(), **{"convolution": 1, "pack_a": 1, "pack_b": 1, **knobs})
+
+
+def test_pixels_of_a_later_channel_are_asked_for_line_by_line() -> None:
+    kernel = generate_c(pixels())
+    places = {int(place) for place in re.findall(r"__builtin_prefetch\(x \+ c \* 1248 \+ (\d+)\)", kernel.source)}
+    assert places == {4 * 1248 + row * 48 + column for row in range(4) for column in (0, 5)}
+    assert kernel.source.count(ASKED) == len(places)
+    check([kernel], 2)
+    for other in (pixels(hw=machine()), pixels(1), pixels(prefetch=4)):
+        assert "__builtin_prefetch(x" not in generate_c(other).source
+
+
 @pytest.mark.parametrize(
     "made",
     [
