@@ -9,6 +9,7 @@ from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import quads as c_quads
 from gensor_gym.codegen.c.micro.fold import fold_lanes
+from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, stored, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines, linear
@@ -160,8 +161,11 @@ def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Ch
 
 
 def _scatter(lines: Lines, reader: Reader) -> None:
-    """Write the stores of lanes that are strided in the output: into a small buffer, then lane by lane."""
+    """Write the stores of lanes that are strided in the output: runs of rows turned in registers, else through a small buffer."""
     plan, output = reader.plan, reader.plan.output
+    if count_of_run := _run(reader):
+        _spread(lines, reader, count_of_run)
+        return
     width, rows = plan.tiles[0][plan.vector], len(plan.rows)
     lines.add(f"{output.c_type} lanes[{rows}][{width}];")
     for r, c, chunk in results(plan):
@@ -183,6 +187,26 @@ def _scatter(lines: Lines, reader: Reader) -> None:
         terms.insert(0, (1, f"{output.name}_row_0"))
     with lines.blocks([_loop(reader, plan.vector, "lane"), *heads]):
         lines.add(f"{base}[{linear(terms)}] = lanes[{linear(number)}][lane];")
+
+
+def _run(reader: Reader) -> int:
+    """Number of float32 results, of rows one after another, that are neighbours in memory; 0 if they are stored otherwise."""
+    plan, last = reader.plan, reader.plan.op.spatial[-1]
+    plain = plan.output.dtype == "float32" and plan.accumulator == "float" and plan.output.strides[last] == 1
+    if not plain or last == plan.vector or any(reader.sticks_out(a) for a in plan.op.spatial):
+        return 0
+    narrow = min(chunk.width for chunk in plan.chunks)
+    return next((run for run in (8, 4) if plan.tiles[0][last] % run == 0 and run <= narrow), 0)
+
+
+def _spread(lines: Lines, reader: Reader, run: int) -> None:
+    plan, output = reader.plan, reader.plan.output
+    for r in range(0, len(plan.rows), run):
+        for c, chunk in enumerate(plan.chunks):
+            place = f"{output.name} + {store_index(reader, output, plan.rows[r], chunk)}"
+            values = ", ".join(written_name(plan, r + i, c) for i in range(run))
+            vectors = f"(const vec{chunk.width}[]){{{values}}}"
+            lines.add(f"spread_{COUNTS[run]}_{chunk.width}({place}, {output.lane_stride}, {vectors});")
 
 
 def _loop(reader: Reader, axis: int, step: str) -> str:

@@ -2,14 +2,14 @@
 
 Element (row g, lane) is at `p[lane * stride + g]`. `turn` loads the elements of each lane, then exchanges halves, quarters and
 so on between vectors. `apart`, for a stride equal to the number of rows, loads whole vectors, then separates even from odd
-elements. Compilers find one or two instructions for each exchange.
+elements. Compilers find one or two instructions for each exchange. `spread` stores a matrix of such rows.
 """
 
 from __future__ import annotations
 
 COUNTS = {2: "two", 4: "four", 8: "eight"}
 """Number of rows -> word for it in the names of helpers."""
-HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart") for word in COUNTS.values()}
+HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart", "spread") for word in COUNTS.values()}
 """Helper -> template, which is one placeholder that `texts` replaces."""
 
 _BUTTERFLY = """    UNROLL({w})
@@ -29,6 +29,7 @@ def texts(width: int) -> dict[str, str]:
         if count <= width:
             found[f"turn_{word}"] = _turn(count, word, width)
             found[f"apart_{word}"] = _apart(count, word, width)
+            found[f"spread_{word}"] = _spread(count, word, width)
     return found
 
 
@@ -95,6 +96,31 @@ def _apart(count: int, word: str, width: int) -> str:
                 lines.append(f"    const vec{width} s{number} = {_shuffled(a, b, range(odd, 2 * width, 2))};")
                 number += 1
             parts.append((first + odd * step, 2 * step, made))
+    return "\n".join([*lines, "}", ""])
+
+
+def _spread(count: int, word: str, width: int) -> str:
+    """C text of the helper `spread_WORD`, for any stride: rows are interleaved until all elements of a lane are neighbours."""
+    lines = [
+        f"/* p[lane * stride + g] = x[g][lane] for g < {count}. */",
+        f"static inline __attribute__((always_inline)) void spread_{word}_{width}({{acc}} *p, long stride, const vec{width} *x) {{",
+    ]
+    runs, number = [[f"x[{i}]"] for i in range(count)], 0  # vectors that hold each run of interleaved rows
+    while len(half := runs[: len(runs) // 2]):
+        made = []
+        for first, second in zip(half, runs[len(half) :], strict=True):
+            made.append(list[str]())
+            for a, b in zip(first, second, strict=True):
+                for low in (0, width // 2):
+                    lanes = [low + lane // 2 + lane % 2 * width for lane in range(width)]
+                    lines.append(f"    const vec{width} s{number} = {_shuffled(a, b, lanes)};")
+                    made[-1].append(f"s{number}")
+                    number += 1
+        runs = made
+    for lane in range(width):
+        vector, start = divmod(lane * count, width)
+        part = runs[0][vector] if count == width else _shuffled(*[runs[0][vector]] * 2, range(start, start + count))
+        lines.append(f"    store_{count}(p + {lane} * stride, {part});")
     return "\n".join([*lines, "}", ""])
 
 
