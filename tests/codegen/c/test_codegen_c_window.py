@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import platform
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -131,3 +133,22 @@ def test_windows_without_mask_registers(arch: str, lanes: int) -> None:
     """Mask vectors, and plain loops where there are none."""
     programs = [windowed_program(seed, machine(lanes, arch)) for seed in range(7400, 7420)]
     check([generate_c(p) for p in programs if p is not None])
+
+
+@pytest.mark.parametrize("lanes", thorough_but([4, 8, 16], 16))
+def test_rows_of_pixels_are_turned_in_registers(lanes: int) -> None:
+    """Tiles of 4, 8, 12 and 2 columns, of channels in one or two vectors; what sticks out is stored through a buffer."""
+    made = []
+    for columns, chunks, width in ((4, 2, 12), (8, 1, 16), (12, 1, 24), (2, 1, 6), (8, 2, 11)):
+        op = operators.conv2d(n=1, c=5, h=6, w=width, k=2 * lanes + 3, r=3, s=3, padding=1).with_epilogue("bias", "relu")
+        tile = (1, chunks * lanes, 2, columns)
+        levels = (*tile, 1, 1, 1), (*tile, 5, 3, 3), (*tile, 5, 3, 3)
+        made.append(generate_c(program(op, *levels, hw=machine(lanes), convolution=1, pack_a=1, pack_b=1)))
+    texts = [kernel.source for kernel in made]
+    names = [re.findall(rf"^    spread_(\w+)_{lanes}\(", text, re.M)[:1] for text in texts]
+    eight = ["eight"] if lanes >= 8 else ["four"]
+    assert names[:4] == [["four"], eight, ["four"], []]
+    check(made, 2)
+    wrong = dataclasses.replace(made[0], source=re.sub(r"\{sum_0_0, sum_1_0", "{sum_1_0, sum_0_0", texts[0]))
+    with pytest.raises(AssertionError, match="times the bound"):
+        check([wrong], 1)

@@ -72,9 +72,9 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
     plan = reader.plan
     for read in () if reader.edge else plan.reads:
         inner = dict.fromkeys((a for a in plan.op.reduce if a > axis), 0)
-        for place in _pixels(plan, axis, read):
-            first = reader.index(read, plan.rows[0], plan.chunks[0], inner)
-            lines.add(f"__builtin_prefetch({read.name} + {first} + {place});")
+        for distance in _pixels(plan, axis, read):
+            pixel = reader.index(read, plan.rows[0], plan.chunks[0], inner)
+            lines.add(f"__builtin_prefetch({read.name} + {pixel} + {distance});")
     found = None if reader.edge else _prefetches(plan, axis)
     if found is None:
         return
@@ -110,7 +110,8 @@ def _pixels(plan: LoopPlan, axis: int, read: Operand) -> list[int]:
     if packing is None or packing.panel >= 0 or read.lane_stride or plan.group >= 0 or not inner:
         return []
     slides = any(row[axis] and any(row[a] for a in plan.op.spatial) for row in read.access.coefficients)
-    if slides or read.strides[axis] * item < APART or packing.size * item <= _caches(plan)["l2"] // 2 or plan.program.knob("prefetch"):
+    near = read.strides[axis] * item < APART or packing.size * item <= _caches(plan)["l2"] // 2
+    if slides or near or plan.program.knob("prefetch"):
         return []
     sizes = {a: plan.tiles[0][a] for a in plan.op.spatial} | {a: plan.op.extents[a] for a in inner}
     spans = [1 + sum(row[a] * (size - 1) for a, size in sizes.items()) for row in read.access.coefficients]

@@ -103,10 +103,11 @@ def _spread(count: int, word: str, width: int) -> str:
     """C text of the helper `spread_WORD`, for any stride: rows are interleaved until all elements of a lane are neighbours."""
     lines = [
         f"/* p[lane * stride + g] = x[g][lane] for g < {count}. */",
-        f"static inline __attribute__((always_inline)) void spread_{word}_{width}({{acc}} *p, long stride, const vec{width} *x) {{",
+        f"static inline __attribute__((always_inline)) void spread_{word}_{width}({{acc}} *p, long stride,",
+        f"    const vec{width} *x) {{",
     ]
-    runs, number = [[f"x[{i}]"] for i in range(count)], 0  # vectors that hold each run of interleaved rows
-    while len(half := runs[: len(runs) // 2]):
+    runs, number = [[f"x[{i}]"] for i in range(count)], 0  # vectors that contain each run of interleaved rows
+    while half := runs[: len(runs) // 2]:
         made = []
         for first, second in zip(half, runs[len(half) :], strict=True):
             made.append(list[str]())
@@ -118,8 +119,9 @@ def _spread(count: int, word: str, width: int) -> str:
                     number += 1
         runs = made
     for lane in range(width):
-        vector, start = divmod(lane * count, width)
-        part = runs[0][vector] if count == width else _shuffled(*[runs[0][vector]] * 2, range(start, start + count))
+        at, start = divmod(lane * count, width)
+        name = runs[0][at]
+        part = name if count == width else _shuffled(name, name, range(start, start + count))
         lines.append(f"    store_{count}(p + {lane} * stride, {part});")
     return "\n".join([*lines, "}", ""])
 
