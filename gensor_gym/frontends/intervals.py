@@ -57,7 +57,10 @@ def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tup
 
 
 def _are_apart(arguments: tuple[Expression, ...], parts: list[tuple[Interval, float]]) -> bool:
-    """Whether a comparison is exact although one argument is rounded, because the other is below all rounded numbers."""
+    """Whether a comparison is exact although one argument may be rounded.
+
+    Only large magnitudes are rounded: the comparison is exact if the other argument never reaches them.
+    """
     (_, small), (other, large) = sorted(zip(arguments, (size for _, size in parts), strict=True), key=lambda part: part[1])
     return small < MOST_WHOLE and (_is_read(other) or large <= MOST_WHOLE)
 

@@ -199,7 +199,10 @@ class SearchSession(Generic[Node]):
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
     def _try(self, fresh: dict[str, Node]) -> set[str]:
-        """Measure new kernels in order until the seconds run out, or read them from the store. Return the tried digests."""
+        """Read each kernel's measurement from the store or, if it is not there, measure the kernel, until the seconds run out.
+
+        Return the digests of the kernels that have measurements now.
+        """
         op, hw = self.task.operator, self.task.hardware
         known = {digest: self._stored(digest) for digest in fresh}
         missing = [schedule for digest, schedule in fresh.items() if known[digest] is None]

@@ -59,7 +59,7 @@ class CpuDevice:
         return LoadedC(built, threads, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on `threads` threads; ValueError for a fused operator or a kind of GPUs."""
+        """Torch's kernel on `threads` threads. ValueError for a fused operator, and for a `kind` that only GPUs have."""
         from gensor_gym.measure.baselines.torch import TorchBaseline
 
         if kind not in ("torch", "torch.prepacked"):

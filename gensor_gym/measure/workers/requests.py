@@ -89,7 +89,7 @@ class Trial:
     timed: bool = True
 
     def request(self, built: Built) -> TrialRequest:
-        """Request to a worker for the compiled kernel."""
+        """The message that tells a worker to run this trial of the compiled kernel."""
         return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow, self.timed)
 
 
@@ -106,7 +106,7 @@ class Comparison:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def request(self, built: tuple[tuple[str, Built], ...]) -> CompareRequest:
-        """Request to a worker for the compiled kernels."""
+        """The message that tells a worker to compare the compiled kernels."""
         theirs, compile_it = self.torch_threads, self.torch_compile
         return CompareRequest(built, self.threads, self.rounds, self.seed, theirs, compile_it, rules=self.rules)
 

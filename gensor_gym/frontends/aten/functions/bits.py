@@ -76,7 +76,7 @@ def _left_shift(b: Builder, x: Given, by: Any) -> str:
 
 
 def _power(b: Builder, by: str, most: int) -> tuple[str, Expression]:
-    """(2^by in int64 for `by` in 0 to `most`, expression that is 1 for any other `by` and else 0)."""
+    """(2^by in int64, for `by` in 0 to `most`; expression that is 1 where `by` is outside that range and 0 inside)."""
     powers = b.constant("powers", np.left_shift(1, np.arange(most + 1)))
     far = of("maximum", of("less", by, 0.0), of("less", float(most), by))
     return b.add(Gather(powers, b.map(of("where", far, 0.0, by), "places")), "power"), far
