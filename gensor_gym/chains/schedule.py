@@ -1,4 +1,4 @@
-"""A schedule of a chain on a CPU: a row of int32 with named fields."""
+"""A schedule of a chain of two products (attention) on a CPU: a row of int32 with named fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
 
 
 class ChainSchedule(FieldSchedule):
-    """An immutable row with, for each field, the index of its value. Schedules with equal rows are equal."""
+    """An immutable schedule of a chain on a CPU: a row of int32 with, for each field, the index of its value.
+
+    Schedules with equal rows are equal.
+    """
 
     __slots__ = ()
     length, fields, tops = ROW, FIELDS, TOPS

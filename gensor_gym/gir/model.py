@@ -1,9 +1,10 @@
-"""The analytic model of row nests on a CPU: seconds of many schedules at once, from bytes by level and instructions by kind.
+"""The analytic model of row nests (fused operators as loops over rows and columns) on a CPU: seconds of many schedules at once.
 
-The time of a kernel is the longer of arithmetic and traffic, plus a share of the shorter, plus a launch. Bytes are exact, counted
-from the slices that instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public.
-Cycles are those of Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were fitted to measured programs.
-Constants only for the host were fitted to nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
+The time of a kernel is the longer of arithmetic and traffic, plus a share of the shorter, plus the launch. Bytes are exact: they
+are counted from the slices that the instructions move. The form is our reconstruction, since neither IntelliGen's model nor
+PowerFusion's is public. Cycles are those of Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were fitted to
+measured programs. Constants that apply only to the host were fitted to nine operators on an Intel Xeon and checked on three
+(`tests/gir/test_gir_ranking.py`).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ Header = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class GirModel:
-    """The analytic model of one row nest on one CPU."""
+    """The analytic model of one row nest (a fused operator as loops over rows and columns) on one CPU."""
 
     nest: RowNest
     hardware: Hardware
@@ -77,20 +78,27 @@ class GirModel:
         return {}
 
     def profile(self, placement: tuple[Level, ...]) -> Profile:
-        """Counts of a placement's instructions and storage, computed at the first call."""
+        """Return the counts of instructions and storage for one choice of memory levels; they are computed once and then kept."""
         if placement not in self._profiles:
             self._profiles[placement] = profile_of(self.nest, placement)
         return self._profiles[placement]
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds, float64 [B, 1 + len(TERMS)], of schedules int32 [B, ROW]: the total, then each term."""
+        """Predict the seconds of schedules int32 [B, ROW].
+
+        Return float64 [B, 1 + len(TERMS)]: the total, then each term of `TERMS`.
+        """
         found = np.zeros((len(rows), 1 + len(TERMS)))
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             found[chosen] = self._terms(self.profile(placement), GirSchedule.columns(rows[chosen]))
         return found
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Seconds of one placement with many headers, float64 [B, 1 + len(TERMS)]: the total, then each term."""
+        """Predict the seconds of many schedules that keep values at the same memory levels.
+
+        Return float64 [B, 1 + len(TERMS)]: the total, then each term. `header` has the other fields of the schedules by name, [B]
+        each.
+        """
         total = np.zeros((len(header["rows"]), 1 + len(TERMS)))
         footprint = self.nest.graph.compulsory_bytes + self.nest.item_bytes * profile.spilled
         for kernel in profile.kernels:
@@ -103,7 +111,10 @@ class GirModel:
         return total
 
     def _kernel(self, kernel: KernelProfile, header: Header, footprint: int) -> dict[str, np.ndarray]:
-        """Seconds [B] of each term of one kernel, for the slowest thread."""
+        """Predict the seconds [B] of one kernel on its slowest thread, by term of the model.
+
+        `footprint` is the number of bytes of all tensors.
+        """
         rows, tasks, threads = self._shares(header)
         width = np.searchsorted(_WIDTHS, header["vector"])
         vectors = -(-self.nest.columns // header["vector"])
@@ -131,19 +142,28 @@ class GirModel:
         return found
 
     def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Seconds that a thread takes to claim its batches of tasks."""
+        """Return the seconds [B] that one thread spends on claiming batches of tasks from the shared counter.
+
+        It is 0 on machines whose stores were not measured.
+        """
         batches = -(-tasks // np.maximum(tasks // (_BATCHES * threads), 1))
         return np.where(self._is_measured, _CLAIM * -(-batches // threads), 0.0)
 
     def _shares(self, header: Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rows of the busiest thread, number of tasks, number of threads with tasks), int64 [B] each."""
+        """Divide the rows into tasks for threads.
+
+        Return (rows of the busiest thread, number of tasks, number of threads with tasks), int64 [B] each.
+        """
         of_task = header["rows"] * header["loop"]
         tasks = -(-self.nest.rows // of_task)
         threads = np.minimum(tasks, self.hardware.units)
         return np.minimum(-(-tasks // threads) * of_task, self.nest.rows), tasks, threads
 
     def _pass(self, one: PassProfile, header: Header, width: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(cycles for a vector in a pass: instructions, waits for dependent sums, register spills), [B] each."""
+        """Return the cycles per vector of one pass over the columns, in three parts of [B].
+
+        The parts are (instructions, waits for dependent sums, register spills). `width` [B] is the index of the vector width.
+        """
         cost = np.array([_CYCLES[kind] for kind in KINDS])[:, width]
         exponentials = 1.0 + 1.0 / header["tile"]  # of an online sum: one per vector, and one per step for the sum so far
         online = one.online * (exponentials * cost[KINDS.index("exp")] + 2 * cost[KINDS.index("simple")])
@@ -162,21 +182,28 @@ class GirModel:
         return busy, chain, short / side
 
     def _split(self, header: Header) -> np.ndarray:
-        """Fraction of the vectors that cross two cache lines, if rows are not whole lines and so begin anywhere in a line."""
+        """Return the fraction [B] of vectors that cross two cache lines; 0 if rows are whole cache lines.
+
+        Other rows begin anywhere in a line.
+        """
         return (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
 
     def _begin(self, header: Header) -> np.ndarray:
         return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:
-        """Fraction of the vectors to whose left no vector is stored just before: each tile's first, if rows alternate."""
+        """Return the fraction [B] of stored vectors whose left neighbour was not stored just before.
+
+        With several interleaved rows, this is the first vector of each tile; with a single row it is none.
+        """
         tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
         return (header["rows"] > 1) / tile
 
     def _turned(self, stride: int, header: Header) -> np.ndarray:
-        """Cycles per vector of a block that is transposed in registers: short loads, joins and shuffles, one per cycle.
+        """Return the cycles [B] per vector to load a block of rows and transpose it in registers.
 
-        Contiguous blocks are loaded directly. Elements of a single row are gathered.
+        The cycles are those of short loads, joins and shuffles, one per cycle. `stride` is the distance of columns in memory.
+        Contiguous blocks are loaded directly. The elements of a single row are gathered one by one.
         """
         block = np.minimum(np.gcd(self.nest.row_extents[-1], header["rows"]), header["vector"])
         pieces = header["vector"] / block
@@ -186,7 +213,10 @@ class GirModel:
     def _bytes(
         self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: int, footprint: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(seconds for repeated reads, seconds for traffic with the memory level of the tensors), [B] each."""
+        """Return the seconds [B] of a kernel's memory accesses, in two parts.
+
+        The parts are (repeated reads from caches, traffic with the memory level that holds the tensors).
+        """
         row = self.nest.item_bytes * self.nest.columns
         again = float(sum(one.again + one.scratch for one in kernel.passes) * row)
         step = header["rows"] * row * kernel.rows_touched
@@ -213,21 +243,26 @@ class GirModel:
 
     @cached_property
     def _is_measured(self) -> bool:
-        """Whether the machine has measured rates of stores, as the host has; only then the constants `_FULL` to `_ACROSS` apply.
+        """Whether rates of stores were measured on the machine, as on the host.
 
-        Machines known by name keep the model with which policies were trained and certificates were made.
+        Only then do the constants `_FULL` to `_ACROSS` apply.
+
+        Machines known by name keep the model with which the shipped policies were trained and certificates of optima were made.
         """
         return self.hardware.has_measured_stores
 
     def _partial(self, kernel: KernelProfile, header: Header) -> np.ndarray:
-        """Seconds per row for cache lines that are evicted partly written, if a step writes to `_OPEN` or more lines at once."""
+        """Return the seconds [B] per row for cache lines that are evicted before they are completely written.
+
+        This happens if a step of rows writes to `_OPEN` or more lines at once.
+        """
         outputs = sum(one.outputs for one in kernel.passes)
         open_lines = outputs * header["rows"] * (header["tile"] * header["vector"] < _LINE)
         lines = outputs * self.nest.columns / _LINE
         return np.where(self._is_measured & (open_lines >= _OPEN), lines * _HALF, 0.0)
 
     def _home(self, footprint: int, threads: int) -> _Home:
-        """Costs of repeated accesses by `threads` threads to `footprint` bytes of data.
+        """Return the costs per byte of the memory levels that hold `footprint` bytes between calls, for `threads` threads.
 
         Accesses to data slightly larger than a level mostly hit it; accesses to data of twice its capacity miss it. Beyond the
         private caches, a line is read before it is stored to, unless copies were measured there.
@@ -253,7 +288,7 @@ class GirModel:
 
 @dataclass(frozen=True)
 class _Home:
-    """Costs of the memory levels that keep a call's data between calls."""
+    """Costs per byte of the memory levels that hold a call's tensors between calls."""
 
     pace: float
     """Seconds per byte read by all cores together."""
@@ -264,7 +299,10 @@ class _Home:
 
 
 def _past(levels: Sequence[MemoryLevel]) -> float:
-    """Bytes per second of streaming stores, from the first of these levels with a measurement."""
+    """Return the bytes per second of streaming stores (stores past the caches).
+
+    The rate is that of the first of `levels` for which it was measured or, without measurements, the bandwidth of the last level.
+    """
     for level in levels:
         if level.streamed:
             return 1.0 / max(1.0 / level.streamed - 1.0 / level.bandwidth, 0.1 / level.bandwidth)

@@ -1,4 +1,4 @@
-"""Storage of values that several passes read: the levels of memory, and the levels that are allowed for each value.
+"""Storage of values that several passes over a row read: the levels of memory, and the levels that are allowed for each value.
 
 The levels are IntelliGen's (arXiv 2307.04995): registers of a unit, memory of a group, and DRAM, which all kernels share. On a
 CPU, a unit is a thread's loop step, registers are vector registers, and SRAM is a row buffer, which stays in the thread's caches.
@@ -15,7 +15,7 @@ from gensor_gym.gir.online import online_sums, taken_online
 
 
 class Level(IntEnum):
-    """Storage of a value between the pass that computes it and a later pass that reads it."""
+    """Where a value is kept from the pass over a row that computes it to a later pass that reads it."""
 
     DRAM = 0
     """In a tensor: an input is loaded again; a computed value is stored, and its kernel ends after its pass."""
@@ -34,7 +34,11 @@ Placement = tuple[Level, ...]
 
 
 def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
-    """Levels at which a crossing cell may be placed; an input cannot be at RECOMPUTE, which would be the same as DRAM."""
+    """Return the levels at which a schedule may keep the value `name` between passes.
+
+    Inputs cannot be at RECOMPUTE, which would be the same as DRAM. ONLINE is only for exponentials whose sum can be computed
+    online.
+    """
     if nest.cell[name].is_load:
         return Level.DRAM, Level.SRAM, Level.REG
     return tuple(Level) if online_sums(nest, name) else (Level.DRAM, Level.RECOMPUTE, Level.SRAM, Level.REG)
@@ -42,7 +46,7 @@ def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A cell that one pass stores at a level and a later pass reads."""
+    """A value that one pass over a row stores at a memory level, and that a later pass reads from there."""
 
     name: str
     level: Level
@@ -50,7 +54,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Passes:
-    """The passes of a nest along the columns for one placement."""
+    """The values that each pass over a row computes, reads back and stores, for one choice of memory levels."""
 
     nest: RowNest
     """The nest with the sums that the placement computes online."""
@@ -67,7 +71,7 @@ class Passes:
 
 
 def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
-    """Derive the passes of a nest from a placement of its crossing cells."""
+    """Derive the work of each pass over a row from `placement`, the memory level of each value that several passes read."""
     level = dict(zip(nest.crossing, placement, strict=True))
     nest = taken_online(nest, {name: one is Level.ONLINE for name, one in level.items()})
     made: dict[str, int] = {}
@@ -93,7 +97,11 @@ def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
 def _pass(
     nest: RowNest, number: int, level: dict[str, Level], made: dict[str, int]
 ) -> tuple[tuple[str, ...], tuple[Fetch, ...]]:
-    """(cells that pass `number` loads or computes, cells that it reads from storage of earlier passes)."""
+    """List the values that pass `number` over a row computes, and those that it reads back.
+
+    Return (names of values that it loads from inputs or computes, values that an earlier pass has stored). `made` maps each known
+    value to the pass that first computed it.
+    """
     makes: dict[str, None] = {}
     fetches: dict[str, Fetch] = {}
 

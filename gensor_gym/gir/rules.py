@@ -1,6 +1,7 @@
-"""Legality of a row nest's schedules on a machine: limits on the header and on the placement, for many schedules at once.
+"""Legality of a row nest's schedules on a machine, for many schedules at once.
 
-`placement.py` derives the passes of kernels from a placement. `gpu/rules.py` has the limits of GPUs.
+The limits concern vector and tile sizes, and the memory levels of values. `placement.py` derives the work of each pass from the
+memory levels. `gpu/rules.py` has the limits of GPUs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MOST_VECTORS = 32
 
 @dataclass(frozen=True)
 class GirRules:
-    """The limits of one row nest on one machine."""
+    """The limits that a machine sets to the schedules of one row nest (a fused operator as loops over rows and columns)."""
 
     nest: RowNest
     hardware: Hardware
@@ -44,22 +45,25 @@ class GirRules:
 
     @cached_property
     def registers(self) -> int:
-        """Number of vector registers for whole rows; four are left for temporary values."""
+        """Number of vector registers that may hold whole rows of values: all except four for temporary values."""
         return self.hardware.vector_registers - 4
 
     @cached_property
     def row_bytes(self) -> int:
-        """Bytes of a row buffer for one row."""
+        """Bytes of the buffer that keeps one row of a value in SRAM, padded to whole vectors."""
         return self.nest.item_bytes * -(-self.nest.columns // PAD) * PAD
 
     @cached_property
     def scratch_bytes(self) -> int:
-        """Most bytes of the row buffers of a step: half of a core's second-level cache, so that they stay there."""
+        """Most bytes of the row buffers of one step: half of a core's second-level cache, so that they stay there."""
         return self.hardware.level("l2").capacity // 2
 
     @cached_property
     def _allowed(self) -> np.ndarray:
-        """Whether each crossing cell may be at each level, bool [MOST_PLACED, levels]; unused entries stay in DRAM."""
+        """Whether each value that several passes read may be at each memory level, bool [MOST_PLACED, levels].
+
+        Unused entries allow DRAM only.
+        """
         allowed = np.zeros((MOST_PLACED, len(Level)), bool)
         allowed[:, Level.DRAM] = True
         for place, name in enumerate(self.nest.crossing):
@@ -68,7 +72,10 @@ class GirRules:
 
     @cached_property
     def _streams(self) -> bool:
-        """Whether an output is written to contiguous columns and the outputs are large enough for streaming stores to help."""
+        """Whether streaming stores (past the caches) can help.
+
+        Some output must have contiguous columns and, on a machine with measured stores, the outputs must be large enough.
+        """
         written = sum(value.nbytes for value in self.nest.graph.outputs)
         if self.hardware.has_measured_stores and written <= STREAMED * self.hardware.level("l2").capacity:
             return False
@@ -84,7 +91,10 @@ class GirRules:
         return self._header_fits(header) & self._placement_fits(rows, header)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether header values are supported and not too large: the next smaller value would not cover all rows or columns."""
+        """Return whether each schedule's fields are supported and not needlessly large, bool [B].
+
+        A value is needlessly large if the next smaller value already covers all rows or columns.
+        """
         nest, vector, tile, rows, loop = self.nest, *(header[name] for name in ("vector", "tile", "rows", "loop"))
         steps = -(-nest.rows // rows)
         wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
@@ -117,7 +127,10 @@ class GirRules:
 
 
 def by_placement(rows: np.ndarray, count: int) -> Iterator[tuple[Placement, np.ndarray]]:
-    """(placement of `count` cells, int64 indices of its rows) for every distinct placement in rows int32 [B, ROW]."""
+    """Group schedules int32 [B, ROW] that have the same memory levels.
+
+    Yield (levels of the `count` placed values, indices of the group's schedules as int64) for each group.
+    """
     placed, inverse = np.unique(rows[:, HEADER : HEADER + count], axis=0, return_inverse=True)
     for number, one in enumerate(placed):
         yield tuple(Level(int(level)) for level in one), np.flatnonzero(inverse.reshape(-1) == number)

@@ -14,8 +14,9 @@ WARP = 32
 
 
 def is_deep(matrix: Matrix) -> bool:
-    """Whether a right operand's tile has a row for each element of the reduction, because columns are adjacent in memory.
+    """Return whether the tile of a right operand has one row in shared memory for each element of the reduction.
 
-    Otherwise the tile has a row for each column. A single row or column (stride 0) may have either layout.
+    This is so if columns are adjacent in memory; otherwise the tile has one row for each column. A single row or column (stride
+    0) may have either layout.
     """
     return matrix.column == 1 or (matrix.column == 0 and matrix.row != 1)
