@@ -53,18 +53,21 @@ class Chain:
 
     graph: Dataflow
     batch: tuple[int, ...]
-    """Extents of the batch, the outermost first."""
+    """Extents of the batch axes, the outermost first."""
     products: tuple[Product, Product]
     left: Matrix
     first: Matrix
     second: Matrix
     out: Matrix
     scores: str
-    """Name of the first product's value, which the nest reads."""
+    """Name of the first product's result, which the row nest reads."""
     weights: str
-    """Name of the nest's value, which the second product reads; equal to `scores` if there is no nest."""
+    """Name of the row nest's result, which the second product reads; equal to `scores` if there is no nest."""
     middle: RowNest | None
-    """The row nest over the rows of all batch elements and the columns of the scores. None if no nest is between the products."""
+    """The row nest between the products, over the rows of all batch elements and the columns of the scores.
+
+    None if nothing is computed between the products.
+    """
 
     @property
     def dtype(self) -> str:

@@ -21,18 +21,24 @@ from gensor_gym.gir.schedule import make_schedule
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "first", "nest", "second", "copies", "memory")
-"""Terms of the latency in seconds: launch, first product, nest, second product, copies, and traffic of the tensors."""
-_LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
-"""Constants of the model.
+"""Names of the terms of the predicted time, in seconds.
 
-In order: cycles of a multiply-add's latency, of a store, of a register tile's call, and of a sum's step without its
+In order: launch, first product, row nest, second product, copies, and traffic of the tensors.
+"""
+_LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
+"""Constants of the analytic model.
+
+In order: cycles of a multiply-add's latency, of a store, of a register tile's call, and of a sum's step in addition to its
 multiply-adds; bytes per cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy and to
 transpose an element.
 """
 _WAY = 4096
 """Distance in bytes between addresses that map to the same set of the first-level cache."""
 _SPARE = 1
-"""Number of registers for the broadcast factor, in addition to the tile and a row of the right operand."""
+"""Number of vector registers for the broadcast element of the left operand.
+
+The tile and a row of the right operand have registers of their own.
+"""
 
 Columns = dict[str, np.ndarray]
 

@@ -31,9 +31,12 @@ class Panel:
     product: Operator
     """The product with its post-ops; frozen (`Operator.freeze`) if its weights are constant."""
     reads: tuple[str, ...]
-    """Inputs of the graph, in the order of the product's inputs."""
+    """Names of the graph's inputs that the product reads, in the order of the product's inputs."""
     made: str
-    """Name of the product's value [.., columns], which the nest reads; also an output of the graph if another kernel reads it."""
+    """Name of the product's result [.., columns], which the row nest reads.
+
+    It is also an output of the graph if another kernel reads it.
+    """
     nest: RowNest
 
     @property

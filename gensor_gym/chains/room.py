@@ -15,9 +15,9 @@ from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level, Placement
 
 LINE = 16
-"""Elements of a cache line, to which every part is aligned."""
+"""Number of float32 elements in a cache line, to which every part of the scratch memory is aligned."""
 _SHORT = {"add", "subtract", "multiply", "negative", "maximum", "minimum"}
-"""Scalar functions that take no longer than a load."""
+"""Scalar functions that take no longer than a load, so that their results are computed again instead of stored."""
 
 
 def ceil_to(size: int, unit: int) -> int:
@@ -78,7 +78,7 @@ class Room:
     chain: Chain
     block: int
     widths: tuple[int, int]
-    """Number of columns of each product's register tile."""
+    """Number of columns in the register tile of each product."""
     copied: tuple[bool, bool]
     rows: int
 

@@ -23,7 +23,7 @@ FIELDS = (
 )  # fmt: skip
 ROW = len(FIELDS)
 TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
-"""Last index of each field."""
+"""Index of the last value of each field."""
 
 
 class ChainSchedule(FieldSchedule):

@@ -15,7 +15,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Map, Node, Reshape, Shape, Slice, Transpose
 
 Part = tuple[int, int]
-"""A part of an axis: (extent, stride in elements)."""
+"""A part of an axis: (extent, stride). The stride is in elements."""
 Axis = tuple[Part, ...]
 
 

@@ -38,7 +38,9 @@ ACTIONS = (
 NUM_ACTIONS = len(ACTIONS)
 
 SPACES = ("gir", "monotone", "powerfusion")
-"""Names of spaces. `gir` has all primitives; `monotone` (the title of IntelliGen's later paper) forbids more moved bytes.
+"""Names of the spaces, which are named subsets of the actions.
+
+`gir` has all actions. `monotone` (the title of IntelliGen's later paper) forbids actions that increase the moved bytes.
 
 `powerfusion` has the operations of its authors' public code (InfiniTensor, branch power-fusion). Kernels with equal loops are
 merged, and a value that is written and read again stays in the group's memory or in registers. Loops use wider instructions, more

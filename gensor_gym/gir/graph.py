@@ -29,7 +29,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.rows.steps import StepGraph
 
 MOST_ENUMERATED = 1 << 24
-"""Most schedules, legal or not, of a space that can be enumerated; that many take some minutes."""
+"""Most schedules, legal or not, of a space that can be enumerated; such an enumeration takes some minutes."""
 
 
 class GirGraph(StepGraph[GirSchedule]):

@@ -37,7 +37,7 @@ class Slice:
     buffer: Buffer
     wide: bool
     access: Access | None = None
-    """Access of a slice in DRAM; None for other slices, which are dense."""
+    """Position in the tensor of a slice in DRAM; None for any other slice, whose elements are contiguous."""
 
     @property
     def is_held(self) -> bool:
@@ -59,7 +59,7 @@ class Instruction:
     sources: tuple[tuple[str, Slice], ...]
     body: Expression | Reduction | Online | None = None
     once: tuple[int, ...] = ()
-    """Axes of rows along which repetitions are redundant: the instruction runs only for rows with index 0 along these axes."""
+    """Axes of rows along which the result would only be repeated. The instruction runs only for rows with index 0 along them."""
 
 
 @dataclass(frozen=True)

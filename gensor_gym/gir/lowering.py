@@ -22,7 +22,7 @@ class Lowered:
     placement: Placement
     kernels: tuple[KernelGraph, ...]
     fault: str
-    """Reason why no code can be written for the placement; empty if code can be written."""
+    """Reason why no code can be written for these memory levels of values; empty if code can be written."""
 
     @property
     def spilled(self) -> tuple[Buffer, ...]:
@@ -50,7 +50,7 @@ class _Lowering:
     nest: RowNest
     passes: Passes
     homes: dict[str, int] = field(default_factory=dict)
-    """Narrow cell (one number per row) -> index of the kernel that computes the cell."""
+    """Name of a scalar of a row -> index of the kernel that computes it."""
 
     def kernels(self) -> tuple[KernelGraph, ...]:
         ends = sorted({*self.passes.cuts, self.nest.passes - 1})

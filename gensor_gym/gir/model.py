@@ -23,45 +23,60 @@ from gensor_gym.gir.schedule import FIELDS, GirSchedule
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
-"""Terms of the latency in seconds.
+"""Names of the terms of the predicted time, in seconds.
 
 In order: launches; instructions along columns; waits for dependent sums; work once per row; register spills; repeated reads from
-caches; traffic of the tensors with their memory level.
+caches; traffic of the tensors with the memory level that holds them.
 """
 _WIDTHS = FIELDS[0].values
 _CYCLES = {
     "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 7.5, 7.5, 7.5),
     "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
 }  # fmt: skip
-"""Cycles of each kind of scalar function on a vector of each width; an exponential has 15 instructions, two per cycle."""
+"""Cycles of each kind of scalar function on a vector, for each vector width.
+
+An exponential has 15 instructions, two per cycle.
+"""
 _LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 1.0
 _ROW, _ROW_ONCE = 12.0, 3.0
-"""Cycles of a step of rows besides its passes: if it ends with reductions, and if not, so that it overlaps the next step."""
+"""Cycles of a step of rows in addition to its passes: with reductions at its end, and without.
+
+Without reductions, a step overlaps with the next one.
+"""
 _ALONE = 4.0
-"""Extra cycles of a store across two cache lines if the vector to its left, which fills the line, is not stored just before."""
+"""Extra cycles of a store that crosses two cache lines, unless the vector to its left was stored just before."""
 _TORN = 70e-9
-"""Seconds for the end of a row that fills only part of a cache line, with streaming stores."""
+"""Extra seconds for each row with streaming stores (past the caches) if the row's end fills only part of a cache line."""
 _FENCE = 100e-9
-"""Seconds that a task waits at its end for its streaming stores."""
+"""Seconds that a task waits at its end until its streaming stores (past the caches) are done."""
 _LINE = 16
-"""Elements of a cache line."""
+"""Number of float32 elements in a cache line."""
 _OVERLAP = 0.3
-"""Fraction of the shorter of arithmetic and traffic that is not hidden behind the longer."""
+"""Fraction of the shorter of arithmetic and traffic that does not overlap with the longer."""
 
 _FULL = 0.75
-"""Fraction of the private caches above which a call's data do not all stay there, because pages are scattered."""
+"""Fraction of the private caches' capacity up to which all data of a call stay there.
+
+It is below 1 because pages are scattered.
+"""
 _WRITTEN = 1.0
-"""Extra cost of a byte stored to the second-level cache, in bytes read, because its line is read first."""
+"""Extra cost of a byte that is stored to the second-level cache, as a multiple of the cost of reading a byte.
+
+It arises because the cache line is read before it is written.
+"""
 _OPEN, _HALF = 4, 20e-9
-"""Number of partly filled cache lines at which streaming stores begin to evict lines early, and seconds of such an eviction."""
+"""Number of partly written cache lines from which on streaming stores evict lines early, and seconds of one such eviction."""
 _BEGUN = (0.0, 0.0, 0.5, 1.0)
-"""Fraction of each width's loads that cross two cache lines, because NumPy's arrays begin a quarter line after a line's start."""
+"""Fraction of the loads of each vector width that cross two cache lines.
+
+NumPy's arrays begin a quarter line after a line's start.
+"""
 _KEPT, _WAIT = 1.5, 30.0
-"""Cycles of a load or store of a row buffer, and of the wait for a reduction at the end of a step."""
+"""Cycles of a load or store of a row buffer in SRAM, and cycles of the wait for a reduction at the end of a step of rows."""
 _CLAIM, _BATCHES = 20e-9, 16
-"""Seconds that a thread takes to claim a batch of tasks, and number of batches in its run (`codegen/runtime/runtime.c`)."""
+"""Seconds in which a thread claims a batch of tasks, and number of batches per thread (`codegen/runtime/runtime.c`)."""
 _BESIDE, _ACROSS = 0.03, 0.2
-"""Relative increase of the time for bytes: for each further row of a step, and for loads across two cache lines."""
+"""Relative increase of the time of memory accesses: for each further row of a step, and for loads that cross two cache lines."""
 
 Header = dict[str, np.ndarray]
 
@@ -291,11 +306,11 @@ class _Home:
     """Costs per byte of the memory levels that hold a call's tensors between calls."""
 
     pace: float
-    """Seconds per byte read by all cores together."""
+    """Seconds per byte that all cores together read."""
     stored: float
-    """Cost of a byte that is stored through the caches, in bytes read."""
+    """Cost of a byte that is stored through the caches, as a multiple of the cost of reading a byte."""
     streamed: float
-    """Bytes per second of streaming stores by all cores together."""
+    """Bytes per second of streaming stores (past the caches) by all cores together."""
 
 
 def _past(levels: Sequence[MemoryLevel]) -> float:

@@ -22,7 +22,7 @@ from gensor_gym.gir.views import Rows, View, input_views, output_views
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
 MOST_REPEATS = 4
-"""Most points of the loops per element of the largest value, if a graph has several concatenations."""
+"""Limit on the iterations of the loops, as a multiple of the largest value's elements, if a graph has several concatenations."""
 MOST_SUMMED = 1 << 24
 """Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
@@ -36,7 +36,7 @@ class Access:
     rows: tuple[int, ...]
     column: int
     chosen: Chosen | None = None
-    """Ids that select rows of the tensor, if it is the table of a gather."""
+    """Ids that select rows of the tensor, if it is the table of a gather; else None."""
 
     @property
     def is_turned(self) -> bool:
@@ -81,7 +81,7 @@ class Cell:
 
     name: str
     made: Access | Expression | Reduction | Online
-    """Definition of the cell: a load, an expression of other cells, or a reduction of another cell along the columns."""
+    """Definition of the value: a load, an expression of other values, or a reduction of another value along the columns."""
     sources: tuple[str, ...]
     wide: bool
     stage: int
@@ -108,15 +108,18 @@ class RowNest:
     row_extents: tuple[int, ...]
     columns: int
     cells: tuple[Cell, ...]
-    """Cells in an order in which each cell comes after the cells that it reads."""
+    """Values that the nest loads or computes, each after the values that it reads."""
     stores: tuple[tuple[str, Access], ...]
-    """(name of a cell, access that writes it) pairs; several cells may write parts of one output."""
+    """(name of a value, position where it is written) pairs; several values may be written to parts of one output."""
     parts: int = 1
-    """Number of indices along the last axis of rows that are parts of one row; their reductions are combined (`gir.parts`)."""
+    """Number of parts into which each row is cut, the last extent of `row_extents`; 1 for whole rows.
+
+    The parts' reductions are combined (`gir.parts`).
+    """
     last: int = 0
-    """Number of columns of the last part of every row if it is shorter than `columns`, else 0."""
+    """Number of columns of the last part of every row if it is shorter than the other parts, else 0."""
     together: int = 1
-    """Number of the graph's rows that are joined to one row, because they are contiguous in all tensors (`gir.parts`)."""
+    """Number of the graph's rows that are joined to one row of the nest, because they are contiguous in all tensors."""
 
     @property
     def item_bytes(self) -> int:

@@ -13,7 +13,9 @@ from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.gir.nest import Cell, Online, RowNest
 
 LEAST_COLUMNS, LEAST_SIDE = 128, 8
-"""Fewest columns of a nest, and fewest columns of a step, with an online sum. Its vectors have more than one element.
+"""Fewest columns of a row, and fewest columns of a step, with which a sum may be computed online.
+
+The vectors of such a step have more than one element.
 
 An online sum then has at most as many roundings as a sum in any order, which verification allows. With n columns, V parallel
 elements and T vectors, a lane's sum has at most n / (V T) + T steps, each with an exponential (4 roundings), a product and sums,

@@ -14,18 +14,18 @@ from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
 from gensor_gym.hardware.types import Hardware
 
 LEAST_COLUMNS, MOST_PARTS = 8192, 64
-"""Fewest columns of a part, so that the end of its sums takes a small share of its time; most parts of a row."""
+"""Fewest columns of a part of a row, so that combining the parts takes a small share of the time, and most parts of a row."""
 LEAST_PASSES = 32768
-"""Fewest columns at which a row with several passes is cut, because each pass becomes a launch.
+"""Fewest columns from which on a row that needs several passes is cut into parts, because each pass becomes a launch.
 
 Two cores of an Intel Xeon: softmax of one row, 16384 columns 4.6 us in parts and 4.4 whole, 32768 columns 7.1 and 8.3.
 """
 SHORT = 128
-"""Columns from which on a row is long enough for whole tiles of vectors."""
+"""Number of columns from which on a row is long enough for whole tiles of vectors; shorter rows are joined."""
 _LINE = 16
 """Number of elements of a cache line; parts of whole lines are preferred."""
 _FEW = 4
-"""Equal parts are used only if their number is at least 1 / `_FEW` of the largest possible number, lest cores be idle."""
+"""Rows are cut into equal parts only if there are at least 1 / `_FEW` as many of them as possible, lest cores be idle."""
 
 
 def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:

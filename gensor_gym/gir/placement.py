@@ -18,19 +18,22 @@ class Level(IntEnum):
     """Where a value is kept from the pass over a row that computes it to a later pass that reads it."""
 
     DRAM = 0
-    """In a tensor: an input is loaded again; a computed value is stored, and its kernel ends after its pass."""
+    """In a tensor. An input is loaded again; a computed value is stored, and the kernel ends after the pass that computes it."""
     RECOMPUTE = 1
-    """No storage: the value is computed again from its sources."""
+    """Nowhere: the value is computed again from its sources."""
     SRAM = 2
     """In a row buffer."""
     REG = 3
-    """In registers, for the whole row."""
+    """In vector registers, as a whole row."""
     ONLINE = 4
-    """No storage: the value is computed again, and its sum is computed online, in the pass of the maximum (`gir.online`)."""
+    """Nowhere: the value is computed again.
+
+    Its sum is computed online, in the pass that finds the maximum (`gir.online`).
+    """
 
 
 Placement = tuple[Level, ...]
-"""A level for each crossing cell of a nest, in the nest's order."""
+"""Memory levels of the values that several passes over a row read (`RowNest.crossing`), in that order."""
 
 
 def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
@@ -57,17 +60,23 @@ class Passes:
     """The values that each pass over a row computes, reads back and stores, for one choice of memory levels."""
 
     nest: RowNest
-    """The nest with the sums that the placement computes online."""
+    """The row nest, in which the sums of values at level ONLINE are computed online."""
     makes: tuple[tuple[str, ...], ...]
-    """For each pass, the cells that it loads or computes, each after its sources."""
+    """Names of the values that each pass loads from inputs or computes, each after its sources."""
     fetches: tuple[tuple[Fetch, ...], ...]
-    """For each pass, the cells that it reads from storage of earlier passes."""
+    """Values that each pass reads from the storage of earlier passes."""
     keeps: tuple[tuple[Fetch, ...], ...]
-    """For each pass, the cells that it stores for later passes."""
+    """Values that each pass stores for later passes."""
     cuts: tuple[int, ...]
-    """Indices of the passes after which a kernel ends and another begins; if rows are in parts, every pass except the last."""
+    """Indices of the passes after which one kernel ends and the next begins.
+
+    If rows are cut into parts, these are all passes except the last.
+    """
     fault: str = ""
-    """Reason why the passes are illegal: a value in SRAM or registers would outlive its kernel. Empty if they are legal."""
+    """Reason why the memory levels are illegal: a value in SRAM or registers would be read after its kernel has ended.
+
+    Empty if they are legal.
+    """
 
 
 def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:

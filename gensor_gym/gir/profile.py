@@ -33,26 +33,26 @@ class PassProfile:
     """Counts of instructions and memory accesses in one pass over a row's columns, for each vector of a row."""
 
     counts: tuple[float, ...]
-    """Number of scalar functions of each of `KINDS`."""
+    """Number of scalar functions of each kind in `KINDS`."""
     reductions: int
     online: int
     """Number of reductions that are online sums."""
     inputs: float
-    """Number of loads from DRAM of tensors that no earlier pass of the kernel read."""
+    """Number of loads from tensors in DRAM that no earlier pass of the kernel read."""
     again: float
-    """Number of loads from DRAM of tensors that an earlier pass of the kernel read, or that are equal for all rows."""
+    """Number of loads from tensors in DRAM that an earlier pass of the kernel read, or that are equal for all rows."""
     outputs: float
     """Number of stores to outputs."""
     spills: float
-    """Number of stores to tensors for later kernels."""
+    """Number of stores to tensors that a later kernel reads."""
     scratch: float
-    """Number of loads and stores of row buffers."""
+    """Number of loads and stores of row buffers in SRAM."""
     gathers: float
     """Number of loads and stores with strided columns, except the loads in `turned`."""
     turned: tuple[int, ...]
-    """Column stride of every load whose rows are contiguous and whose columns are strided."""
+    """Distance between columns in memory, for each load whose rows are contiguous and whose columns are not."""
     live: int
-    """Number of vectors in registers at once, for each row and vector of a step."""
+    """Most vectors that are in registers at once, for each row and vector of a step."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ class KernelProfile:
 
     passes: tuple[PassProfile, ...]
     numbers: tuple[float, ...]
-    """Number of scalar functions of each of `KINDS` that run once per row; inverses of divisors count as quotients."""
+    """Number of scalar functions of each kind in `KINDS` that run once per row; inverses of divisors count as quotients."""
     folds: int
     """Number of reductions."""
     pointers: int
-    """Number of addresses that are computed for each row."""
+    """Number of pointers to tensors that are computed for each row."""
     rows_touched: int
-    """Number of tensors and buffers of whole rows that a step accesses."""
+    """Number of tensors and row buffers that a step reads or writes as whole rows."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Profile:
 
     kernels: tuple[KernelProfile, ...]
     registered: int
-    """Most cells of a kernel that are kept in registers as whole rows."""
+    """Number of values that a kernel keeps in registers as whole rows, in the kernel with most of them."""
     buffered: int
-    """Most row buffers of a kernel."""
+    """Number of row buffers in SRAM, in the kernel with most of them."""
     spilled: int
     """Number of elements of tensors that one kernel writes for a later kernel."""
     fault: str

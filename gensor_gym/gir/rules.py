@@ -20,7 +20,9 @@ from gensor_gym.gir.schedule import HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
 STREAMED = 2
-"""On machines with measured rates of stores, streaming stores need outputs above this multiple of the second-level cache.
+"""Size that the outputs must exceed for streaming stores (past the caches), as a multiple of the second-level cache.
+
+It applies on machines with measured rates of stores.
 
 On one core of a Zen 4 (1 MB of cache), a map that writes 0.25 to 2 MB takes 1.5 times as long with them. A sum of two tensors
 takes 1.1 to 1.2 times as long up to 1 MB, and 0.8 of the time from 4 MB on. Eleven of twelve operators that write up to 2 MB took
@@ -28,7 +30,7 @@ takes 1.1 to 1.2 times as long up to 1 MB, and 0.8 of the time from 4 MB on. Ele
 when they are next read.
 """
 MOST_VECTORS = 32
-"""Most vectors of a step in all its rows: code grows with them, and no machine has more registers."""
+"""Most vectors that one step computes in all its rows. The code grows with them, and no machine has more registers."""
 
 
 @dataclass(frozen=True)

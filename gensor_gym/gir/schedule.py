@@ -17,10 +17,13 @@ FIELDS = (
     Field("loop", (1, 4, 16, 64, 256, 1024, 4096), "steps of rows that one task does one after another"),
     Field("streaming", (0, 1), "1: outputs are stored past the caches"),
 )
-"""Fields of the header. `loop` is IntelliGen's number of loops; `loop` and `rows` determine its number of parallel instances."""
+"""Fields of a schedule before the memory levels.
+
+`loop` is IntelliGen's number of loops; `loop` and `rows` determine its number of parallel instances.
+"""
 HEADER = len(FIELDS)
 MOST_PLACED = 16
-"""Most crossing cells of a nest."""
+"""Most values that several passes over a row read, and for which a schedule therefore chooses a memory level."""
 ROW = HEADER + MOST_PLACED
 
 

@@ -25,7 +25,7 @@ class Rows:
     """
 
     ids: View
-    """View of the ids in the shape of the gathered value: the id of the row of each element."""
+    """View of the ids, broadcast to the shape of the gathered value: for each element, the id of its row."""
     step: int
     count: int
 
@@ -42,7 +42,7 @@ class View:
     shape: Shape
     strides: tuple[int, ...]
     rows: Rows | None = None
-    """Ids that select the rows, if the value is gathered from a table."""
+    """Ids that select the rows, if the value is gathered from a table; else None."""
 
     def permuted(self, order: tuple[int, ...]) -> View:
         """Return the transposed view, whose axis i is axis `order[i]` of this view."""

@@ -8,7 +8,7 @@ from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.gpu.tiles import ITEM, is_deep
 
 ALIGNED = 16 // ITEM
-"""Elements in 16 bytes. Offset and strides of a tensor map are multiples of this number (`cuTensorMapEncodeTiled`)."""
+"""Number of 16-bit elements in 16 bytes. Offset and strides of a tensor map are multiples of it (`cuTensorMapEncodeTiled`)."""
 MOST_DIMENSIONS = 5
 """Largest number of dimensions of a tensor map (`cuTensorMapEncodeTiled`)."""
 
@@ -24,7 +24,10 @@ class Boxes:
     shape: tuple[int, ...]  # [R] elements
     strides: tuple[int, ...]  # [R - 1] elements, of all dimensions but the innermost
     batch: tuple[tuple[int, int], ...]
-    """(divisor, extent) of each of the R - 2 batch dimensions: an element's index is `element / divisor % extent`."""
+    """(divisor, extent) of each of the R - 2 batch dimensions.
+
+    The index of a batch element along it is `element / divisor % extent`.
+    """
 
 
 def boxes_of(chain: Chain) -> tuple[Boxes, Boxes, Boxes] | None:

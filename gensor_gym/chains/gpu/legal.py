@@ -9,7 +9,7 @@ from gensor_gym.gir.nest import Access
 from gensor_gym.hardware.types import Hardware
 
 _FIRST = 80
-"""Compute capability 8.0, the first with cp.async and with instructions of 16 elements along the reduction."""
+"""Compute capability 8.0, the first with asynchronous copies and with instructions of 16 elements along the reduction."""
 
 
 def check(chain: Chain, hardware: Hardware) -> None:

@@ -31,18 +31,29 @@ from gensor_gym.hardware.occupancy import PARTITIONS
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "products", "nest", "staging", "exposed", "memory")
-"""Terms of the latency in seconds: launch, both products, instructions of the nest, shared memory, waits, and memory traffic."""
-_SPECIAL, _BANK = 16, 128
-"""Exponentials (CUDA C++ Programming Guide, arithmetic throughput from 8.0 on) and bytes of shared memory per unit and clock."""
-_LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 5.0, 30.0, 16
-"""Instructions of a load with its address, a score in addition to its cells, a power, a step; bytes of a copy. Our estimates.
+"""Names of the terms of the predicted time, in seconds.
 
-A power takes a maximum, a multiply-add, the function itself and a sum.
+In order: launch, both products, instructions of the row nest, shared memory, waits, and memory traffic.
+"""
+_SPECIAL, _BANK = 16, 128
+"""Exponentials and bytes of shared memory that a multiprocessor processes in one clock.
+
+Source of the exponentials: CUDA C++ Programming Guide, arithmetic throughput from 8.0 on.
+"""
+_LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 5.0, 30.0, 16
+"""Instructions of a load with its address, of a score besides the nest's functions, of an exponential, of a step.
+
+Bytes of a copy.
+
+Our estimates. An exponential with a running maximum takes a maximum, a multiply-add, the function itself and a sum.
 """
 _TURN, _BEGIN = 200.0, 1500.0
-"""Cycles that a step waits for shuffles, exponentials and barrier, and cycles of a block besides its steps: our estimates."""
+"""Cycles in which a step waits for shuffles, exponentials and barrier; cycles of a block besides its steps. Our estimates."""
 _HIDDEN = 0.25
-"""Share of the shorter of computation and traffic that is not hidden with one stage. Each further stage halves it."""
+"""Share of the shorter of computation and traffic that one stage does not hide behind the longer.
+
+Each further stage halves it.
+"""
 
 Columns = dict[str, np.ndarray]
 

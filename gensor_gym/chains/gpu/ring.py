@@ -15,32 +15,39 @@ from gensor_gym.chains.gpu.tiles import HEIGHT, ITEM, WARP, is_deep
 from gensor_gym.hardware.types import Hardware
 
 ROW_BYTES = 128
-"""Bytes of a swizzled row."""
+"""Number of bytes in a swizzled row of a tile in shared memory."""
 PANEL = ROW_BYTES // ITEM
-"""Elements of a swizzled row."""
+"""Number of 16-bit elements in a swizzled row; a tile consists of panels that are one such row wide."""
 ATOM_BYTES = 1024
 """Bytes of eight rows: the period of the swizzle and the alignment of tiles."""
 GROUP = 4
-"""Warps of a warpgroup, which computes 64 rows."""
+"""Number of warps in a warpgroup, which computes 64 rows."""
 MOST_CONSUMERS = 3
-"""Most consumers of a block: three have 160 registers a thread, as in FlashAttention-3 (arXiv 2407.08608)."""
-LEAST_KEYS = 64
-"""Fewest keys of a tile: a panel if keys are contiguous, and the columns from which wgmma is fast (arXiv 2402.13499)."""
-WIDEST = 256
-"""Most columns of a wgmma, and most rows of a box (PTX ISA; `cuTensorMapEncodeTiled`)."""
-_MOST = 232
-"""Most registers of a consumer's thread, with one producer of 40 and two consumers, as in CUTLASS's kernels."""
-MOST_REGISTERS = 240
-"""Most registers of a thread with which NVRTC 13.0 compiles without spills; it wastes some of the 255."""
-_OTHER, _LOADED = 32, 32
-"""Registers besides tiles, and registers for one tensor's loads with up to 128 keys; with more keys, all are loaded at once.
+"""Most consumers (multiplying warpgroups) of a block.
 
-With fewer registers, NVRTC 13.0 spills in some of 144 kernels (sm_90a).
+Three consumers have 160 registers a thread, as in FlashAttention-3 (arXiv 2407.08608).
+"""
+LEAST_KEYS = 64
+"""Fewest keys of a tile.
+
+It is one panel if keys are contiguous, and the number of columns from which on wgmma is fast (arXiv 2402.13499).
+"""
+WIDEST = 256
+"""Most columns of a wgmma instruction, and most rows of a box that TMA copies (PTX ISA; `cuTensorMapEncodeTiled`)."""
+_MOST = 232
+"""Most registers of a consumer's thread. The producer's thread has 40 and there are two consumers, as in CUTLASS's kernels."""
+MOST_REGISTERS = 240
+"""Most registers of a thread that NVRTC 13.0 uses before it spills; it wastes some of the 255."""
+_OTHER, _LOADED = 32, 32
+"""Registers of a thread besides its tiles, and registers to load one tensor that has an element for every score.
+
+The second number is for up to 128 keys; with more keys, all elements of a tile are loaded at once. With fewer registers, NVRTC
+13.0 spills in some of 144 kernels (sm_90a).
 """
 _BESIDE = 30
-"""Registers besides an instruction's sums: NVRTC 13.0 needs 158 with 128 sums."""
+"""Registers in addition to the sums of one wgmma instruction: NVRTC 13.0 needs 158 with 128 sums."""
 _TILE_BARRIERS = 32
-"""Bytes of a stage's barriers: for each right operand, one for arrived data and one for a free buffer."""
+"""Bytes of a stage's barriers. Each right operand has one for arrived data and one for a free buffer."""
 Columns = dict[str, np.ndarray]
 
 
@@ -53,9 +60,9 @@ class Ring:
 
     chain: Chain
     inner: int
-    """Padded extent of the first product's reduction."""
+    """Extent of the first product's reduction, padded to whole instructions."""
     out: int
-    """Padded number of columns of the second product."""
+    """Number of columns of the second product, padded to whole instructions."""
 
     def left_bytes(self, header: Columns) -> np.ndarray:
         """Return the bytes [B] of shared memory for the block's rows of the left operand."""

@@ -21,9 +21,9 @@ from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.hardware.types import Hardware
 
 _OTHER = 56
-"""Registers of a thread besides tiles (addresses, counters, row numbers): our estimate from kernels of NVRTC 13.0."""
+"""Registers of a thread in addition to its tiles (addresses, counters, row numbers): our estimate from kernels of NVRTC 13.0."""
 _MOST_RESIDENT = 4
-"""Most blocks with wgmma on a multiprocessor: four of two warpgroups have 64 registers a thread."""
+"""Most wgmma blocks that run on a multiprocessor at the same time: four blocks of two warpgroups have 64 registers a thread."""
 Columns = dict[str, np.ndarray]
 
 

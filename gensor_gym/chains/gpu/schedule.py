@@ -19,10 +19,10 @@ FIELDS = (
           "2: and warpgroups take turns to issue products"),
 )  # fmt: skip
 MMA_MOST = {"warps": 8, "keys": 128}
-"""Largest values of fields with mma.sync; only wgmma takes larger ones."""
+"""Largest values of some fields with mma.sync; only wgmma takes larger ones."""
 ROW = len(FIELDS)
 TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
-"""Last index of each field."""
+"""Index of the last value of each field."""
 
 
 class GpuChainSchedule(FieldSchedule):

@@ -33,9 +33,9 @@ class Running:
     top: str
     """Name of the cell max(x)."""
     sums: tuple[str, ...]
-    """Names of the sums of powers that `factor` needs."""
+    """Names of the sums of exp(x - max(x)) that `factor` needs."""
     factor: Expression
-    """The scalar of the row, an expression of cells without columns: weights = power * factor."""
+    """The scalar of the row by which exp(x - max(x)) is multiplied: weights = power * factor."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from gensor_gym.chains.chain import Matrix
 
 HEIGHT, DEPTH = 16, 16
-"""Rows of an instruction of a warp, and its elements along the reduction."""
+"""Number of rows of one instruction of a warp, and its number of elements along the reduction."""
 PAD = 8
-"""Elements of padding after each row of a tile for mma.sync: 16 bytes, so that eight consecutive rows use different banks."""
+"""Number of padding elements after each row of a tile for mma.sync.
+
+They are 16 bytes, so that eight consecutive rows use different banks.
+"""
 ITEM = 2
 """Bytes of an element."""
 WARP = 32

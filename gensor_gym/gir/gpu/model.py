@@ -27,7 +27,10 @@ from gensor_gym.hardware.types import MemoryLevel
 INSTRUCTIONS = {"simple": 1, "divide": 10, "root": 8, "exp": 8, "fraction": 22, "log": 16}
 """Number of instructions for each element, by kind of scalar function: estimates."""
 _MOVE, _STEP, _ROW, _POINTER, _JOIN = 2.0, 6.0, 20.0, 6.0, 2.0
-"""Number of instructions of a load or store with its address, a step's loop, a row, a pointer, and a step of a shuffled sum."""
+"""Number of instructions: of a load or store, a step's loop, a row, a row's pointer, and one step of a shuffled sum.
+
+The instructions of a load or store include its address.
+"""
 _SHUFFLE, _BARRIER = 25.0, 40.0
 """Cycles of a shuffle and of a barrier until the next instruction can start: estimates."""
 _DEPENDENT = 4.0
@@ -37,7 +40,7 @@ _SECTOR = 8
 _HIDDEN = 0.2
 """Fraction of the two shorter times that is not hidden behind the longest time."""
 _ALIKE = 0.9
-"""Fraction of a memory's peak rate that kernels reach: copies reach 0.9 of the DRAM peak on Hopper (a rule of thumb)."""
+"""Fraction of a memory's peak rate that kernels reach. Copies reach 0.9 of the DRAM peak on Hopper (a rule of thumb)."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ WIDEST = 4
 OWN_REGISTERS = 40
 """Number of registers of a thread for addresses, loops and temporary values."""
 LEAST_LIVE = 2
-"""Least number of a step's values that are in registers at once, besides the rows that are kept in registers."""
+"""Least number of values of a step that are in registers at once, in addition to rows that are kept in registers."""
 
 
 class GpuRules(GirRules):

@@ -19,7 +19,7 @@ from gensor_gym.hardware.types import Hardware
 
 WARP = 32
 KNOWN = ("vector", "tile", "rows", "loop", "streaming")
-"""Fields of the header that matter on a GPU; all other fields have their first value."""
+"""Fields of a schedule that matter on a GPU; all other fields have their first value."""
 FINISH_THREADS = 1024
 """Most threads of a block that combines the parts of one row."""
 
@@ -31,13 +31,13 @@ class Teams:
     lanes: np.ndarray
     """Number of threads that share a row, a power of two."""
     rows: np.ndarray
-    """Number of rows in a step of a block, a power of two."""
+    """Number of rows that a block computes at the same time, a power of two."""
     threads: np.ndarray
     """Number of threads of a block, which are whole warps."""
     wide: np.ndarray
-    """Number of columns in a step of a team."""
+    """Number of columns that a team (the lanes that share a row) computes in one step."""
     steps: np.ndarray
-    """Number of steps for all columns."""
+    """Number of steps in which a team computes all columns of its row."""
 
     def shares(self, nest: RowNest, passes: int, loop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Divide the rows among blocks, for a kernel with `passes` passes over the columns.
@@ -75,7 +75,7 @@ class BlockShape:
     parts: int
     """Number of blocks that share a row."""
     turns: int
-    """Number of steps of rows that a block runs one after another."""
+    """Number of steps of rows that a block runs in succession."""
     blocks: int
     vector: int
     tile: int

@@ -34,7 +34,7 @@ def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 _DIGIT, _BY, _TO = _moves()
 _PLACE, _LEVELS = 1 + 2 * HEADER, np.arange(len(Level))
-"""Index of the first action that places a cell, and the levels in the order of those actions."""
+"""Index of the first action `place`, and all memory levels in the order of the actions `place` of one value."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.gir.space.numbering import Numbering
 
 LARGEST = 1 << 20
-"""Most schedules, legal or not, of a space that gets a table."""
+"""Most schedules, legal or not, of a space for which tables are computed."""
 _BATCH = 1 << 16
 
 
@@ -78,9 +78,12 @@ class GirTable:
         self.numbering = Numbering.of(graph.nest)
         self.legal = np.zeros(graph.size, bool)
         self.terms = np.full((graph.size, 1 + len(TERMS)), np.inf)
-        """Predicted seconds, the total first, float64 [S, 1 + terms]; infinite for illegal schedules."""
+        """Predicted seconds of each schedule: the total, then each term; float64 [S, 1 + terms].
+
+        Infinite for illegal schedules.
+        """
         self.bytes = np.zeros(graph.size, np.int64)
-        """Moved bytes (`GirGraph.moved_bytes`), int64 [S]."""
+        """Bytes that each schedule moves to and from memory (`GirGraph.moved_bytes`), int64 [S]."""
         for start in range(0, graph.size, _BATCH):
             chosen = np.arange(start, min(start + _BATCH, graph.size))
             rows = self.rows(chosen)

@@ -132,7 +132,7 @@ static inline __attribute__((always_inline)) void pack_filters(const uint16_t *s
 
 
 def text(name: str, width: int) -> str:
-    """C text of the helper `NAME_bfloat_WIDTH`; empty if there is no such helper."""
+    """Return the C text of the helper `NAME_bfloat_WIDTH`; empty if there is no such helper."""
     template = (_NUMBERS if width == 1 else _VECTORS).get(name, "")
     values = {"w": str(width), "bytes": str(4 * width), "processor": "", "end": ""}
     if width in _SETS:
