@@ -36,7 +36,10 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
 
 PREPACKED = "gg_prepacked"
-"""Name of the entry of a kernel with packed weights. It reads weights that the entry `PACKS` has packed into the workspace."""
+"""Name of the entry of a kernel with packed weights.
+
+It reads weights that the entry `PACKS` has packed into the workspace.
+"""
 LINE = 64
 """Size of a cache line in bytes, to which buffers in the workspace are aligned."""
 PAGE = 4096
@@ -48,7 +51,7 @@ _HEADERS = {
     "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b",
     "string": r"\bmemcpy\b",
 }  # fmt: skip
-"""C header -> pattern of the words that need it. A superfluous header adds a tenth to the compile time."""
+"""C header -> pattern of the words in a source that need it. A superfluous header adds a tenth to the compile time."""
 _UNROLL = """#ifdef __clang__
 #define GG_PRAGMA(text) _Pragma(#text)
 #define UNROLL(n) GG_PRAGMA(clang loop unroll_count(n))

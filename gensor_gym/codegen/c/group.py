@@ -6,9 +6,12 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 GROUP = 4
-"""Number of adjacent int8 elements along the reduction that one lane multiplies at a time."""
+"""Number of adjacent int8 elements along the reduction that one instruction multiplies in each lane."""
 GROUPS = {"int8": GROUP, "bfloat16": 2}
-"""Data type -> number of elements in a lane. Products of other types are computed element by element."""
+"""Data type -> number of adjacent elements along the reduction that one instruction multiplies in each lane.
+
+Products of other types are computed element by element.
+"""
 BIAS = "INT32_C(-2139062144)"
 """C constant whose four bytes are all 128."""
 

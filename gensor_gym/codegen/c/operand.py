@@ -21,9 +21,9 @@ SCALAR = Chunk(0, 1)
 Term = tuple[int, str]
 """(coefficient, C name)."""
 Point = Mapping[int, int]
-"""Reduction axis whose loop is unrolled in full -> index along it."""
+"""Indices along reduction axes whose loops are fully unrolled: axis -> index."""
 Address = tuple[str, int]
-"""(C pointer, offset in elements)."""
+"""Address of an element: (C pointer, offset in elements)."""
 NOWHERE: Point = MappingProxyType({})
 
 

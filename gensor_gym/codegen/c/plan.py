@@ -46,7 +46,7 @@ class LoopPlan:
     threads: int
     shift: Shift | None = None
     widest: int = 0
-    """Width of the full register tile if this plan is for a narrower one at the end of the vector axis; else 0."""
+    """Width of the full register tile if this plan is for a narrower one at the end of the vector axis, in lanes; else 0."""
     group: int = -1
     """Reduction axis whose elements are multiplied in groups (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 

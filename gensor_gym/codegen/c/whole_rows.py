@@ -14,7 +14,7 @@ from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
 from gensor_gym.operators.computation import Computation
 
 _PIECES = 4
-"""Number of tasks per thread of the separate loop."""
+"""Number of tasks per thread of the separate loop over finished rows."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class WholeRows:
     output: str
     """C text of the product's output; empty if the output is in the workspace, in `value_bytes` bytes."""
     fields: tuple[str, ...]
-    """C declarations of additional members of `struct call`."""
+    """C declarations of members that `struct call` has in addition."""
     given: tuple[str, ...]
-    """C initialisers of these members."""
+    """C initialisers of the additional members of `struct call`."""
     value_names: tuple[str, ...]
-    """Names of members that point to the product's output."""
+    """Names of members of `struct call` that point to the product's output."""
     functions: tuple[str, ...]
     value_bytes: int
     thread_bytes: int

@@ -11,7 +11,10 @@ from gensor_gym.codegen.c.text import Lines, add, linear
 _UNROLLED = 96
 """Largest number of vector multiply-adds in an unrolled loop body."""
 _LINE, _AHEAD = 16, 8
-"""Elements of a cache line; rows that copies prefetch ahead, since hardware prefetchers do not follow streams across pages."""
+"""Number of float32 elements in a cache line; number of rows ahead that copies prefetch.
+
+Hardware prefetchers do not follow streams across pages.
+"""
 
 
 def fetched(pointer: str, ahead: int, place: str, writes: bool = False) -> str:
@@ -57,7 +60,7 @@ class Strip:
     count: int
     vectors: int
     lanes: int
-    """Number of valid lanes of a tile's last vector."""
+    """Number of valid lanes of the last vector in each row of the tile."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,11 @@ class ProductPrinter:
     vectors: int
     width: int
     depth: int
-    """Number of steps along `inner` that a register tile accumulates in one call."""
+    """Number of steps along `inner` that one call of a register tile adds up."""
     copied: bool
     a: Operand
     b: Operand
-    """Strides of B in its tensor, not in the copy."""
+    """Strides of B in its own tensor, not in the copy."""
     c: Operand
 
     @property

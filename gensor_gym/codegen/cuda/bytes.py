@@ -15,7 +15,7 @@ from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.operators.traits import is_product
 
 APART = 2
-"""Distance in bytes between the two 16-bit numbers of a word."""
+"""Distance in bytes between the two 16-bit numbers of a word of 32 bits."""
 
 _DOT = re.compile(r"\bdp2a\.\w+\.s32\.\w+\s+%\w+, (%\w+),")
 _LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(\{[^}]*\}|%\w+)(.*)$", re.MULTILINE)

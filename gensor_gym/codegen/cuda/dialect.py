@@ -14,19 +14,19 @@ class Dialect:
     """
 
     language = "cuda"
-    """Value of a kernel's `language`, the name of its target."""
+    """Value of `Kernel.language` for kernels in this language, the name of its target."""
     title = "CUDA"
-    """Name of the language in messages."""
+    """Name of the language in error messages."""
     head = ""
-    """Text before the device functions."""
+    """Text before the device functions of a kernel, such as includes."""
     shared_memory = "extern __shared__ __align__(16) unsigned char shared_memory[];"
-    """Declaration of a block's shared memory."""
+    """Text of the declaration of a block's shared memory."""
     functions: Mapping[str, str] = FUNCTIONS
     """Device functions by name. A kernel's text contains only the functions that it calls."""
     mistakes_bytes = True
-    """Whether the compiler may take bytes of memory for 16-bit numbers (`bytes.py`)."""
+    """Whether the compiler may take bytes of memory for 16-bit numbers, a fault of NVRTC (`bytes.py`)."""
     names_lanes = True
-    """Whether a shuffle has a mask of the participating lanes. Without a mask all lanes of a warp participate."""
+    """Whether a shuffle has a mask of the participating lanes. Without a mask, all lanes of a warp participate."""
 
     def shuffle_down(self, lanes: str, value: str, distance: str, team: int) -> str:
         """Return the C text of a shuffle: the value of the lane `distance` positions later in the team.

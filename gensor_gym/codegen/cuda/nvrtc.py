@@ -19,7 +19,7 @@ from gensor_gym.files import write_whole
 PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
 _OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
 _CHECKS = "raw words"
-"""Checks that a cubin passes before it is cached. They are part of its key, so a new check invalidates old cubins."""
+"""Checks that a cubin passes before it is cached. They are part of the cache key, so a new check invalidates old cubins."""
 
 
 class NvrtcError(RuntimeError):

@@ -30,7 +30,10 @@ def write_slice(out: Writer, plan: BlockPlan) -> None:
 
 
 def write_step_origin(out: Writer, plan: BlockPlan, step: str, axes: tuple[int, ...]) -> None:
-    """Declare `block_<axis>`, the first index of step `step`, for the reduce axes in `axes` that have several steps."""
+    """Write declarations of `block_<axis>`, the first index of step `step`, for the reduce axes in `axes`.
+
+    Only axes with several steps have one.
+    """
     divisor = plan.steps
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     for a in moving:

@@ -113,7 +113,10 @@ class BlockPlan(Tiling):
 
     @property
     def tile_name(self) -> str:
-        """Suffix of a tile's C name in the computation of a step: `now` if there are several buffers, else `tile`."""
+        """Suffix of the C name of a tile in shared memory where a step reads it.
+
+        It is `now` if there are several buffers, else `tile`.
+        """
         return "now" if self.stages > 1 else "tile"
 
     @cached_property

@@ -18,11 +18,11 @@ from gensor_gym.graph.matrices.lying import MAP_STEP
 from gensor_gym.operators.types import ITEM_BYTES
 
 MAP_BYTES = 128
-"""Bytes of an encoded map."""
+"""Number of bytes of a tensor map as the driver encodes it."""
 MAX_BOX = 256
 """Largest number of elements of the array that a box spans along a dimension."""
 UNIT = 16
-"""Offsets, strides and rows of a box are multiples of this number of bytes."""
+"""Number of bytes of which offsets, strides and rows of a box must be multiples."""
 
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "UINT8", "int32": "INT32", "tf32": "TFLOAT32",
@@ -31,9 +31,9 @@ _TYPES = {
 
 
 _NUMBERS = {"UINT8": 0, "INT32": 3, "FLOAT16": 6, "FLOAT32": 7, "BFLOAT16": 9, "TFLOAT32": 11}
-"""Values of CUtensorMapDataType in the header cuda.h."""
+"""Numeric values of the enumeration CUtensorMapDataType in the header cuda.h."""
 _SWIZZLES = (0, 32, 64, 128)
-"""Bytes of a swizzled row, indexed by the value of CUtensorMapSwizzle."""
+"""Bytes of a swizzled row, indexed by the value of the enumeration CUtensorMapSwizzle."""
 _L2_256B = 3
 """Value of CUtensorMapL2promotion."""
 

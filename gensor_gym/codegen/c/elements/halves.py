@@ -15,7 +15,10 @@ from gensor_gym.codegen.c.micro.turn import butterflies
 ENDINGS = ("_bfloat", "_half")
 """Endings of the names of helpers for bfloat16 and for float16."""
 CONVERSIONS = ("widened", "rounded")
-"""Conversions from and to 16 bits, which the other helpers call. Some of one lane call the conversion of four lanes."""
+"""Names of the helpers that convert from and to 16 bits, which other helpers call.
+
+Some of one lane call the conversion of four lanes.
+"""
 TYPE = "typedef uint16_t halves{w} __attribute__((vector_size({bytes}), aligned(2), may_alias));\n"
 
 _WORDS = "    typedef uint32_t words __attribute__((vector_size({bytes})));\n"
@@ -158,7 +161,10 @@ _PROCESSOR = {
     ("rounded_half", 8): ("__F16C__", "(halves8)_mm256_cvtps_ph((__m256)x, 0)"),
     ("rounded_half", 4): ("__F16C__", "(halves8)_mm_cvtps_ph((__m128)x, 0)"),
 }
-"""(conversion, lanes) -> (macro of the instruction set, C text of the result). Rounding four lanes returns eight."""
+"""(conversion, lanes) -> (macro of the instruction set, C text of the result).
+
+Helpers that round four lanes get eight, because the instruction returns eight.
+"""
 
 
 def text(name: str, ending: str, width: int) -> str:

@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) void scatter_words_{w}(int8_t *p, l
 }
 """,
 }
-"""Helper -> template of its C text, as in `c/micro/vectors.py`. Values to store are integers that fit int8."""
+"""Helper -> template of its C text, as in `c/micro/vectors.py`. Numbers to store as int8 must be integers that fit."""
 TYPE = "typedef int8_t octets{w} __attribute__((vector_size({w}), aligned(1), may_alias));\n"
 SCALARS = {
     "reals": "static inline float reals_1(int32_t x) { return (float)x; }\n",

@@ -26,7 +26,10 @@ from gensor_gym.operators.types import ITEM_BYTES
 LINE = 64
 """Size of a cache line in bytes."""
 FEW_TILES, MANY_TILES = 8, 32
-"""Largest number of tiles that share the prefetches of an image and of panels. Sharing costs time in every step."""
+"""Largest number of register tiles that share the prefetches of an image, and of weights in panels.
+
+Sharing costs time in every step.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Ahead:
     lines: int
     tiles: int
     hint: str
-    """Further arguments of `__builtin_prefetch`, which choose the cache level; empty for all levels."""
+    """C text of further arguments of `__builtin_prefetch`, which choose the cache level; empty for all levels."""
 
 
 def turns(plan: LoopPlan) -> int:

@@ -15,7 +15,7 @@ from gensor_gym.codegen.c.text import Lines, linear
 from gensor_gym.operators.epilogue import ALONE, DEQUANTIZE, QUANTIZE, RESIDUAL_INT8, STAGES
 
 _HELPERS = {"relu6": "relu_six"}
-"""Epilogue stage -> name of its C helper, if they differ; names of helpers contain no digits."""
+"""Epilogue stage -> name of its C helper, if the two differ; names of helpers contain no digits."""
 
 
 def results(plan: LoopPlan) -> list[tuple[int, int, Chunk]]:

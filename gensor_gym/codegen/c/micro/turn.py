@@ -8,9 +8,9 @@ elements. Compilers find one or two instructions for each exchange.
 from __future__ import annotations
 
 COUNTS = {2: "two", 4: "four", 8: "eight"}
-"""Number of rows -> word for it in the names of helpers."""
+"""Number of rows that a helper transposes -> word for it in the helper's name."""
 HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart") for word in COUNTS.values()}
-"""Helper -> template, which is one placeholder that `texts` replaces."""
+"""Name of a helper -> its template, which is one placeholder that `texts` replaces."""
 
 _BUTTERFLY = """    UNROLL({w})
     for (int i = 0; i < {w}; i++) {

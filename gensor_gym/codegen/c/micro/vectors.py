@@ -144,7 +144,10 @@ static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
 _MIN = Reduction("min", np.minimum, "amin", math.inf, order="<", word="smaller")
 _CHOICES = {"max": dataclasses.replace(REDUCTIONS["max"], name="max"), "min": _MIN}
 _STICKY = {f"{name}imum": each for name, each in _CHOICES.items()}
-"""Helpers `maximum` and `minimum`, which propagate NaN of either argument; `max` and `min` only NaN of the first."""
+"""Helpers `maximum` and `minimum`.
+
+They propagate NaN of either argument; `max` and `min` only NaN of the first.
+"""
 _FOLDED = tuple(REDUCTIONS.values())
 
 _VALUES = {
@@ -202,13 +205,13 @@ _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS |
 _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()} | c_quantized.HELPERS
 _SCALAR = _SCALARS | c_quantized.SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _CALLED = ("absolute", "at_most", "less", "where", "log")
-"""Functions that other functions call and that must be defined first."""
+"""Functions that other C functions call, so that they must be defined first."""
 _ORDER = (
     *c_halves.CONVERSIONS, "narrowed", "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf",
     *_CALLED, *_PAIRS,
 )  # fmt: skip
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
-"""Constants of `exp` for processors without an instruction for powers of two. At `lowest` the bits of the power become zero."""
+"""C constants of `exp` for processors without an instruction for powers of two. At `lowest` the bits of the power become zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")

@@ -23,9 +23,9 @@ class Tile:
     matrix: Matrix
     shape: tuple[int, int]
     steps: tuple[int, int]
-    """Strides of the tile's rows and columns in the tensor, in elements."""
+    """Distances in the tensor between the tile's rows, and between its columns, in elements."""
     limits: tuple[int, int]
-    """Extents of the matrix along the tile's rows and columns."""
+    """Extents of the matrix along the tile's rows, and along its columns."""
     deep: bool
     """Whether the tile has a row for each element of the reduction, so `ldmatrix` transposes it. False for a left operand."""
     offset: int

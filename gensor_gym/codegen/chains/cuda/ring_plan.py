@@ -27,7 +27,7 @@ class Panels:
     deep: bool
     """Whether the tile has a row for each element of the reduction, so that wgmma transposes it. False for a left operand."""
     by_keys: bool
-    """Whether the tile has a row for each key, or for each row of the left operand. Otherwise keys are contiguous."""
+    """Whether the tile has a row for each key, or for each row of the left operand. Otherwise keys are contiguous in the tile."""
 
     @property
     def panel_bytes(self) -> int:

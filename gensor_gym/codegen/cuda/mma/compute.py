@@ -204,7 +204,7 @@ def _offset(place: str) -> str:
 
 
 UNIT_OF = {item: 16 // item for item in (1, 2, 4)}
-"""Number of elements in 16 bytes, by the bytes of an element."""
+"""Size of an element in bytes -> number of elements in 16 bytes."""
 
 
 def _grouped(tile: OperandTile, text: str) -> str:

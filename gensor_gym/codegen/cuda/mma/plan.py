@@ -26,17 +26,18 @@ UNIT = 16
 BANK_UNITS = 8
 """Number of 16-byte units that all banks of shared memory serve at once."""
 INSTRUCTION_ROWS, INSTRUCTION_COLUMNS = 16, 8
-"""Extents of an instruction along m and n. If the hardware's instruction has 8 rows, two count as one."""
+"""Number of rows (m) and columns (n) of an instruction. If the hardware's instruction has 8 rows, two count as one."""
 HELD_REGISTERS = 32
-"""Most registers of a thread in which an operand's loaded elements wait until the products of a step are done."""
+"""Most registers in which a thread may hold an operand's loaded elements until the products of a step are done."""
 CODE_LIMIT = 512
-"""Largest number of instructions of one unrolled loop body. Larger bodies overflow the instruction cache."""
+"""Largest number of instructions of one unrolled loop body, beyond which the instruction cache overflows."""
 HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
-"""Register limits of operands that are copied byte by byte or widened.
+"""Register limits for operands that are copied byte by byte, or that machine code converts to 16 bits.
 
 For 8-bit floats, HELD_FLOAT8 replaces HELD_REGISTERS, and launch bounds leave SPARE_FLOAT8 registers in addition to the counted
-registers. For widened operands, WIDENED_POINTS is the limit on points of an unrolled body, because more would be widened ahead.
-With 32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions spilled (NVRTC 13.0).
+registers. For operands converted to 16 bits, WIDENED_POINTS is the limit on fragments along the reduction in an unrolled body,
+because more would be converted ahead. With 32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions spilled
+(NVRTC 13.0).
 """
 HELD_BESIDE = 16
 """Number of registers for single bytes of int8 that fit in addition to the counted registers.

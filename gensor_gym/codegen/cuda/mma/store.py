@@ -12,7 +12,7 @@ from gensor_gym.codegen.cuda.text import Loop, Writer, subscript, total
 from gensor_gym.operators.types import Access
 
 _WIDEST = 16
-"""Bytes of the widest store."""
+"""Number of bytes of the widest store."""
 
 
 def write_results(out: Writer, plan: MatrixPlan) -> None:

@@ -14,9 +14,9 @@ from gensor_gym.codegen.cuda.tiles.shared import SharedTile
 from gensor_gym.operators.types import Access
 
 MOST_ROUNDS = 64
-"""Most rounds along a dimension that are tried in excess of the fewest possible."""
+"""Most rounds of copies along a dimension that are tried in excess of the fewest possible."""
 MASK_BITS = 32
-"""Most copies of a thread whose conditions are kept in one register, one bit for each."""
+"""Most copies of a thread for which one register keeps the conditions, one bit for each copy."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,10 @@ class Copies:
 
     @cached_property
     def lanes(self) -> tuple[int, ...]:
-        """Number of copies in one round along every dimension: threads form a smaller box, with the last dimension fastest."""
+        """Number of copies that all threads make in one round, along every dimension.
+
+        The threads form a smaller box, with the last dimension fastest.
+        """
         return fewest_rounds(tuple(self.counts), self.plan.threads)
 
     @cached_property
@@ -109,7 +112,7 @@ class Copies:
         return None if self.tile.swizzle else distance(self.tile.strides, self.distances)
 
     def in_box(self) -> list[str]:
-        """C conditions under which a thread has a copy `trip`, since a round may have idle threads or exceed the box."""
+        """Return the C conditions under which a thread has a copy `trip`: a round may have idle threads or exceed the box."""
         busy = math.prod(self.lanes)
         found = [f"thread < {busy}"] if busy < self.plan.threads else []
         for d, (count, lanes) in enumerate(zip(self.counts, self.lanes, strict=True)):

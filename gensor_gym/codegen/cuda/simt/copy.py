@@ -15,11 +15,11 @@ from gensor_gym.codegen.cuda.simt.copies import Copies, distance
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 
 UNROLLED_LOADS = 8
-"""Number of loads of one thread that are in flight together; more would only take registers."""
+"""Most loads of one thread that are in flight together; more would only take registers."""
 UNROLLED_COPIES = 32
-"""Number of asynchronous copies of one thread in an unrolled loop body."""
+"""Most asynchronous copies of one thread in an unrolled loop body."""
 UNROLLED_SWIZZLED = 4
-"""Number of copies into swizzled rows in an unrolled loop body. Each has a separate address, which takes a register."""
+"""Most copies into swizzled rows in an unrolled loop body. Each has a separate address, which takes a register."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,10 @@ def write_places(out: Writer, copies: Copies) -> None:
 
 
 def _source(copies: Copies, places: list[str]) -> str:
-    """C text of the address in the tensor of an index in the box, without the part that changes with the step."""
+    """Return the C text of the address in the tensor for index `places` of the box.
+
+    The part that changes with the step is omitted.
+    """
     return total(zip(copies.read.strides(), copies.positions(places, moving=False), strict=True))
 
 

@@ -47,7 +47,10 @@ def patch_of(plan: BlockPlan) -> Patch | None:
 
 
 def write_lanes(out: Writer, plan: BlockPlan) -> None:
-    """Declare `first_<axis>` for every spatial axis along which the block has several threads."""
+    """Write declarations of `first_<axis>`, the thread's first element along a spatial axis.
+
+    Only axes along which the block has several threads have one.
+    """
     patch = patch_of(plan)
     if patch is None:
         _write_in_rows(out, plan, plan.op.spatial, "thread", plan.threads)

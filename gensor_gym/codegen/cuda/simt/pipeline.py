@@ -30,7 +30,10 @@ from gensor_gym.codegen.cuda.text import SCALARS, Writer, total
 from gensor_gym.operators.traits import is_product
 
 TOGETHER = 3
-"""Number of copies that begin together between two points. The assembler puts three empty instructions before each such group."""
+"""Number of copies that begin together between two reduction points.
+
+The assembler puts three empty instructions before each such group.
+"""
 
 
 def write_main(out: Writer, plan: BlockPlan) -> None:

@@ -54,7 +54,10 @@ def _write_mask(out: Writer, plan: BlockPlan) -> str:
 
 
 def _write_exchange(out: Writer, plan: BlockPlan, kind: str, target: str) -> None:
-    """Write the combination of warps through shared memory [elements of the register tile, warps of the block]."""
+    """Write the combination of warps that share an output, through shared memory.
+
+    The memory is an array [elements of the register tile, warps of the block].
+    """
     warp = plan.warp
     warps, team = plan.threads // warp, plan.reduce_threads // warp
     out.line(f"{kind} *warp_results = reinterpret_cast<{kind} *>(shared_memory);")

@@ -12,9 +12,9 @@ from gensor_gym.graph.structure import shared_inner
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 UNIT = 16
-"""Bytes that a swizzle moves as a whole: the widest load."""
+"""Number of bytes that a swizzle moves as a whole: those of the widest load."""
 PERMUTED_UNITS = 8
-"""Largest number of units that a swizzle permutes: 128 bytes, one word in every bank."""
+"""Largest number of 16-byte units that a swizzle permutes: 128 bytes, one word in every bank."""
 SMALLEST_COPY = 4
 """Smallest number of bytes of an asynchronous copy."""
 
@@ -43,7 +43,10 @@ class SharedTile:
     swizzle: int = 0
     axes: tuple[int, ...] = ()
     lead: int = 0
-    """Number of elements copied before the first element read along the last dimension, so that a window's rows begin aligned."""
+    """Number of elements copied before the first element read along the last dimension.
+
+    With them, the copied rows of a window begin aligned.
+    """
 
     @property
     def loads(self) -> int:

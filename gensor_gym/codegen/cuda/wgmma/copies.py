@@ -26,7 +26,10 @@ def write_copies(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Write the copies of a gemm: A in boxes of rows, and B in panels or, if it was transposed, in boxes of rows."""
+    """Write the copies of a matrix product into one stage.
+
+    A is copied in boxes of rows, and B in panels or, if it was transposed, in boxes of rows.
+    """
     a, b = plan.mapped
     m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
     batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
@@ -51,7 +54,7 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
-    """(byte offset, first column, coordinates of the matrix in a batch) of each of B's panels, in the order of consumers."""
+    """Yield (byte offset, first column, coordinates of the matrix in a batch) of B's panels, in the order of consumers."""
     n, *images = reversed(plan.column_axes)
     counts = [(plan.program.threads[a], plan.register[a]) for a in images] or [(1, 1)]
     (along_images, each), panels = counts[0], -(-plan.register[n] // plan.panel)

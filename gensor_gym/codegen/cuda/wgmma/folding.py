@@ -49,7 +49,9 @@ def with_folded_rows(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class Part:
-    """One operand in the workspace, with a row for every index of `shape`; `elements` of a row's `pitch` elements are used.
+    """One operand (image or weights) in the workspace, with a row for every index of `shape`.
+
+    A row has `pitch` elements, of them `elements` are used.
 
     `offset` is in bytes. `names` are the C names of the indices. `first` is C text of the position of a row's first element in
     the tensor `name`, without its column. `steps` are the distances in the tensor to the next channel, and to the next of
