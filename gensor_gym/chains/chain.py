@@ -112,7 +112,7 @@ class Chain:
 
 
 def is_chain(graph: Dataflow) -> bool:
-    """Whether a graph has exactly two products; `chain_of` checks the other conditions."""
+    """Return whether a graph has exactly two products; `chain_of` checks the other conditions."""
     return sum(isinstance(node, Contract) and node.operator.body == "multiply_add" for _, node in graph.nodes) == 2
 
 
@@ -193,7 +193,7 @@ def shape_of(op: Operator) -> Product:
 
 
 def _is_whole(access: object) -> bool:
-    """Whether every dimension of an access is indexed by one axis, without offset."""
+    """Return whether every dimension of an access is indexed by one axis, without offset."""
     rows, offset = access.coefficients, access.offset  # type: ignore[attr-defined]
     return all(sum(row) == 1 for row in rows) and not any(offset)
 

@@ -80,7 +80,7 @@ class Panel:
 
 
 def is_panel(graph: Dataflow) -> bool:
-    """Whether a graph has exactly one product; `panel_of` checks the other conditions."""
+    """Return whether a graph has exactly one product; `panel_of` checks the other conditions."""
     return sum(isinstance(node, Contract) for _, node in graph.nodes) == 1
 
 

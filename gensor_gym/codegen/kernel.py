@@ -15,7 +15,7 @@ PACKS = "gg_pack"
 WHOLE = "gg_kernel"
 """Name of the entry of a C kernel that needs no packed weights; a prepacked kernel has it in addition to its launched entries."""
 LAYOUT, FINISH = "_layout", "_finish"
-"""Suffixes of entry names: of launches before the main launch, to lay out operands, and after it, to add up partial results."""
+"""Suffixes of entry names: of launches that lay out operands before the main launch, and that add up partial results after it."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class GirRules:
         return {}
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each schedule of int32 [B, ROW] is legal, bool [B]."""
+        """Return whether each schedule of int32 [B, ROW] is legal, bool [B]."""
         header = GirSchedule.columns(rows)
         return self._header_fits(header) & self._placement_fits(rows, header)
 

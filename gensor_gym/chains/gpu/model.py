@@ -41,11 +41,10 @@ _SPECIAL, _BANK = 16, 128
 Source of the exponentials: CUDA C++ Programming Guide, arithmetic throughput from 8.0 on.
 """
 _LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 5.0, 30.0, 16
-"""Instructions of a load with its address, of a score besides the nest's functions, of an exponential, of a step.
+"""Estimates for the model of a block's time.
 
-Bytes of a copy.
-
-Our estimates. An exponential with a running maximum takes a maximum, a multiply-add, the function itself and a sum.
+Instructions of a load with its address, of a score besides the nest's functions, of an exponential and of a step; then bytes of a
+copy. An exponential with a running maximum takes a maximum, a multiply-add, the function itself and a sum.
 """
 _TURN, _BEGIN = 200.0, 1500.0
 """Cycles in which a step waits for shuffles, exponentials and barrier; cycles of a block besides its steps. Our estimates."""

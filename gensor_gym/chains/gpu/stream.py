@@ -27,11 +27,11 @@ class Running:
     """Weights that can be computed with a running maximum: exp(x - max(x)) times a scalar of the row, as in softmax."""
 
     power: str
-    """Name of the cell exp(x - max(x))."""
+    """Name of the value exp(x - max(x))."""
     of: str
-    """Name of the cell x."""
+    """Name of the value x."""
     top: str
-    """Name of the cell max(x)."""
+    """Name of the value max(x)."""
     sums: tuple[str, ...]
     """Names of the sums of exp(x - max(x)) that `factor` needs."""
     factor: Expression

@@ -60,7 +60,7 @@ def tile_start(plan: LoopPlan, axis: int) -> str:
 def bounds(plan: LoopPlan, axis: int) -> tuple[str, str]:
     """Return (begin, end) of the L1 tile along a reduction axis, as C texts relative to the reduction block.
 
-    Constants if possible.
+    The texts are constants if possible.
     """
     name, known = plan.axes[axis], plan.constant_count(axis)
     begin = f"{name}_begin" if is_split(plan, axis) else "0"
@@ -255,7 +255,7 @@ class Reader:
     def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
         """Return the C condition that the row is inside the view along guarded dimensions without lanes.
 
-        A bool if it is constant.
+        The result is a bool if the condition is constant.
         """
         tests = []
         for d in self._checked(operand):

@@ -29,7 +29,7 @@ class Run:
 
 
 def is_constant(text: str) -> bool:
-    """Whether a C expression is an integer constant."""
+    """Return whether a C expression is an integer constant."""
     return text.lstrip("-").isdigit()
 
 
@@ -130,5 +130,5 @@ def panel_count(run: Run, width: int) -> str:
 
 
 def plus(pointer: str, offset: str) -> str:
-    """C text of the address `offset` elements after a pointer."""
+    """Return the C text of the address `offset` elements after a pointer."""
     return pointer if offset == "0" else f"{pointer} + {offset}"

@@ -82,7 +82,7 @@ def weights_function(plan: LoopPlan) -> str:
 
 
 def weights_call(plan: LoopPlan) -> str:
-    """C statement that packs all pieces of the weights in parallel."""
+    """Return the C statement that packs all pieces of the weights in parallel."""
     return f"runtime->parallel(runtime, share_weights, &call, {_pieces(plan, shared_reads(plan)[-1])});"
 
 

@@ -17,7 +17,10 @@ from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Access
 
 Point = tuple[str, ...]
-"""A reduction point: for each axis, C text of the index within the step; "0" for spatial axes; [A]."""
+"""A reduction point (one combination of reduction indices), as C text.
+
+For each axis of the operator, it is the index within the step; "0" for spatial axes; [A].
+"""
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class BlockPlan(Tiling):
     def guarded_points(self) -> tuple[int, ...]:
         """Reduce axes along which a loop must skip points past the extent.
 
-        Along these, some input cannot return a neutral element there.
+        Along these axes, some input cannot return a neutral element past the extent.
         """
         reads = self.op.reads
         return tuple(

@@ -27,9 +27,9 @@ def _dtype(nest: RowNest, access: Access) -> str:
 
 
 def ending(nest: RowNest, access: Access | None) -> str:
-    """Return the ending of the names of helpers for elements of 16-bit floats and int8, such as `_bfloat`.
+    """Return the suffix of the names of helpers for elements of 16-bit floats and int8, such as `_bfloat`.
 
-    Empty for other types.
+    It is empty for other data types.
     """
     return "" if access is None else ENDINGS.get(_dtype(nest, access), "")
 

@@ -210,7 +210,7 @@ def _fault(array: Any) -> str:
 def in_library_of(first: Any, output: Any) -> Any:
     """Return the output, or a tuple of outputs, as arrays of the library of `first` on the same memory.
 
-    Unchanged without DLPack.
+    If that library has no DLPack, the output is returned unchanged.
     """
     if isinstance(first, np.ndarray) or not hasattr(first, "__dlpack__"):
         return output

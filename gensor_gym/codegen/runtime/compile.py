@@ -26,7 +26,7 @@ class CompileError(RuntimeError):
 
 
 def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
-    """Path of a C kernel's shared library, from the cache or compiled now.
+    """Compile a C kernel unless the cache has it, and return the path of its shared library.
 
     Raises:
         ValueError: if the kernel is in another language, or the cache's folder cannot be made.

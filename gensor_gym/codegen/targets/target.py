@@ -60,7 +60,7 @@ class Target(ABC):
     def compiler(self) -> str:
         """Return name and version of this machine's compiler for the language, on which times depend.
 
-        Empty without a compiler.
+        The text is empty if the machine has no compiler.
         """
         return ""
 

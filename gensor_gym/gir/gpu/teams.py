@@ -103,7 +103,7 @@ def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Ha
 
 
 def lies_across(access: Access, extents: tuple[int, ...]) -> bool:
-    """Whether elements of adjacent rows are contiguous in a tensor and those of adjacent columns are not.
+    """Return whether elements of adjacent rows are contiguous in a tensor, and those of adjacent columns are not.
 
     A block of several rows transposes such tiles in shared memory, so that loads and stores use whole lines of memory.
     """

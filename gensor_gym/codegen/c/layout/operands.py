@@ -55,8 +55,8 @@ class Operand:
 
     @property
     def ending(self) -> str:
-        """Ending of the names of the C helpers that load and store an element, such as `_bfloat`.
+        """Suffix of the names of the C helpers that load and store an element, such as `_bfloat`.
 
-        Empty if no conversion is needed.
+        It is empty if the data type needs no conversion.
         """
         return ENDINGS.get(self.dtype, "")

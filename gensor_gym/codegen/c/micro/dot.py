@@ -273,7 +273,7 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 def _scalar(reader: Reader, scalar: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool) -> str:
     """Return the C text of a vector that has a group of the scalar operand (equal in all lanes) in every lane.
 
-    Int8 is made unsigned.
+    An int8 operand is made unsigned.
     """
     address = add(scalar.name, reader.index(scalar, row, Chunk(0, 1)))
     if not reader.plan.groups_bytes:

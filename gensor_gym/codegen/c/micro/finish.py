@@ -138,7 +138,7 @@ def store(lines: Lines, reader: Reader) -> None:
 def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
     """Return a C condition such as `if (m + 3 < count) ` for a row that may be past the end in an edge tile.
 
-    Else an empty text.
+    For other rows the text is empty.
     """
     plan = reader.plan
     tests = [

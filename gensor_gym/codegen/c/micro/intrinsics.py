@@ -102,7 +102,7 @@ _HEADER = """#ifdef __SSE__
 def intrinsics(text: str) -> str:
     """Return C text that defines the intrinsics that a source calls, or that includes the header.
 
-    Empty if it calls no intrinsics.
+    The text is empty if the source calls no intrinsics.
     """
     names = sorted(set(_NAME.findall(text)))
     if not names:
@@ -136,7 +136,7 @@ def _replacements(prefix: str) -> dict[str, object]:
 def _definition(prefix: str, name: str) -> tuple[str, str] | None:
     """Return (definition, preprocessor condition under which it is valid) of an intrinsic.
 
-    None if this module has no definition of it.
+    The result is None if this module has no definition of it.
     """
     words = _replacements(prefix)
     plain = {key.format(**words): text for key, text in _PLAIN.items()}

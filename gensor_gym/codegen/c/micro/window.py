@@ -35,7 +35,7 @@ class _Use:
 def windowed(plan: LoopPlan) -> Operand | None:
     """Return the operand over which a window slides, as in a convolution.
 
-    None without such an operand, and for a shifted matrix product.
+    The result is None without such an operand, and for a shifted matrix product.
     """
     op = plan.op
     if plan.shift is not None:
@@ -147,7 +147,7 @@ class _Writer:
     def _term(self, use: _Use, word: str, chunk: Chunk) -> str:
         """Return the C text of a multiply-add's product, or of the element alone in a pooling.
 
-        Writes the loads of the other operands.
+        The method also writes the loads of the other operands.
         """
         reader, words = self._reader, list[str]()
         for read in reader.plan.reads:

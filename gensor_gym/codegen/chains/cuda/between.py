@@ -134,9 +134,7 @@ class Between:
     def known(self) -> str:
         """CUDA condition that always holds but depends on a tile's exponentials, so that code waits for them.
 
-        Empty without their sum.
-
-        Sums of exponentials are not negative; they may be NaN.
+        The text is empty if their sum is not computed. Sums of exponentials are not negative; they may be NaN.
         """
         running = self.stream.running
         if running is None or not running.sums:

@@ -76,7 +76,7 @@ class Plan:
         return Room(self.chain, self.program.hardware)
 
     def value(self, name: str) -> int:
-        """Value of the schedule's field `name`."""
+        """Return the value of the schedule's field `name`."""
         return self.program.schedule.value(name)
 
     @property

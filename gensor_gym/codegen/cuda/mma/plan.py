@@ -80,7 +80,10 @@ class OperandTile:
     offset: int
     stage: int
     shifts: int = -1
-    """Window axis that shifts rows by less than a copy, so that a copy combines two aligned loads; -1 for no such axis."""
+    """Window axis that shifts the tile's rows by less than a copy; -1 for no such axis.
+
+    A copy then combines two aligned loads.
+    """
 
     def row_stride(self, axis: int) -> int:
         """Return the number of rows from one index along an axis to the next.
@@ -307,7 +310,7 @@ class MatrixPlan(ProductPlan):
         return others[0] if whole and row[inner] == 1 else -1
 
     def _swizzle(self, read: int, row_bytes: int) -> Swizzle | None:
-        """Return the permutation of units in a row's 16-byte units that puts the lanes of one load on different banks, or None.
+        """Return the permutation of a row's 16-byte units that puts the lanes of one load on different banks, or None.
 
         It does so as far as rows are long enough. Lanes of ldmatrix read 8 adjacent rows. Without ldmatrix, lanes read two units
         of 4 rows of B, adjacent rows or every fourth row.

@@ -121,7 +121,7 @@ def _write_ahead(out: Writer, plan: BlockPlan, last: str, by_itself: bool, sprea
 def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
     """Distribute the copies of each input over the reduction points of a step, if that is worthwhile.
 
-    Else return an empty list.
+    Otherwise the list is empty.
     """
     points, trips = unrolled_points(plan), [each.trips for each in copies]
     whole = [each for each in copies if each.tile.asynchronous and (each.whole_box is None or not each.guarded)]
