@@ -68,9 +68,9 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """Columns (tile chains of axes, knobs) of the task's programs. Knobs that the space fixes keep their initial value.
+        """Return the columns that a coordinate descent changes one by one: the tile sizes of each axis, and each knob.
 
-        Cached, because listing the columns takes longer than a coordinate descent over them.
+        Knobs that the space fixes keep their initial value. Cached, because listing the columns takes longer than a descent.
         """
         return Coordinates(opened(self._initial.row, self.tables.ints), columns_of(self.tables.ints, self.tables.sizes))
 
@@ -120,7 +120,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return super().transition(schedule, action)
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(next schedules int32 [B, ROW], legal bool [B]) for one action per row. Rows must be well formed."""
+        """Apply one action to each row. Return (next schedules int32 [B, ROW], whether each action was legal, bool [B]).
+
+        Rows must be well formed. After an illegal action the next schedule equals the row.
+        """
         results = np.empty_like(rows)
         legal = np.empty(len(rows), dtype=np.bool_)
         rules.transitions(
@@ -157,7 +160,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return dict(zip(TERMS, self.terms_of(row[None])[0, 1:].tolist(), strict=True))
 
     def terms_of(self, rows: np.ndarray) -> np.ndarray:
-        """Predicted latency of every row, then its `terms`, in seconds: float64 [B, 1 + terms]. Rows must be well formed."""
+        """Return the predicted latency of every row and the model's terms of it, in seconds: float64 [B, 1 + terms].
+
+        Column 0 has the latency. Rows must be well formed.
+        """
         self.charge(len(rows))
         found = np.zeros((len(rows), 1 + NUM_TERMS))
         model.fill_terms(plain(rows), self.tables.ints, self.tables.floats, self.room(), found)
@@ -175,10 +181,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return Schedule(self.walk((start or self._initial).row, rng.random(count))[-1])
 
     def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
-        """Rows of a walk from a legal `row`, int32 [1 + steps, ROW]. Each of `draws` [steps] chooses an action.
+        """Take a walk from a legal `row`, one step for each of `draws` [steps]. Return all rows of it, int32 [1 + steps, ROW].
 
-        Draws are float64 in [0, 1). `weights` float64 [N] are the relative frequencies of actions. The row stays the same at a
-        step where only `stop` is legal.
+        Each draw is a float64 in [0, 1) that chooses the action of a step. `weights` float64 [N] are the relative frequencies of
+        the actions. The row stays the same at a step where only `stop` is legal.
         """
         way = np.empty((1 + len(draws), ROW), dtype=np.int32)
         way[0] = row
@@ -188,8 +194,8 @@ class ConstructionGraph(RowGraph[Schedule]):
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Yield every legal schedule of the space in batches of rows, int32 [<= batch, ROW], with tiles for all memory levels.
 
-        Knobs that the space fixes keep their initial value. Rows with tiles for fewer levels add no programs, since the other
-        levels copy the level below. ValueError if `batch` is below 1.
+        Knobs that the space fixes keep their initial value. Schedules whose construction stopped at a lower level are left out,
+        because they are the same programs as schedules of all levels. ValueError if `batch` is below 1.
         """
         if batch < 1:
             raise ValueError(f"batch is {batch!r}: expected at least one row")
@@ -198,7 +204,10 @@ class ConstructionGraph(RowGraph[Schedule]):
 
 @compiled
 def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> None:
-    """Fill way[1:]: each draw chooses a legal action other than `stop`, with probability proportional to `weights`."""
+    """Fill way[1:] with the rows of a walk from way[0], one action per draw.
+
+    A draw chooses a legal action other than `stop`, with probability proportional to `weights`.
+    """
     scratch, mask = np.empty(ROW, dtype=np.int32), np.empty(NUM_ACTIONS, dtype=np.int8)
     for step, draw in enumerate(draws):
         fill_mask(way[step], ints, sizes, scratch, mask)

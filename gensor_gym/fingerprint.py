@@ -87,7 +87,7 @@ def fingerprints(ops: Iterable[Operator], hardware: Hardware | str, space: str) 
 
 
 def common(found: Iterable[str]) -> str:
-    """Combine the fingerprints of several tasks, in any order. Equal fingerprints stay unchanged."""
+    """Combine the fingerprints of several tasks into one, in any order. If all are equal, return that fingerprint."""
     different = sorted(set(found))
     return different[0] if len(different) == 1 else hashlib.sha256(" ".join(different).encode()).hexdigest()[:DIGITS]
 
@@ -141,7 +141,11 @@ def _facts(graph: ConstructionGraph) -> list[object]:
 
 
 def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
-    """Yield three parts to hash: actions that are legal anywhere along the walks, their masks at every step, last programs."""
+    """Walk from each of `begins` with fixed random numbers. Yield three byte strings to hash.
+
+    They are the names of the actions that are legal at any step, the masks of these actions at every step, and the text of the
+    last program of each walk.
+    """
     draws = _numbers((len(begins), WALKS, STEPS))
     ways = np.array(
         [[graph.walk(begin, walk, CHANCES) for walk in walks] for begin, walks in zip(begins, draws, strict=True)]
@@ -167,9 +171,10 @@ def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Traces, float64 [N, TRACED], of coordinate descents from the DESCENTS fastest of the programs `rows` [B, ROW].
+    """Run a coordinate descent from each of the DESCENTS fastest of the programs `rows` [B, ROW]. Return their traces.
 
-    `seconds` are rounded to six digits before they are ranked; the first of equal programs comes first.
+    The traces are float64 [N, TRACED], one row for each program that a descent evaluates. `seconds` are rounded to six digits
+    before they are ranked; the first of equal programs comes first.
     """
     parts = [np.empty((0, TRACED))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:

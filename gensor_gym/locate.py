@@ -17,7 +17,10 @@ _MOVED = {
 
 
 def located(path: str | os.PathLike[str]) -> Path:
-    """The path itself if it exists, else the shipped file or folder with this path if there is one, else the path itself."""
+    """Find a shipped file or folder. Return the path itself if it exists, else the shipped path of this name if there is one.
+
+    If neither exists, the path itself is returned.
+    """
     here, text = Path(path), Path(path).as_posix()
     for old, new in _MOVED.items():
         if text == old or text.startswith(f"{old}/"):

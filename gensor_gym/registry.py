@@ -30,7 +30,10 @@ def registered(kind: str) -> list[str]:
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """End of a message about unknown names, which suggests similarly spelled `names`; empty if none is similar."""
+    """Return text such as `; did you mean gemm?` for an error message about an unknown name; empty if no known name is similar.
+
+    `name` is the unknown name or several of them, `names` are the known names.
+    """
     known: dict[str, str] = {}
     for one in names:
         known.setdefault(one.lower(), one)

@@ -17,10 +17,11 @@ from gensor_gym.operators.types import Operator
 
 
 def program_key(schedule: Schedule | GirSchedule) -> bytes:
-    """Bytes that identify a schedule's program: the row with the level under construction set to 0.
+    """Return bytes that identify a schedule's program. Two schedules with equal bytes are the same program.
 
-    Levels that the construction has not reached contain the tiles of the level below. So two schedules that differ only in the
-    level are one program. A fused operator's schedule has no levels.
+    The bytes are the schedule's row, with the level under construction set to 0: levels that the construction has not reached
+    contain the tiles of the level below, so two schedules that differ only in that level are one program. A fused operator's
+    schedule, which has no levels, has its own key.
     """
     if not isinstance(schedule, Schedule):
         return schedule.key
@@ -49,7 +50,7 @@ class AnalyticBackend:
         return program_digest(op, schedule, hw)
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule: the model's latency, or ILLEGAL outside the hardware's limits."""
+        """Return one measurement for each schedule: the model's latency, or status ILLEGAL beyond the hardware's limits."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
@@ -72,7 +73,7 @@ class AnalyticBackend:
 
 
 class ModelBackend(AnalyticBackend):
-    """Measures with another model: a function of (graph, schedule) that returns seconds."""
+    """Backend that predicts latencies with a model of the user's: a function of (graph, schedule) that returns seconds."""
 
     def __init__(self, name: str, model: Callable[[Any, Any], float]) -> None:
         self.name, self._model = name, model

@@ -1,9 +1,9 @@
-"""Draws (random inputs with expected outputs) of operators, computed and compared on the device.
+"""Random inputs of an operator with their expected outputs ("draws"), computed and compared on the device.
 
 `reference.cu` computes references and bounds of the whole output by the rules of `expectation.py`; only verdicts are copied to
 the host. At `SPOTS` random elements and at the corners, reference and bound are compared with the host's. A difference raises
-ReferenceFault, so that no kernel is judged by a wrong reference. Operators above the limits below have references of some
-elements, computed by the host and compared on the device.
+ReferenceFault, so that no kernel is judged by a wrong reference. For operators above the limits below, the host computes
+references of some elements, and the device compares these.
 
 $GENSOR_GYM_REFERENCE is `device` (the default) or `host`. With `host`, NumPy computes all references and compares all outputs.
 """
@@ -42,7 +42,7 @@ class ReferenceFault(RuntimeError):
 
 
 def chosen_place() -> str:
-    """Place where references are computed, from $GENSOR_GYM_REFERENCE; ValueError unless it is `device` or `host`."""
+    """Return where references are computed, `device` or `host`, from $GENSOR_GYM_REFERENCE. ValueError for another value."""
     place = os.environ.get(SETTING, PLACES[0])
     if place not in PLACES:
         raise ValueError(f"{SETTING}={place!r}: expected one of {', '.join(PLACES)}")
@@ -51,7 +51,10 @@ def chosen_place() -> str:
 
 @dataclass(frozen=True)
 class DeviceDraw:
-    """A `draw.Draw` whose arrays are on the device. Reference, bound and index are flat. It implements `draw.Expected`."""
+    """A `draw.Draw` (random inputs with the expected output) whose arrays are on the device. It implements `draw.Expected`.
+
+    The arrays of reference, bound and index have one axis.
+    """
 
     kernels: ReferenceKernels
     op: Operator
@@ -100,17 +103,23 @@ class DeviceDraw:
         return wrong_words(count, self.reference.size, where, value, reference, bound)
 
     def distance(self, output: Array) -> tuple[float, float]:
-        """(||output - reference||, ||reference||). `output` has the kernel's storage format."""
+        """Return (||output - reference||, ||reference||), both 2-norms. `output` has the kernel's storage format."""
         return self.kernels.distance(output, self.op.output.dtype, self.reference, self.index)
 
 
 def downloaded(draw: Draw, op: Operator, download: Callable[[Array], np.ndarray]) -> Downloaded:
-    """The host's draw of an operator. It downloads and decodes a device's output before comparing."""
+    """Wrap a draw (random inputs with the expected output) that stays on the host, for comparison with outputs on a device.
+
+    The result downloads and decodes an output before it compares.
+    """
     return Downloaded(draw, download, lambda output: decode(download(output), op.output.dtype).reshape(op.output.shape))
 
 
 def whole_bytes(op: Operator) -> int:
-    """Bytes of device memory of an operator's three draws, if they have references and bounds of the whole output."""
+    """Return the bytes of device memory that an operator's three draws take if they have references of the whole output.
+
+    A draw consists of the inputs, the reference and its error bound.
+    """
     return 3 * (sum(tensor.nbytes for tensor in op.inputs) + 2 * 8 * op.output.size)
 
 
@@ -121,10 +130,11 @@ Alone = Callable[[], AbstractContextManager[None]]
 def device_draws(
     kernels: ReferenceKernels, op: Operator, seed: int, limit: int, alone: Alone = nullcontext
 ) -> tuple[DeviceDraw, ...]:
-    """The three draws of an operator. `limit`: bytes of device memory that references of whole outputs may use.
+    """Make an operator's three draws (random inputs with expected outputs) on the device.
 
-    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside `alone`.
-    ReferenceFault if device and host disagree.
+    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside `alone`. `limit`
+    is the number of bytes of device memory that references of whole outputs may use; beyond it, only some elements have a
+    reference. ReferenceFault if device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)
@@ -150,7 +160,10 @@ def _from_host(kernels: ReferenceKernels, op: Operator, inputs: tuple[Array, ...
 
 
 def check_spots(draw: DeviceDraw, spot: Draw, what: str) -> None:
-    """Compare a device's draw with the host's draw of some elements; ReferenceFault names the first element that differs."""
+    """Compare a device's reference and bound with the host's at the elements of `spot`.
+
+    ReferenceFault names the first element that differs, and the draw by the text `what`.
+    """
     assert spot.index is not None
     places = [int(place) for place in spot.index]
     references, bounds = (draw.kernels.at(array, places) for array in (draw.reference, draw.bound))

@@ -1,4 +1,4 @@
-"""Draws of fused operators: the host computes the references, the device stores them and compares outputs with them.
+"""Expected outputs of fused operators: the host computes the references, the device stores them and compares outputs with them.
 
 Downloading a large output and comparing it with NumPy takes seconds, and a trial compares six outputs.
 """
@@ -69,16 +69,16 @@ class DeviceFused:
         return ""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||), computed on the host."""
+        """Return (||output - reference||, ||reference||), 2-norms over all outputs, computed on the host."""
         return self.host.distance(output)
 
 
 def device_fused(
     kernels: ReferenceKernels, graph: Dataflow, draws: Sequence[FusedDraw], download: Callable[[Array], np.ndarray]
 ) -> tuple[DeviceFused | Downloaded, ...]:
-    """The host's draws, copied to the device.
+    """Copy a fused operator's draws (random inputs with expected outputs) to the device, which then compares outputs.
 
-    They stay on the host (`Downloaded`) if the device cannot compare an output's data type.
+    If the device cannot compare an output's data type, the draws stay on the host and download outputs (`Downloaded`).
     """
     on_host = tuple(downloaded_fused(draw, download) for draw in draws)
     if any(value.dtype not in CODES for value in graph.outputs):

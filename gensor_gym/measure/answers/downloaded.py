@@ -1,4 +1,4 @@
-"""Draws on the host that download a device's output to compare it."""
+"""Draws (random inputs with expected outputs) on the host that download a device's output to compare it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.measure.answers.draw import Expected
 
 @dataclass(frozen=True)
 class Downloaded:
-    """A draw on the host for outputs on a device. It implements `draw.Expected`.
+    """A draw (random inputs with the expected output) on the host, for outputs on a device. It implements `draw.Expected`.
 
     `download` copies an array to the host. `values` downloads and decodes an output, or a list of several outputs.
     """
@@ -41,5 +41,5 @@ class Downloaded:
         return self.draw.fault(self.values(output))
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||). `output` has the kernel's storage format."""
+        """Return (||output - reference||, ||reference||), both 2-norms. `output` has the kernel's storage format."""
         return self.draw.distance(self.values(output))

@@ -38,21 +38,24 @@ class Expected(Protocol):
         """Message about wrong elements of the output; empty if every error is within its bound."""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||) over the elements with a known reference."""
+        """Return (||output - reference||, ||reference||), 2-norms over the elements with a known reference."""
 
 
 def changed_words(number: int) -> str:
-    """Message for an input that a kernel modified."""
+    """Return the error message for the modified input with index `number`."""
     return f"input {number} was modified"
 
 
 def unwritten_words(missing: int, size: int) -> str:
-    """Message about elements that a kernel left as NaN. It is used if only some elements have a reference."""
+    """Return the error message for elements that a kernel did not write, because they are still NaN.
+
+    It is used if only some elements have a reference.
+    """
     return f"{missing} of {size} elements are NaN"
 
 
 def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
-    """Message about wrong elements, with the position and value of the first."""
+    """Return the error message for wrong elements, with their number and the position and value of the first."""
     values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
     return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
 
@@ -98,7 +101,10 @@ class Draw:
         return wrong_words(count, wrong.size, where, output[first], self.reference[first], self.bound[first])
 
     def distance(self, output: np.ndarray) -> tuple[float, float]:
-        """(||output - reference||, ||reference||) over the elements with a known reference. `output` is decoded."""
+        """Return (||output - reference||, ||reference||), 2-norms over the elements with a known reference.
+
+        `output` is decoded.
+        """
         values = output.reshape(-1)[self.index] if self.index is not None else output
         error = np.linalg.norm((values.astype(np.float64) - self.reference).ravel())
         return float(error), float(np.linalg.norm(self.reference.ravel()))
@@ -107,7 +113,10 @@ class Draw:
 def drawn_inputs(
     op: Computation, seed: int, places: Sequence[int] = DRAWS
 ) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """For each of the draws `places`: (inputs, the random generator that drew them). Draws are independent."""
+    """Draw random inputs of an operator for each index in `places`. Return pairs (inputs, random generator that drew them).
+
+    Draws are independent of each other.
+    """
     every = np.random.default_rng(seed).spawn(len(DRAWS))
     children = [every[place] for place in places]
     if sum(tensor.size for tensor in op.inputs) < _THREADED:

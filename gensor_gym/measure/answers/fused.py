@@ -52,7 +52,7 @@ class FusedDraw:
         return ""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||) over all outputs."""
+        """Return (||output - reference||, ||reference||), 2-norms over all elements of all outputs."""
         given = self._read(output)
         parts = [(array - e.value, e.value) for array, e in zip(given, self.outputs, strict=True)]
         norms = [(np.linalg.norm(error.ravel()), np.linalg.norm(value.ravel())) for error, value in parts]
@@ -60,7 +60,7 @@ class FusedDraw:
 
 
     def _read(self, output: Any) -> list[np.ndarray]:
-        """Outputs as numbers: bits of bfloat16, the only unsigned integers that a fused operator writes, become float32."""
+        """Return the outputs as arrays of numbers: bfloat16, which is stored as unsigned bits, becomes float32."""
         return [decode(array, "bfloat16") for array in ([output] if len(self.outputs) == 1 else output)]
 
 
@@ -72,7 +72,7 @@ def _wrong(array: np.ndarray, expected: Bounded) -> np.ndarray:
 
 
 def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> Downloaded:
-    """The host's draw of a fused operator. It downloads a device's outputs before comparing."""
+    """Wrap a fused operator's draw (inputs with expected outputs) so that it downloads a device's outputs to compare them."""
     several = len(draw.outputs) > 1
     return Downloaded(draw, download, lambda output: [download(one) for one in output] if several else download(output))
 
@@ -93,11 +93,12 @@ _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
 
 
 def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tuple[FusedDraw, ...]:
-    """Independent draws of a fused operator, by default all three.
+    """Draw random inputs of a fused operator and compute the expected outputs with their error bounds.
 
-    The first two are checked before timing, and the first is timed. The third is checked afterwards. The second draw is hard: it
-    shows faults that standard normal numbers hide, such as a maximum that is not subtracted or a missing eps. The others are
-    plain. With long sums the third has whole numbers, which are added without rounding, so that any missing element shows.
+    `places` selects some of the three draws. The first two are checked before a kernel is timed, the first is timed, and the
+    third is checked afterwards. The second has rows of extreme magnitudes: it shows faults that standard normal numbers hide,
+    such as a maximum that is not subtracted or a missing eps. The others have standard normal numbers. With long sums the third
+    has whole numbers instead, which are added without rounding, so that any missing element shows.
     """
     plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
     changes: dict[int, Callable[[np.ndarray], np.ndarray]] = {1: _hard}
@@ -131,7 +132,7 @@ def check_size(graph: Operator | Dataflow) -> None:
 
 
 def _steps(graph: Dataflow, name: str, node: Node) -> int:
-    """Number of evaluations of scalar functions."""
+    """Count the scalar functions evaluated for a node: one per call and element of a map, one per element read by a reduction."""
     if isinstance(node, Map):
         return graph.values[name].size * sum(isinstance(part, Call) for part in walk(node.expression))
     return graph.values[node.source].size if isinstance(node, Reduce) else 0
@@ -143,6 +144,6 @@ def _longest_sum(graph: Dataflow) -> int:
 
 
 def _hard(array: np.ndarray) -> np.ndarray:
-    """The array with its rows (along the last axis) multiplied by `_SCALES` cyclically."""
+    """Multiply the rows of an array (along its last axis) by `_SCALES` in turn. Return the product."""
     rows = array.reshape(-1, *(array.shape[-1:] or (1,)))
     return (rows * _SCALES[np.arange(len(rows)) % len(_SCALES), None]).reshape(array.shape)

@@ -76,7 +76,10 @@ class ReferenceKernels:
     def expected(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], size: int
     ) -> tuple[Array, Array]:
-        """(reference, bound), each float64 [size], of a plan's operator. `inputs` are on the device, with data types `dtypes`."""
+        """Compute an operator's reference output and error bound on the device. Return (reference, bound), each float64 [size].
+
+        `plan` describes the operator. `inputs` are on the device, with data types `dtypes`.
+        """
         reads = plan.read_count
         with self._guarded():
             made = [self.module.empty(size, dtype=np.float64) for _ in range(2 + plan.spread)]
@@ -100,7 +103,10 @@ class ReferenceKernels:
     def _products(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], targets: tuple[Any, ...]
     ) -> list[Array]:
-        """Launch sums of products, one block per tile of rows and columns. Return arrays to keep until the stream is done."""
+        """Launch the kernel for sums of products, one block for each tile of rows and columns of the result.
+
+        Return the device arrays that must be kept until the stream is done.
+        """
         operands: list[Any] = []
         for read, array, dtype, group in zip(plan.reads, inputs, dtypes, ("rows", "columns"), strict=True):
             operands += [array, *self._tables(read, group, "deep", "batch"), np.int32(CODES[dtype])]
@@ -114,7 +120,10 @@ class ReferenceKernels:
         return [*operands, *places]
 
     def _reduction(self, plan: ReferencePlan, x: Array, dtype: str, targets: tuple[Any, ...]) -> list[Array]:
-        """Launch a reduction, one thread per output element. Return arrays to keep until the stream is done."""
+        """Launch the kernel for a reduction, one thread per output element.
+
+        Return the device arrays that must be kept until the stream is done.
+        """
         (read,) = plan.reads
         tables = self._tables(read, "rows", "columns", "deep")
         places = [self.upload(plan.outputs[group]) for group in ("rows", "columns")]
@@ -126,7 +135,7 @@ class ReferenceKernels:
         return [*tables, *places]
 
     def _stages(self, plan: ReferencePlan, operands: Sequence[Array], dtypes: Sequence[str], size: int, targets: Any) -> None:
-        """Launch the stages of the epilogue in order. Each updates `targets` in place."""
+        """Launch the kernels of the epilogue's stages (such as bias or relu) in order. Each updates `targets` in place."""
         left = iter(zip(operands, dtypes, strict=True))
         for stage in plan.stages:
             operand, dtype = next(left) if stage.has_operand else (NULL, "float32")
@@ -137,7 +146,10 @@ class ReferenceKernels:
         return [self.upload(read.places[group].view(np.uint8)) for group in groups]
 
     def wrong(self, output: Array, dtype: str, reference: Array, bound: Array, index: Array | None = None) -> tuple[int, int]:
-        """(number of elements outside their bounds, index of the first in the reference)."""
+        """Count the elements outside their error bounds. Return (their number, position of the first among the references).
+
+        `index` [size] has the output positions of the references; None if they are all positions in order.
+        """
         arguments = (output, np.int32(CODES[dtype]), reference, bound, NULL if index is None else index)
         return self._found("count_wrong", reference.size, arguments)
 
@@ -155,7 +167,10 @@ class ReferenceKernels:
         return int(parts[:, 0].view(np.uint64).sum())
 
     def distance(self, output: Array, dtype: str, reference: Array, index: Array | None) -> tuple[float, float]:
-        """(||output - reference||, ||reference||), over the output elements `index` unless it is None."""
+        """Return (||output - reference||, ||reference||), both 2-norms.
+
+        They are over the output elements at `index`, or over all elements if it is None.
+        """
         arguments = (output, np.int32(CODES[dtype]), reference, NULL if index is None else index)
         parts = self._partial("sum_distance", reference.size, arguments, np.float64)
         return float(np.sqrt(parts[:, 0].sum())), float(np.sqrt(parts[:, 1].sum()))
@@ -172,7 +187,10 @@ class ReferenceKernels:
             return np.concatenate([self.module.asnumpy(flat[place : place + 1]) for place in places])
 
     def _found(self, entry: str, size: int, arguments: tuple[Any, ...]) -> tuple[int, int]:
-        """(number of faults, index of the first) over all blocks of an entry."""
+        """Launch a kernel that counts faults in each block.
+
+        Return (number of faults, index of the first fault) over all blocks.
+        """
         parts = self._partial(entry, size, arguments, np.int64)
         return int(parts[:, 0].sum()), int(parts[:, 1].min())
 

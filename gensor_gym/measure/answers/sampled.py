@@ -36,9 +36,9 @@ def same(values: np.ndarray) -> np.ndarray:
 
 
 def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform = same) -> np.ndarray:
-    """Output elements at `points` [S, A]: float64 [S]. `transform` is applied to the values that are read.
+    """Compute the output elements at `points` [S, A] of the iteration space: float64 [S].
 
-    `inputs` are in the operator's order.
+    `inputs` are in the operator's order. `transform` is applied to the values that are read, such as the absolute value.
     """
     reads = len(op.reads)
     out = _body(op, inputs[:reads], points, transform)
@@ -68,7 +68,7 @@ def _body(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transf
 def _reduced(
     op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, steps: np.ndarray, transform: Transform
 ) -> np.ndarray:
-    """Output elements before the epilogue, for points [S, A] and reduction steps [R, A]."""
+    """Compute the output elements at `points` [S, A] before the epilogue: reduce over the reduction points `steps` [R, A]."""
     values = [_gather(r, x, points, steps, op.pad_value, transform) for r, x in zip(op.reads, inputs, strict=True)]
     if op.body == "map":
         return (UNARY if len(values) == 1 else BINARY)[op.function](*(v[:, 0] for v in values))
@@ -78,10 +78,10 @@ def _reduced(
 def _gather(
     access: Access, array: np.ndarray, points: np.ndarray, steps: np.ndarray, pad_value: float, transform: Transform
 ) -> np.ndarray:
-    """Transformed values of an access at every point plus every step, float64 [S, R]; the pad value outside the view.
+    """Return what an access reads at every output point plus every reduction point: float64 [S, R].
 
-    An index is affine, so it is a part of the point plus a part of the step. Only padded dimensions are checked element by
-    element.
+    `transform` is applied to the elements that are read. Outside the tensor the value is `pad_value`. An index is affine, so it
+    is a part of the output point plus a part of the reduction point. Only padded dimensions are checked element by element.
     """
     coefficients = np.array(access.coefficients, dtype=np.int64).T
     start, more = points @ coefficients + np.array(access.offset, dtype=np.int64), steps @ coefficients

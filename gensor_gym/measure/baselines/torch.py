@@ -61,9 +61,10 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _call_by_accesses(op: Operator) -> Callable[..., Any]:
-    """Torch function derived from the accesses: elementwise for a map, otherwise einsum, sum or maximum over plain indices.
+    """Derive the torch function from an operator's accesses: an elementwise function, einsum, sum or maximum.
 
-    ValueError if an index is not a single axis, as in windows.
+    ValueError if an index of a tensor is not a single axis, as in windows, and in other cases that none of these functions
+    computes.
     """
     import torch
     from torch.nn import functional
@@ -174,7 +175,10 @@ def tensors_of(op: Operator, inputs: tuple[np.ndarray, ...], device: str = "cpu"
 
 
 def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
-    """Message if ||output - reference|| > tolerance * ||reference|| over the elements with a known reference; else empty."""
+    """Check an output by ||output - reference|| <= tolerance * ||reference||, over the elements with a known reference.
+
+    Return a message if the shape or the distance is wrong; else an empty text.
+    """
     if tuple(output.shape) != shape:
         return f"shape {tuple(output.shape)} instead of {shape}"
     error, scale = draw.distance(output)

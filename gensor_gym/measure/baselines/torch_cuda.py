@@ -37,7 +37,7 @@ _INTEGER_STEP, _FLOAT8_STEP = 8, 16
 
 
 class Replayed:
-    """A torch function on GPU 0. It is timed by replaying CUDA graphs of many calls on one stream."""
+    """A torch function on GPU 0, captured in CUDA graphs of many calls, which are replayed on one stream to time it."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         """Call the function a few times, so that torch chooses and compiles its kernels."""
@@ -119,7 +119,7 @@ class TorchCudaBaseline(Replayed):
 
 
 def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
-    """The tensors in the memory layout that the baseline `kind` uses. Shapes and values are unchanged."""
+    """Return the tensors copied to the memory layout of the baseline `kind`, such as NHWC. Shapes and values are unchanged."""
     import torch
 
     if kind == "torch.nhwc":
@@ -152,7 +152,7 @@ def _on_host(tensor: Any) -> np.ndarray:
 
 
 def layouts(op: Operator) -> tuple[BaselineKind, ...]:
-    """Baselines in `LAYOUTS` for an operator; none if the operator names an order of its tensors."""
+    """Return the baselines of `LAYOUTS` that apply to an operator. There are none if the operator names an order in memory."""
     return () if names_orders(op) else LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
 
 

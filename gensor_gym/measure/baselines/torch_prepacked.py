@@ -35,7 +35,10 @@ def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _linear(x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
-    """Function that computes a matrix product; oneDNN takes B transposed and chooses B's layout for the number of rows of A."""
+    """Return a function that computes a matrix product by oneDNN from weights that are reordered now.
+
+    oneDNN takes B transposed, and chooses B's layout for the number of rows of A.
+    """
     import torch
 
     call = torch.ops.mkldnn._linear_pointwise

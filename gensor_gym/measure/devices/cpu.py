@@ -35,7 +35,7 @@ class CpuDevice:
     exclusive = False
 
     def __init__(self) -> None:
-        """Make the drift anchor before any kernel is loaded."""
+        """Compile and load the drift anchor before any other kernel is loaded."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
         self.lock = ""
         self.draws_limit = _MOST_DRAWS
@@ -43,15 +43,15 @@ class CpuDevice:
         self._inputs: list[GuardedBuffer] = []
 
     def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
-        """The operator's draws, computed by NumPy."""
+        """Draw the operator's random inputs and compute the expected outputs, by NumPy."""
         return make_draws(op, seed, places=places)
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Kinds of torch baselines: torch's own kernel in the operator's layout."""
+        """Return the torch baselines for an operator: only torch's own kernel in the operator's layout."""
         return ("torch",)
 
     def load(self, built: Built, threads: int) -> LoadedC:
-        """Load a shared library. LaunchError if the loader refuses it or it lacks the kernel's entry."""
+        """Load a kernel's shared library. LaunchError if the loader refuses it, or if it lacks the kernel's function."""
         op = built.kernel.operator
         if op != self._operator:
             self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype], ARRAY_OFFSET) for t in op.inputs]

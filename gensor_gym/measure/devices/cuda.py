@@ -1,4 +1,4 @@
-"""Cubins in a worker, through CuPy: buffers between guard words, CUDA graphs of many calls, times from events.
+"""Compiled CUDA kernels (cubins) in a worker, through CuPy: guarded buffers, CUDA graphs of many calls, times from events.
 
 Caches are warm: L2 keeps the data of the previous call. A sample is measured by one pair of events around graphs of many calls.
 It includes neither Python nor the launch queue, so it is the time of a call on a busy GPU.
@@ -61,7 +61,10 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def referenced() -> Iterator[None]:
-    """Context for computing or comparing references. A refusal becomes ReferenceFault, since no kernel is at fault."""
+    """Context in which references are computed or compared.
+
+    A CUDA error becomes ReferenceFault, because no kernel is at fault.
+    """
     try:
         with translated():
             yield
@@ -142,9 +145,10 @@ class CudaDevice:
         self._inputs: list[DeviceBuffer] = []
 
     def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
-        """The operator's draws on the device, or on the host if $GENSOR_GYM_REFERENCE is `host`.
+        """Draw the operator's random inputs and compute the expected outputs.
 
-        For fused operators NumPy computes the references, and the device compares.
+        This happens on the device, or on the host if $GENSOR_GYM_REFERENCE is `host`. For fused operators NumPy computes the
+        expected outputs, and the device compares.
         """
         on_host = chosen_place() == "host"
         if isinstance(op, Dataflow):
@@ -156,7 +160,10 @@ class CudaDevice:
         return tuple(made[place] for place in places)
 
     def _fused_draws(self, op: Dataflow, draws: Sequence[FusedDraw], on_host: bool) -> tuple[Expected, ...]:
-        """The host's draws, copied to the device. If they do not fit there, outputs are downloaded for comparison."""
+        """Copy a fused operator's draws (inputs with expected outputs) to the device.
+
+        If they do not fit there, or if `on_host`, they stay on the host and outputs are downloaded for comparison.
+        """
         with suppress(ReferenceFault):
             if not on_host:
                 kernels = self._reference_kernels()
@@ -174,7 +181,10 @@ class CudaDevice:
         return self._kernels
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Kinds of torch baselines, one per available layout. Torch is imported here, before the timing lock is held."""
+        """Return the torch baselines for an operator, one per available layout.
+
+        Torch is imported here, before the timing lock is held.
+        """
         with suppress(ImportError):  # without torch no kind is used
             import torch  # noqa: F401
 

@@ -24,7 +24,7 @@ class Nvml:
             self._library = library
 
     def read(self) -> dict[str, object]:
-        """Present `sm_clock_mhz`, `temperature_c` and `power_w`, without those that cannot be read."""
+        """Return those of `sm_clock_mhz`, `temperature_c` and `power_w` that can be read now."""
         if self._library is None:
             return {}
         value = ctypes.c_uint()

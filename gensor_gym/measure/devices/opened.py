@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Opened(ABC):
-    """A device of worker processes: how to make it, and how its workers are started."""
+    """How a backend's worker processes open their device, and how such a worker is started."""
 
     gpus = 0
     """Number of GPUs that a worker on a cluster uses."""
@@ -25,9 +25,9 @@ class Opened(ABC):
         """Make the device. It is called in a worker process."""
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """C sources that the device loads in addition to kernels, each with its `-march`.
+        """Return C sources that the device loads in addition to kernels, each with its compiler option `-march`.
 
-        An isolated worker cannot compile them.
+        They are compiled beforehand, because an isolated worker cannot compile.
         """
         return ()
 
@@ -42,7 +42,7 @@ class Cpu(Opened):
         return CpuDevice()
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """C sources of the thread pool and of the anchor, each with its `-march`."""
+        """Return the C sources of the thread pool and of the drift anchor, each with its compiler option `-march`."""
         from gensor_gym.codegen.runtime.threads import ARCH, runtime_text
         from gensor_gym.measure.devices.anchor import anchor_text
 

@@ -47,7 +47,7 @@ class EmulatedBackend:
         return f"emulated {hw.name}"
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel; the program's digest if no kernel can be generated."""
+        """Return the digest of the generated kernel, or the program's digest if no kernel can be generated."""
         return make_kernel(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
@@ -57,7 +57,8 @@ class EmulatedBackend:
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield the measurements of `measure` one at a time.
 
-        ValueError if no kernel of the operator can end in time. A kernel that cannot gets the status TIMEOUT and is not run.
+        ValueError if no kernel of the operator can finish within the time limit. A single kernel that cannot gets the status
+        TIMEOUT and is not run.
         """
         most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
         if points > most:
@@ -102,7 +103,10 @@ class EmulatedBackend:
 
 
 def points_of(op: Operator | Dataflow) -> int:
-    """Number of points of the iteration space. For a fused operator: elements of all values plus points of its products."""
+    """Return the number of points of an operator's iteration space.
+
+    For a fused operator: the elements of all values, plus the points of the operators inside it, such as products.
+    """
     if isinstance(op, Operator):
         return op.points
     return sum(value.size for value in op.values.values()) + sum(

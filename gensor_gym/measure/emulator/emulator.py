@@ -128,7 +128,7 @@ class EmulatedKernels:
 
 
 def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
-    """Bytes of an input in the kernel's storage format; ValueError for a wrong shape."""
+    """Return an input's bytes in the kernel's storage format. ValueError if its shape differs from the tensor's."""
     if np.shape(array) != tensor.shape:
         raise ValueError(f"input {tensor.name} has shape {np.shape(array)}; the kernel takes {tensor.shape}")
     return np.ascontiguousarray(array, dtype=ARRAY_DTYPE[tensor.dtype]).tobytes()
@@ -144,13 +144,13 @@ def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
 
 
 def _head(report: str) -> str:
-    """First lines of a report, without the sanitizer's general warning about contexts."""
+    """Return the first lines of a sanitizer's report, without its general warning about `makecontext`."""
     lines = [line for line in report.splitlines() if "makecontext/swapcontext" not in line]
     return "\n".join(lines[:MAX_LINES_OF_ERROR])
 
 
 def driver_text(kernels: Sequence[Kernel]) -> str:
-    """C++ text that includes every kernel under names of its own and has a `main` that runs one kernel.
+    """Return C++ text that includes every kernel, each under names of its own, and has a `main` that runs one kernel.
 
     Arguments of the program: number of the kernel, seed, file of inputs, file of the output.
     """
@@ -211,7 +211,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
 
 
 def _map_text(made: TensorMap) -> str:
-    """C++ text of a tensor map for the emulator, innermost dimension first."""
+    """Return the C++ text of a TMA tensor map as the emulator's `TensorMap`, with the innermost dimension first."""
     shape, strides, box = (", ".join(str(n) for n in reversed(part)) for part in (made.shape, made.strides, made.box))
     data = f"static_cast<const unsigned char *>(a[{made.argument}]) + {made.offset}"
     rest = f"{len(made.shape)}, {made.item}, {made.swizzle}, {{{', '.join(map(str, reversed(made.every)))}}}"

@@ -75,7 +75,7 @@ def _ruleset(known: int, rights: int) -> int:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Allow rights on a file, or on everything in a folder.
+    """Allow access to a file, or to everything in a folder, in a Landlock ruleset. A path that does not exist is ignored.
 
     A rule holds for an inode. /proc creates a new inode for a name that was dropped from memory, and no rule covers the new
     inode. So a file of /proc stays open, which keeps its inode.

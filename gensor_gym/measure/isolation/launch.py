@@ -41,7 +41,7 @@ def limit(which: int, most: int) -> None:
 
 
 def _taken(file: Path) -> dict[str, list[str]]:
-    """Read and remove the file of rules."""
+    """Read the JSON file with the paths that a worker may use, and remove the file."""
     rules: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     return rules

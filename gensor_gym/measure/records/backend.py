@@ -1,7 +1,7 @@
 """The `recorded` backend: earlier timings, looked up by program. No kernel runs.
 
-Answers are exact, or each request draws `resample` of the raw samples. The draw depends on seed, program and number of earlier
-requests.
+A request returns the recorded samples, or with `resample` that many of them, drawn at random. The draw depends on the seed, the
+program and the number of earlier requests for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Source = str | Path | Store | Iterable[Record]
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """Content of one file: measurements by (operator, program), device, drift, and the machine if the file describes it."""
+    """Content of one file of timings: measurements by (operator, program), and facts about device and drift."""
 
     measurements: Mapping[tuple[str, bytes], Measurement]
     device: str
@@ -65,10 +65,11 @@ class RecordedBackend:
     stored = False
 
     def __init__(self, source: Source, device: str | None = None, resample: int | None = None, seed: int = 0) -> None:
-        """`source`: a file of timings (see `tables`), a folder of tables, a Store or records. `device`: use only its records.
+        """`source` is a file of timings (see `tables`), a folder of such files, a Store, or records.
 
-        `resample` is the number of samples drawn at each request, with `seed`; None for exact answers. ValueError for a missing
-        or unreadable file, mixed devices or protocols, or an invalid number of samples.
+        `device` selects the records of one device. `resample` is the number of samples drawn at each request, with `seed`; None
+        returns all samples. ValueError for a missing or unreadable file, mixed devices or protocols, or an invalid number of
+        samples.
         """
         if resample is not None and resample < 1:
             raise ValueError(f"resample={resample!r}: expected 1 or more samples a measurement, or None for exact replay")
@@ -127,9 +128,10 @@ class RecordedBackend:
                 yield dataclasses.replace(found, samples=self._samples(found, digest), digest=digest)
 
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
-        """Regret of a program in its task: zero if it is statistically tied with the best program, infinite if it failed.
+        """Return a program's regret: the logarithm of its time over the best program's; zero if the two are statistically tied.
 
-        None if the optimum is unknown, because the table lacks a schedule of the task's space.
+        It is infinite if the program failed, and None if the best program is unknown because the table lacks a schedule of the
+        task's space.
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
@@ -144,7 +146,10 @@ class RecordedBackend:
         return known[1].regret(known[0][program_key(schedule)], found.seconds)
 
     def gap(self, operators: Sequence[Operator], space: str) -> str:
-        """Message that names operators without timings and spaces that a table does not cover; empty if everything is covered."""
+        """Check whether the table has timings of all `operators` and all programs of `space`.
+
+        Return a message that names missing operators and the spaces that the table covers instead; empty if nothing is missing.
+        """
         missing, spaces = list[str](), dict[str, str]()
         for op in operators:
             part = self._part(op)
@@ -173,7 +178,10 @@ class RecordedBackend:
         """Do nothing, because no processes need to end."""
 
     def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
-        """(program key -> index, optimum) of the space; None if a program is not recorded or no program is OK."""
+        """Find the best program of a space. Return (index of each program by its key, the optimum).
+
+        None if a program of the space is not recorded, or if no program has status OK.
+        """
         rows: list[Schedule] = []
         whole: list[Measurement] = []
         for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):
@@ -207,7 +215,7 @@ class RecordedBackend:
         return part.measurements.get((str(op), program_key(schedule)))
 
     def _check(self, part: _Part, hw: Hardware) -> None:
-        """ValueError unless a table was recorded on hardware like `hw`; see `described.differences`."""
+        """Raise ValueError if the file was recorded on hardware with other figures than `hw`; see `described.differences`."""
         if part.hardware is None or (part.hardware, hw) in self._same:
             return
         if found := differences(part.hardware, hw):
@@ -219,7 +227,7 @@ class RecordedBackend:
         self._same.add((part.hardware, hw))
 
     def _part(self, op: Operator) -> _Part | None:
-        """Table with an operator's timings; None if there is none. Files of a folder are read when needed."""
+        """Return the file's content with an operator's timings, or None. Files of a folder are read at the first request."""
         if "" in self._parts:
             return self._parts[""]
         name = file_name(op)
@@ -265,7 +273,7 @@ def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
 
 
 def passes_of(measurement: Measurement) -> Sequence[int]:
-    """Number of the pass in which each sample was taken; empty if unknown."""
+    """Return for each sample the number of the pass over the table in which it was taken; empty if the passes are unknown."""
     passes = measurement.conditions.get("passes", ())
     return passes if isinstance(passes, list | tuple) else ()
 
@@ -290,7 +298,10 @@ def _read(path: Path, _changed: int, device: str | None) -> _Part:
 
 
 def _part(table: Table, name: str, device: str | None) -> _Part:
-    """Content of a table, for one device unless it is None; ValueError if it mixes devices or protocols."""
+    """Convert the records of a table, or those of one `device`. ValueError if they mix devices or timing protocols.
+
+    `name` is the table's name in messages.
+    """
     records = [record for record in table.records if device is None or record.device == device]
     devices, protocols = {record.device for record in records}, {record.protocol for record in records}
     if len(devices) > 1:

@@ -34,9 +34,10 @@ AHEAD = 86_400.0
 
 
 def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
-    """Check records and return them marked as imported, so that no search uses them. `own` records are not marked.
+    """Check records of other users. Return them marked as imported, so that no search uses them.
 
-    Own records are those that this user measured on this machine. ValueError names the rejected record and the reason.
+    With `own`, which is for records that this user measured on this machine, they are not marked. ValueError names the rejected
+    record and the reason.
     """
     taken = list(records)
     for number, record in enumerate(taken, 1):
@@ -52,9 +53,10 @@ def _marked(record: Record, own: bool) -> Record:
 
 
 def fault(record: Record, legality: bool = True, known: Operator | Dataflow | None = None) -> str:
-    """Reason to reject a record; empty if there is none. Without `legality` the schedule's legality is not checked.
+    """Check a record's texts, numbers, operator and schedule. Return the reason to reject it; empty if there is none.
 
-    `known` is the operator if it is available: a user's own graph cannot be found by its name.
+    Without `legality` the schedule's legality is not checked. `known` is the operator if it is available: a user's own graph
+    cannot be found by its name.
     """
     return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality, known)
 

@@ -56,7 +56,7 @@ class MeasuredBackend:
 
 
 def candidates(machine: str, operator: str) -> tuple[Schedule, ...]:
-    """Recorded programs of an operator, ordered by their text; ValueError if the machine's table has none."""
+    """Return the recorded programs of an operator, sorted by their text. ValueError if the machine's table has none."""
     rows = _rows(machine).get(operator)
     if rows is None:
         raise ValueError(f"Measured v1 of {machine} has no programs of {operator}")
@@ -75,7 +75,7 @@ def _rows(machine: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _programs(machine: str, operator: str) -> Mapping[bytes, tuple[Status, float]]:
-    """Key of a program -> (status, `quiet` seconds); empty for an operator that is not in the table."""
+    """Return (status, `quiet` seconds) of an operator's recorded programs by `program_key`; empty for an unrecorded operator."""
     rows = _rows(machine).get(operator)
     if rows is None:
         return {}

@@ -67,14 +67,14 @@ def _schema(arrow: Any) -> Any:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the file: conditions in `_LIFTED` are columns, all others are one JSON text."""
+    """Convert a row to the columns of the file: conditions in `_LIFTED` become columns, all others one JSON text."""
     conditions = dict(row["conditions"])
     lifted = {name: conditions.pop(name) for name, kind in _LIFTED.items() if isinstance(conditions.get(name), kind)}
     return {**row, **lifted, "conditions": json.dumps(conditions, default=str, sort_keys=True)}
 
 
 def _nested(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as `tables.from_row` takes it, with all conditions in one dictionary."""
+    """Convert a row of the file back for `tables.from_row`: all conditions become one dictionary."""
     lifted = {name: value for name in _LIFTED if (value := row.pop(name)) is not None}
     return {**row, "conditions": {**parse_object(row["conditions"], finite=False), **lifted}}
 

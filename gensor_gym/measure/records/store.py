@@ -80,7 +80,7 @@ class Selection:
             check_known("status", self.status, Status)
 
     def where(self) -> tuple[str, list[object]]:
-        """(SQL condition, values of its placeholders)."""
+        """Return the selection as (SQL condition, values of its placeholders)."""
         pairs = [(f"{name} = ?", getattr(self, name)) for name in GROUPS] + [("created < ?", self.before)]
         used = [(text, value) for text, value in pairs if value is not None]
         return " AND ".join(text for text, _ in used) or "1", [value for _, value in used]
@@ -100,7 +100,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Added:
-    """Numbers of records given to a store: `new` keys, stored records `replaced`, stored records `kept`."""
+    """Result of `Store.add`: numbers of records that are `new`, that `replaced` a stored record, or that were not written.
+
+    `kept` counts the stored records that stayed instead of the latter.
+    """
 
     new: int = 0
     replaced: int = 0
@@ -169,7 +172,7 @@ class Store:
         yield from map(_record, rows)
 
     def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
-        """Count the selected trials in groups with equal values of the columns `by`.
+        """Group the selected trials by the columns `by` and count each group. Return one `Group` per combination of values.
 
         ValueError for a column that is not in GROUPS, or for a file edited by hand.
         """
@@ -321,7 +324,10 @@ def _row(record: Record) -> tuple:
 
 
 def _replaces(record: Record, created: float, conditions: str) -> bool:
-    """Whether a record replaces the stored record: own records replace imported ones, newer records older ones."""
+    """Return whether a record replaces a stored one: own records replace imported ones, otherwise newer records older ones.
+
+    `created` and `conditions` are those of the stored record.
+    """
     old, new = (bool(one.get(IMPORTED)) for one in (parse_object(conditions, finite=False), record.measurement.conditions))
     return record.created > created if old == new else old
 

@@ -97,7 +97,7 @@ def write_table(path: str | Path, records: Iterable[Record], about: Mapping[str,
 
 
 def file_name(op: Operator) -> str:
-    """Name of an operator's table in a folder of tables, without its ending: letters, digits and underscores."""
+    """Return the name of an operator's file in a folder of tables, without its ending: letters, digits and underscores."""
     return re.sub(r"\W+", "_", re.sub(r"=", "", str(op))).strip("_")
 
 

@@ -56,7 +56,7 @@ def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
 def note_verified(
     op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, generated: Kernel | None = None
 ) -> None:
-    """Note that a program's kernel needs no other check, because a worker of this process verified it.
+    """Record that a program's kernel needs no further check, because a worker of this process has verified it.
 
     `generated` is the kernel, if known.
     """
@@ -74,7 +74,7 @@ def _noted(path: Path) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, number: int, size: int, changed: int) -> dict[str, Any] | None:
-    """Content of a file. Inode number, size and time of the last change identify its version."""
+    """Return the content of a file of notes, cached. Inode number, size and time of change identify the file's version."""
     return read_json(path)
 
 
