@@ -33,7 +33,7 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.rows.graph import RowGraph
 
 _WEIGHTS = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
-"""Relative frequency of an action in a random walk, float64 [N]."""
+"""Relative frequency of each action in a random walk, float64 [N]."""
 
 
 class ConstructionGraph(RowGraph[Schedule]):

@@ -51,17 +51,19 @@ DIGITS = 16
 LISTED = 4096
 """A space with at most this number of candidates is small."""
 WALKS, STEPS = 12, 64
-"""Number of walks from each start, and number of steps of a walk."""
+"""Number of walks from each start (the unscheduled program and one of each further kind), and number of steps of a walk."""
 DRAWN = 4096
-"""Number of programs drawn near the limits for each start."""
+"""Number of programs drawn near the hardware's limits for each start."""
 DESCENTS, EVALUATED = 4, 1536
-"""Number of descents for each start, and the largest number of programs that a descent evaluates."""
+"""Number of coordinate descents for each start, and the largest number of programs that a descent evaluates."""
 GAIN = 1.0 - 1e-6
-"""A descent moves to a program only if its seconds are below GAIN times the best seconds so far."""
+"""A coordinate descent moves to a program only if its seconds are below GAIN times the best seconds so far."""
 COLUMNS = (64, 128, 256)
-"""Columns of the wgmma programs among the starts. Searches have copies of COLUMNS and CHANCES, which may be tuned."""
+"""Numbers of columns of the wgmma (Hopper's tensor core) programs among the starts. Searches have their own copies of COLUMNS and
+CHANCES, which may be tuned without changing fingerprints.
+"""
 CHANCES = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
-"""Relative frequency of an action in a walk, float64 [N]."""
+"""Relative frequency of each action in a walk, float64 [N]."""
 
 _known: dict[bytes, str] = {}
 

@@ -16,7 +16,8 @@ from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built
 
 _RESTART_AFTER = 3000
-"""Requests after which the device's worker is replaced. Each new worker opens the device and computes its references again."""
+"""Number of requests after which the device's worker is replaced. Each new worker opens the device and computes references again.
+"""
 
 
 def compilers() -> int:

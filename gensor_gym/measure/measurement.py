@@ -28,7 +28,10 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measured kernel. `samples` are seconds per call in the order taken; most statuses except OK have no samples."""
+    """Result of measuring one kernel. `samples` are seconds per call in the order taken; most statuses except OK have no samples.
+
+    `error` says why the kernel failed. `digest` identifies the kernel.
+    """
 
     status: Status
     samples: tuple[float, ...] = ()

@@ -21,10 +21,10 @@ Asked = TypeVar("Asked", contravariant=True)
 
 
 class SearchGraph(Protocol[Node]):
-    """Nodes, and actions that lead from one node to another."""
+    """Nodes (schedules or configurations), and the actions that lead from one node to another."""
 
     def initial(self) -> Node:
-        """The node at which a construction starts, or the first recorded configuration."""
+        """Return the node at which a search starts: the unscheduled program, or the first recorded configuration."""
 
     def action_mask(self, node: Node, /) -> np.ndarray:
         """Whether each action is legal, bool [A]."""
@@ -36,7 +36,7 @@ class SearchGraph(Protocol[Node]):
         """Legal action -> the node to which it leads, for all legal actions except `stop`."""
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
-        """A random node. With `steps`, the end of a walk of that many random actions from `start`."""
+        """Draw a random node. With `steps`, it is the end of a walk of that many random actions from `start`."""
 
     def enumerate(self) -> Iterator[np.ndarray]:
         """Yield all nodes, in batches of rows int32 [B, R]."""
@@ -68,7 +68,7 @@ class SearchBackend(Protocol[Asked]):
         """Name of the device that the times belong to."""
 
     def digest(self, op: Any, node: Asked, hw: Any, /) -> str:
-        """Digest that identifies the program; nodes with equal digests are one trial."""
+        """Return the digest that identifies a node's program. Nodes with equal digests count as one trial."""
 
     def stream(self, op: Any, nodes: Sequence[Asked], hw: Any, /) -> Iterator[Measurement]:
         """Yield one measurement for each node, in order, each when it is ready."""

@@ -34,7 +34,8 @@ MOST_FLOPS = 1e13
 """Largest number of operations for references of the whole output. The three draws of such a product take 1 s on an H100, and 20
 s on a GPU whose float64 rate is a 64th of its float32 rate."""
 _CLOSE, _SAME = 1e-3, 1e-9
-"""Largest accepted differences between device and host: of references as a share of the bound; of bounds, relative."""
+"""Largest accepted differences between device and host: of the reference, as a share of its error bound; of the bound, relative.
+"""
 
 
 class ReferenceFault(RuntimeError):

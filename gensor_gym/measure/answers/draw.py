@@ -13,11 +13,13 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.inputs import random_inputs
 
 DRAWS = (0, 1, 2)
-"""Indices of a kernel's three draws. The first two are checked before timing, the first is timed, the last is checked afterwards.
+"""Indices of a kernel's three draws (random inputs with expected outputs). The first two are checked before timing, the first is
+timed, the last is checked afterwards.
 """
 _THREADED = 1 << 20
-"""Number of input elements from which each draw is generated in a thread of its own. NumPy's generator takes 10 ns per element
-and releases the interpreter's lock."""
+"""Number of input elements from which the draws are generated in parallel threads. NumPy's generator takes 10 ns per element and
+releases the interpreter's lock.
+"""
 
 
 class Expected(Protocol):

@@ -102,8 +102,9 @@ def linear_part(op: Operator) -> Operator:
 
 
 Evaluate = Callable[[Operator, Transform], np.ndarray]
-"""Function of (operator, transform) that returns outputs of the operator (all, or some elements). The transform is applied to the
-float64 inputs first."""
+"""Function of (operator, transform) that computes outputs of the operator (all, or some elements) from float64 inputs, to which
+`transform` is applied first.
+"""
 
 
 def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
@@ -170,7 +171,7 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
 Draws = Callable[..., tuple[Expected, ...]]
 """Function of (operator, seed) that makes the three draws, or only the draws at `places`."""
 HARD = 1
-"""Index of the draw that shows most faults of fused operators (`answers.fused`)."""
+"""Index of the draw (random inputs with expected outputs) that shows most faults of fused operators; see `answers.fused`."""
 
 
 class ExpectationCache:

@@ -78,18 +78,21 @@ def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> 
 
 
 MOST_ELEMENTS, MOST_STEPS = 3 << 25, 5 << 27
-"""Limits of a fused operator that can be verified: elements of one value; evaluations of scalar functions in total.
+"""Largest operator that is verified: number of elements of one value, and number of evaluations of scalar functions in total.
 
 An element takes up to 145 bytes, an evaluation 90 ns (Intel Xeon). Larger operators would exceed a worker's five minutes for
 references, or the memory of most machines.
 """
 _LONG = 1 << 14
-"""Length from which the bound of a sum is so loose that a missing element could pass."""
+"""Number of terms from which a sum's error bound is so loose that a missing term could pass."""
 _THREADED = 1 << 22
-"""Number of elements of all values from which draws are computed in parallel, which takes a third of the time and three times the
-memory."""
+"""Number of elements of all values from which the three draws are computed in parallel, which takes a third of the time and three
+times the memory.
+"""
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
-"""Factors of the hard draw's rows, cyclically. 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
+"""Factors by which the rows of the second draw's inputs are multiplied in turn. 64 makes exponentials overflow, 0 makes all
+elements equal, 1 changes nothing.
+"""
 
 
 def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tuple[FusedDraw, ...]:

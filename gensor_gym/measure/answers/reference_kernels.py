@@ -27,7 +27,7 @@ THREADS, TILE = 256, 64
 _PRODUCT_SHARED = 2 * 16 * 65 * 8
 _PARTIAL_SHARED = 2 * THREADS * 8
 _BLOCKS = 1024
-"""Largest number of blocks of the entries that compare arrays."""
+"""Largest number of thread blocks of the kernels that compare arrays."""
 _MOST_BATCHES = 65535
 _SMALL = 1 << 16
 """Largest array that is copied whole to read some of its elements, in elements."""

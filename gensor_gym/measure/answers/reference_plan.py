@@ -16,17 +16,17 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
-"""The struct `Place` of `reference.cu`: a flat index, and indices along up to two padded dimensions."""
+"""NumPy form of the struct `Place` of `reference.cu`: a flat index, and indices along up to two padded dimensions."""
 CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4, "float8_e4m3fn": 5}
-"""Tensor's data type -> its number in `reference.cu`."""
+"""A tensor's data type -> the number of this type in `reference.cu`."""
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
-"""Scalar functions of `reference.cu`. A function's number is its position."""
+"""Names of the scalar functions that `reference.cu` supports. A function's number there is its position here."""
 KNOWN = ("multiply_add", "sum", "max", "map")
 """Operator bodies that `reference.cu` supports. The host computes references of other bodies."""
 STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu", "relu6": "relu6"}
-"""Stage of an epilogue -> its function."""
+"""Name of an epilogue's stage -> the scalar function that computes it."""
 _FREE = 1 << 30
-"""Limit for an index that is never out of bounds."""
+"""Size that is used for a dimension whose index is never out of bounds."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
 TOLERANCE = {"float32": 5e-5, "tf32x3": 5e-5, "tf32": 1e-3, "float16": 5e-3, "bfloat16": 3e-2, "int8": 0.0, "float8_e4m3fn": 3e-2}
-"""Operator's data type -> accepted ||out - reference|| / ||reference||. Winograd and FFT convolutions are within 2e-5, but single
-elements would fail the bound for generated kernels. TF32 errs by 3e-4, which is too much for float32."""
+"""Operator's data type -> largest accepted ||out - reference|| / ||reference|| of torch's result. Winograd and FFT convolutions
+are within 2e-5, but single elements would fail the bound for generated kernels. TF32 errs by 3e-4, which is too much for float32.
+"""
 
 
 def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:

@@ -26,7 +26,7 @@ from gensor_gym.operators.inputs import ARRAY_OFFSET, decode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 _MOST_DRAWS = 1 << 30
-"""Largest number of bytes of cached draws."""
+"""Largest number of bytes of random inputs and expected outputs that a worker caches."""
 
 
 class CpuDevice:

@@ -36,7 +36,9 @@ _GUARD_BYTES = 4096
 _GUARD = 0xA5
 _GRAPH_CALLS = 128
 _MOST_DRAWS = 8 << 30
-"""Largest number of bytes of device memory for cached draws. A quarter of the device's memory is the other limit."""
+"""Largest number of bytes of device memory for cached inputs and expected outputs. A quarter of the device's memory is the other
+limit.
+"""
 _STATIC_SHARED = 48 * 1024
 _STICKY = re.compile(
     r"ILLEGAL_?ADDRESS|MISALIGNED|ILLEGAL_?INSTRUCTION|LAUNCH_?(FAILED|FAILURE|TIMEOUT)|INVALID_?PC|HARDWARE_?STACK"

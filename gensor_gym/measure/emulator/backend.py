@@ -25,9 +25,12 @@ from gensor_gym.operators.types import Operator
 
 POINTS_PER_SECOND = 1.5e8
 STEPS_PER_SECOND = 1e6
-"""Highest rates of the emulator on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and
-elementwise. Points of the iteration space: with large register tiles. Steps of the outer reduction of all threads: with tiles of
-one element."""
+"""Highest rates of the emulator, for a lower bound on its time: points of the iteration space per second, and steps per second (a
+step is one iteration of the outer reduction by one thread).
+
+They were reached on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and elementwise: the points
+with large register tiles, the steps with tiles of one element.
+"""
 
 
 class EmulatedBackend:

@@ -22,10 +22,12 @@ _REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8
 """Rights to remove and to make folders and files."""
 _OF_FILES = 1 << 0 | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Version of Landlock -> rights on files that it can take away. A version that is missing here has those of the version before.
+"""Version of Landlock -> bits of the rights on files that it can restrict. A version that is missing here has the rights of the
+version before.
 """
 _TCP, _SCOPES = 3, 3
-"""Rights to bind and connect TCP ports, from version 4; scopes of abstract sockets and of signals to processes, from version 6.
+"""Bits of the rights to bind and connect TCP ports, from version 4; bits that restrict abstract sockets and signals to other
+processes, from version 6.
 """
 _NO_NEW_PRIVILEGES = 38
 

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Iterator
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}
-"""Machine -> its number in a filter (linux/audit.h), its column in `REFUSED`, number of the system call that installs a filter.
+"""Machine's name -> three numbers: of the architecture in a filter (linux/audit.h), of its column in `REFUSED`, and of the system
+call that installs a filter.
 """
 _ABSENT = -1
 REFUSED: dict[str, tuple[int, int]] = {

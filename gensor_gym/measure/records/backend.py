@@ -32,10 +32,12 @@ from gensor_gym.measure.records.tables import Table, file_name, read_table
 from gensor_gym.operators.types import Operator
 
 FEW = 1 << 16
-"""Largest number of programs of a space that plain Python lists (40 us each) before Numba would have compiled the rules."""
+"""Spaces of at most this number of programs are listed by plain Python (40 us each), which ends before Numba would have compiled
+the rules.
+"""
 
 _WITHIN = {"medium": ("compact",)}
-"""Space -> the spaces that are subsets of it."""
+"""Name of a space -> names of the spaces that are subsets of it."""
 
 Source = str | Path | Store | Iterable[Record]
 
@@ -48,9 +50,11 @@ class _Part:
     device: str
     hardware: Hardware | None
     drift: float
-    """Standard deviation of the logarithm of a median from pass to pass; see `optimum.find_optimum`."""
+    """Standard deviation of the logarithm of a program's median from one pass over the table to the next; see
+    `optimum.find_optimum`.
+    """
     space: str
-    """Space that the file names; empty if it names none."""
+    """Name of the space whose programs the file has; empty if the file names none."""
 
     @cached_property
     def operators(self) -> frozenset[str]:

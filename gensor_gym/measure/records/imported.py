@@ -24,12 +24,13 @@ from gensor_gym.measure.records.store import IMPORTED, Record
 from gensor_gym.operators.types import Operator
 
 LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
-"""Field of a record -> largest number of characters."""
+"""Text field of a record -> largest number of characters."""
 CONDITIONS = 200_000
-"""Largest number of characters of the conditions as JSON. They may contain the passes of ten thousand samples."""
+"""Largest number of characters of a record's conditions as JSON. They may contain the pass numbers of ten thousand samples."""
 SAMPLES = 100_000
 AHEAD = 86_400.0
-"""Largest number of seconds by which another machine's clock may be fast. A future date would take precedence over later trials.
+"""Number of seconds by which a record's date may be in the future, for machines whose clock is fast. A later date would give the
+record precedence over trials made after it.
 """
 
 

@@ -18,7 +18,7 @@ from gensor_gym.measure.stats.intervals import CONFIDENCE
 
 RESAMPLES = 1000
 REACH = 4.0
-"""Number of standard deviations of drift beyond which two programs always differ significantly."""
+"""Two programs whose samples are further apart than this number of standard deviations of drift are never counted as tied."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Optimum:
     floor: float
 
     def regret(self, index: int, seconds: float) -> float:
-        """Regret of program `index` with median `seconds`: zero if it is tied, else log(seconds / best)."""
+        """Return the regret of program `index` with median `seconds`: the log of its ratio to the best; zero for tied ones."""
         return 0.0 if self.tied[index] else math.log(seconds / self.best)
 
 

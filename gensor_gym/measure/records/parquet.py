@@ -15,7 +15,7 @@ KEY = b"gensor_gym"
 MOST_ROWS, MOST_BYTES = 200_000, 256 << 20
 """Limits on a file's rows and uncompressed bytes."""
 _LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
-"""Conditions that have a column of their own, with its type. Other conditions are stored as JSON."""
+"""Conditions of a measurement that have a column of their own -> the column's type. Other conditions are stored as JSON."""
 _REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
 """Columns whose values mostly repeat, so that a dictionary compresses them."""
 

@@ -15,7 +15,7 @@ LEVEL = f"{100 * CONFIDENCE:g} %"
 
 
 def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """(low, high) of the median's interval from order statistics (binomial), at least `confidence` if the count allows it.
+    """Return an interval (low, high) that contains the median with probability `confidence`, from order statistics (binomial).
 
     Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
     """
@@ -28,7 +28,10 @@ def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confi
 
 @functools.cache
 def _outer_rank(count: int, confidence: float) -> int:
-    """Largest k for which [x_(k), x_(n-1-k)] covers the median with probability >= confidence; 0 if there is none."""
+    """Return the largest k for which the k-th sample from either end encloses the median with probability >= confidence.
+
+    Of `count` sorted samples x, counted from 0, the interval is [x_(k), x_(count-1-k)]. 0 if no k suffices.
+    """
     tail, rank = 0.0, 0
     for k in range((count + 1) // 2):
         tail += _binomial(count, k)
@@ -45,7 +48,10 @@ def _binomial(count: int, k: int) -> float:
 
 
 def half_width(samples: list[float]) -> float:
-    """Half of the width of the median's interval, divided by the median: the relative precision at which timing stops."""
+    """Return half of the width of the median's confidence interval, divided by the median.
+
+    Timing stops at a small enough value.
+    """
     low, high = median_interval(samples)
     return 0.5 * (high - low) / statistics.median(samples)
 

@@ -26,7 +26,7 @@ Timer = Callable[[int], float]
 
 
 class ClockFault(Exception):
-    """A clock measured zero or negative time, as events on a lost or reset device do. No sample is valid."""
+    """A clock measured zero, negative or infinite time, as events on a lost or reset device do. No sample is valid."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def elapsed(timer: Timer, calls: int) -> float:
 
 
 def calls_per_sample(estimate: float, rules: TimingRules) -> int:
-    """Number of calls that make one sample last `rules.sample` seconds."""
+    """Return the number of calls that make one sample last `rules.sample` seconds, if a call takes `estimate` seconds."""
     return max(1, min(1 << 20, math.ceil(rules.sample / estimate)))
 
 

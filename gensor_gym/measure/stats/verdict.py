@@ -9,7 +9,8 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import CONFIDENCE, quiet_ratio_interval, ratio_interval
 
 TOLERANCE = 0.025
-"""Relative difference below which kernels count as the same: half of the five percent that must be detected."""
+"""Relative difference of two kernels' times below which they count as the same: half of the five percent that must be detected.
+"""
 
 
 class Verdict(enum.StrEnum):

@@ -13,7 +13,7 @@ from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import Built, CompileRequest
 
 _PAUSE = 0.02
-"""Seconds between two checks for compilers that are about to end."""
+"""Seconds between two checks whether compilers that are about to end have ended."""
 
 
 class CompilePool:

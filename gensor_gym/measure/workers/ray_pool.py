@@ -26,14 +26,14 @@ from gensor_gym.plugins import load_plugins, loaded
 RETRIES = 3
 """Number of actors that a trial may lose before it counts as CRASHED."""
 START_SECONDS = 120.0
-"""Seconds that an actor may take to start. A slower actor has no room in the cluster."""
+"""Seconds that an actor may take to start. If it takes longer, the cluster is assumed to be full."""
 
 
 class Station:
-    """A Ray actor with the backend of one device on a node."""
+    """A Ray actor: it compiles, verifies and times kernels on one device of a cluster's node."""
 
     def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
-        """`device` is the name of a runner's backend. `plugins` are the names of plugins that the run has loaded."""
+        """`device` is the name of the backend to start. `plugins` are the names of plugins that the calling run has loaded."""
         load_plugins(*plugins)
         self._backend = runner_named(device).start()
 
@@ -56,12 +56,13 @@ class Station:
 
 
 class RayPool:
-    """A pool of stations on a Ray cluster; see `pool.Pool`."""
+    """A pool of workers on a Ray cluster, one `Station` (a Ray actor) for each device; see `pool.Pool`."""
 
     def __init__(self, device: str, workers: int | None = None, ahead: int = AHEAD) -> None:
-        """`workers` is the number of stations. Default: one per node, or one per GPU for a GPU backend.
+        """`workers` is the number of stations (Ray actors). Default: one per node, or one per GPU for a GPU backend.
 
-        Stations start at the first trial. ValueError for another device, or without a cluster.
+        `device` is the name of the backend. Stations start at the first trial. ValueError for another device, or without a
+        cluster.
         """
         opened = opened_by(device)
         connect()
@@ -86,7 +87,7 @@ class RayPool:
         return ray.get([station.pid.remote() for station in self._running()])
 
     def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
-        """Yield one measurement per trial, in order; see `Pool`. A station compiles its next kernel after a timing."""
+        """Yield one measurement per trial, in order; see `Pool`. A station (a Ray actor) gets a new trial after each result."""
         left, again = enumerate(trials), deque[tuple[int, Trial, int]]()
         flying: dict[Any, tuple[tuple[int, Trial, int], Any]] = {}
         done: dict[int, Measurement] = {}
@@ -131,7 +132,10 @@ class RayPool:
     def _next(
         self, left: Iterator[tuple[int, Trial]], again: deque, position: int, done: dict, flying: dict
     ) -> tuple[int, Trial, int] | None:
-        """The next job (index, trial, lost stations): a retry, or a new trial within `ahead`; None if there is none now."""
+        """Return the next job as (index, trial, number of stations lost with it), or None if no job may start now.
+
+        A trial whose station was lost comes first, then a new one if fewer than `ahead` are running or wait for earlier results.
+        """
         if again:
             return again.popleft()
         if len(done) + len(flying) >= self._ahead:
@@ -162,7 +166,10 @@ class RayPool:
         return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 
     def _replaced(self, station: Any) -> list[Any]:
-        """List with the replacement of a lost station; empty if the cluster has no room and other stations are left."""
+        """Remove a lost station and start another. Return a list with the new one, or an empty list if it does not start.
+
+        RuntimeError if it does not start and no other station is left.
+        """
         self._stations.remove(station)
         if _is_up(fresh := self._start()):
             self._stations.append(fresh)
@@ -187,7 +194,7 @@ def connect() -> None:
 
 
 def _is_up(station: Any) -> bool:
-    """Whether a station answers. One that does not is killed."""
+    """Return whether a station (a Ray actor) answers within START_SECONDS. Kill it if it does not."""
     try:
         ray.get(station.pid.remote(), timeout=START_SECONDS)
     except (GetTimeoutError, RayActorError):

@@ -43,7 +43,7 @@ class Loaded(Protocol):
     """A kernel loaded in the worker, with its buffers."""
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs into the buffers, and fill output and workspace with NaN bytes."""
+        """Copy the inputs of `draw` into the buffers, and fill output and workspace with NaN bytes."""
 
     def poison(self) -> None:
         """Fill the output with NaN bytes."""
@@ -52,10 +52,13 @@ class Loaded(Protocol):
         """Call the kernel `calls` times in a row; return the total seconds."""
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output for the inputs of `draw`; empty if the output is right."""
+        """Compare the output with that expected for the inputs of `draw`.
+
+        Return a message about wrong elements; empty if it is right.
+        """
 
     def damage(self, draw: Expected) -> str:
-        """Message about guard words or inputs that the kernel modified; empty if there are none."""
+        """Return a message about guard words or inputs that the kernel has overwritten; empty if there are none."""
 
     def conditions(self) -> dict[str, object]:
         """Conditions of a measurement: the device and its present state."""
@@ -68,7 +71,7 @@ class Baseline(Protocol):
     """A library's kernel for an operator, loaded on the device with its inputs."""
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output for the draw; empty if it is right."""
+        """Compare one call's result with that expected by `draw`. Return a message about a wrong output; empty if it is right."""
 
     def time(self, calls: int) -> float:
         """Call the kernel `calls` times in a row; return the total seconds."""
@@ -88,13 +91,16 @@ class Device(Protocol):
     """
 
     draws_limit: int
-    """Largest number of bytes of cached draws."""
+    """Largest number of bytes of random inputs and expected outputs that a worker caches."""
 
     def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
-        """Draws of an operator, by default all three. Their arrays are in the memory where this device compares them."""
+        """Draw random inputs of an operator and compute the expected outputs. `places` selects some of the three draws.
+
+        The arrays are where this device compares outputs, in host or device memory.
+        """
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Baselines with torch's own kernel, one per memory layout that the device supports."""
+        """Return the torch baselines that this device can time for an operator, one per memory layout."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError if the device refuses it."""
@@ -103,17 +109,20 @@ class Device(Protocol):
         """Torch's kernel on this device with a draw's inputs; ValueError for a kind that the device does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
-        """Context in which kernels are timed."""
+        """Context in which kernels are timed; on a CPU it keeps the calling thread on one core."""
 
 
 def check(loaded: Loaded, draw: Expected) -> str:
-    """Message about damaged buffers or a wrong output for this draw; empty if all is right."""
+    """Check buffers and output after a call. Return a message about damage or a wrong output; empty if all is right.
+
+    `draw` has the inputs and the expected output.
+    """
     return loaded.damage(draw) or loaded.fault(draw)
 
 
 @contextmanager
 def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
-    """Context with a loaded kernel, which is always unloaded."""
+    """Context that loads a compiled kernel and always unloads it."""
     loaded = device.load(built, threads)
     try:
         yield loaded
@@ -189,7 +198,10 @@ def _measure(
 
 
 def _checked(loaded: Loaded, draw: Expected, request: TrialRequest, announce: Announce) -> Measurement:
-    """Verify a loaded kernel by two calls on one draw. Other programs may run meanwhile."""
+    """Verify a loaded kernel by two calls on the inputs of one draw, without timing it. Other programs may run meanwhile.
+
+    Return a measurement with the shorter call as its one sample (condition `UNTIMED`), or status WRONG_ANSWER.
+    """
     announce("verify")
     loaded.write(draw)
     seconds = []
@@ -203,13 +215,13 @@ def _checked(loaded: Loaded, draw: Expected, request: TrialRequest, announce: An
 
 
 def _cut_short(loaded: Loaded, request: TrialRequest, seconds: float) -> Measurement:
-    """Measurement of a right kernel that is too slow to be sampled. `seconds` are its one sample."""
+    """Return the measurement of a correct kernel that is too slow to be sampled. Its one sample is `seconds`."""
     conditions = _conditions(loaded, request, calls=1) | {"cut_short": True}
     return Measurement(Status.OK, (seconds,), conditions, "", request.built.kernel.digest)
 
 
 def _again(device: Device, loaded: Loaded, seconds: float, announce: Announce) -> float:
-    """The smaller of `seconds` and the seconds of one more call, under the timing lock with warm caches."""
+    """Call the kernel once more, under the timing lock with warm caches. Return the smaller of `seconds` and that call's time."""
     with alone(device, not device.exclusive, announce), device.steady():
         announce("time")
         loaded.poison()
