@@ -17,7 +17,7 @@ _Number = np.float32
 
 
 def _steps(b: Builder, x: str, sizes: Sizes, scales: Scales) -> list[tuple[int, int, int, np.float32]]:
-    """(axis, extent, new extent, distance in x between neighbouring results) of every axis that is resized."""
+    """Return (axis, extent, new extent, distance in x between neighbouring results) for every axis of x that is resized."""
     found = []
     for place, extent in enumerate(b.shapes[x][2:]):
         to = sizes[place] if sizes is not None else int(extent * scales[place])  # type: ignore[index]
