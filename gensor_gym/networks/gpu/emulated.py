@@ -1,4 +1,4 @@
-"""A network whose kernels the emulator runs in order, in the memory that they share on a GPU."""
+"""A network whose kernels run in the emulator, in order, in the memory that they would share on a GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ class EmulatedNetwork:
     """A network on the emulator, called with host arrays. It is slow: use small networks."""
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole", sanitize: bool = True) -> None:
-        """Compile the kernels; EmulatorError if that fails. `sanitize` checks addresses and undefined behaviour."""
+        """Compile the kernels. EmulatorError if that fails. `sanitize` checks addresses and undefined behaviour.
+
+        `mode` is one of `networks.arena.MODES`.
+        """
         self.tasks = Tasks(plan, kernels, mode)
         self.layout = self.tasks.layout
         self.signature = Signature(self.tasks.called)
@@ -57,6 +60,6 @@ class EmulatedNetwork:
 
 
 def _poison(written: Sequence[np.ndarray], workspace: np.ndarray) -> None:
-    """Fill memory that a kernel may write before it reads its inputs."""
+    """Fill with NaN bytes the memory that a kernel may write before it reads its inputs."""
     for array in (*written, workspace):
         array.reshape(-1).view(np.uint8)[...] = POISON

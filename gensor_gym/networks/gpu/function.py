@@ -59,7 +59,7 @@ class GpuNetwork:
 
     @property
     def launches(self) -> int:
-        """Number of kernel launches of a call."""
+        """Return the number of kernel launches of one call."""
         return sum(len(task.kernel.launches) for task in self.tasks.listed)
 
 
@@ -102,7 +102,10 @@ class LoadedNetwork:
             call()
 
     def _bound(self, task: Task) -> Callable[[], None]:
-        """Function that enqueues a kernel. Arrays at addresses not divisible by 16 bytes are copied before or afterwards."""
+        """Return a function that enqueues a kernel with its arrays in the network's memory.
+
+        Arrays at addresses not divisible by 16 bytes are copied before the launch, or afterwards if they are outputs.
+        """
         inputs, outputs, workspace = task.arrays(self.memory)
         before, after = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
         for arrays, copies in ((inputs, before), (outputs, after)):
@@ -134,6 +137,6 @@ class LoadedNetwork:
 
 
 def _copy(pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Enqueue copies of pairs (to, from) on the current stream."""
+    """Enqueue copies on the current stream. Each pair is (destination, source)."""
     for to, of in pairs:
         to[...] = of
