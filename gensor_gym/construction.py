@@ -63,7 +63,7 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @property
     def horizon(self) -> int:
-        """Maximum number of steps of an episode on this task, by `graph.tables.filling.horizon`."""
+        """Return the maximum number of steps of an episode on this task; see `graph.tables.filling.horizon`."""
         return int(self.tables.ints[HORIZON])
 
     @cached_property
@@ -75,7 +75,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return Coordinates(opened(self._initial.row, self.tables.ints), columns_of(self.tables.ints, self.tables.sizes))
 
     def initial(self) -> Schedule:
-        """The unscheduled program: all tiles are 1, the level is registers, knobs have the values of `graph.defaults`."""
+        """Return the unscheduled program: all tiles are 1, the level is registers, knobs have the values of `graph.defaults`."""
         return self._initial
 
     def is_legal(self, schedule: Schedule) -> bool:
@@ -83,7 +83,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return self._is_well_formed(schedule) and bool(rules.fits(plain(schedule.row), self.tables.ints))
 
     def is_legal_once(self, schedule: Schedule) -> bool:
-        """Same as `is_legal`, for a process that calls it once: plain Python takes milliseconds but loads no compiled code."""
+        """Return whether a schedule is legal, as `is_legal` does, without loading compiled code.
+
+        It is for a process that asks once: plain Python takes milliseconds.
+        """
         ints, sizes = self.tables.ints, self.tables.sizes
         well_formed, fits = interpreted(rules.is_well_formed), interpreted(rules.fits)
         return bool(well_formed(schedule.row, ints, sizes)) and bool(fits(schedule.row, ints))
@@ -92,13 +95,13 @@ class ConstructionGraph(RowGraph[Schedule]):
         return bool(rules.is_well_formed(plain(schedule.row), self.tables.ints, self.tables.sizes))
 
     def action_mask(self, schedule: Schedule) -> np.ndarray:
-        """Mask of legal actions, bool [N]. For a schedule that does not belong to this task only `stop` is legal."""
+        """Return the mask of legal actions, bool [N]. For a schedule that does not belong to this task only `stop` is legal."""
         if not self._is_well_formed(schedule):
             return np.arange(NUM_ACTIONS) == STOP
         return super().action_mask(schedule)
 
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Mask of legal actions of every row, bool [B, N]. Rows must be legal."""
+        """Return the masks of legal actions of all rows, bool [B, N]. Rows must be legal."""
         masks = np.empty((len(rows), NUM_ACTIONS), dtype=np.int8)
         rules.fill_masks(plain(rows), self.tables.ints, self.tables.sizes, masks)
         return masks.astype(bool)
@@ -114,7 +117,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return fitting
 
     def transition(self, schedule: Schedule, action: int) -> Schedule:
-        """The schedule after an action. An illegal action and `stop` return the schedule unchanged."""
+        """Return the schedule after an action. An illegal action and `stop` return the schedule unchanged."""
         if action == STOP or not self._is_well_formed(schedule):
             return schedule
         return super().transition(schedule, action)
@@ -132,24 +135,30 @@ class ConstructionGraph(RowGraph[Schedule]):
         return results, legal
 
     def room(self) -> np.ndarray:
-        """New scratch array for the compiled model on `tables`. Each thread needs its own (`cost.model.room`)."""
+        """Return a new scratch array for the compiled analytic model of this task.
+
+        Each thread needs its own (`cost.model.room`).
+        """
         return model.room(self.tables.ints)
 
     def latency(self, schedule: Schedule) -> float:
-        """Seconds predicted by the analytic model; infinite for an illegal schedule."""
+        """Return the seconds that the analytic model predicts for a schedule; infinite for an illegal schedule."""
         if not self.is_legal(schedule):
             return float("inf")
         return super().latency(schedule)
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Predicted seconds of every row, float64 [B]; infinite if the row exceeds the limits. Rows must be well formed."""
+        """Return the predicted seconds of every row, float64 [B]; infinite if a row exceeds the hardware's limits.
+
+        Rows must be well formed.
+        """
         self.charge(len(rows))
         seconds = np.empty(len(rows), dtype=np.float64)
         model.fill_latencies(plain(rows), self.tables.ints, self.tables.floats, self.room(), seconds)
         return seconds
 
     def terms(self, schedule: Schedule) -> dict[str, float]:
-        """Terms of the predicted latency, in seconds, by name (`cost.terms.TERMS`). The schedule may be illegal.
+        """Return the terms of the predicted latency, in seconds, by name (`cost.terms.TERMS`). The schedule may be illegal.
 
         ValueError if a tile is below 1, or if the level or a knob is out of range.
         """

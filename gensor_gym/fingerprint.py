@@ -69,7 +69,7 @@ _known: dict[bytes, str] = {}
 
 
 def fingerprint(graph: ConstructionGraph) -> str:
-    """Fingerprint of the graph's task: sixteen hexadecimal digits, cached for the process. No budget is charged.
+    """Return the fingerprint of the graph's task, sixteen hexadecimal digits, cached for the process. No budget is charged.
 
     The host's fingerprint covers its limits but not its measured rates, which vary a little.
     """
@@ -84,7 +84,7 @@ def fingerprint(graph: ConstructionGraph) -> str:
 
 
 def fingerprints(ops: Iterable[Operator], hardware: Hardware | str, space: str) -> dict[str, str]:
-    """Operator's text -> fingerprint of its task on the hardware in the space."""
+    """Return the fingerprint of each operator's task on the hardware in the space, by the operator's text."""
     return {str(op): _task_fingerprint(op, machines.get(hardware), space) for op in ops}
 
 
@@ -109,7 +109,7 @@ def _with_fixed_rates(host: Hardware) -> Hardware:
 
 
 def _digest(graph: ConstructionGraph) -> str:
-    """Hash of the parts that the module's docstring lists."""
+    """Hash the parts that the module's docstring lists. Return the fingerprint."""
     whole = hashlib.sha256(json.dumps(_facts(graph)).encode())
     tables = graph.tables
     begins = starts(tables, graph.initial().row, COLUMNS)
@@ -130,7 +130,7 @@ def _digest(graph: ConstructionGraph) -> str:
 
 
 def _facts(graph: ConstructionGraph) -> list[object]:
-    """Facts from the task's tables: ladders, variable knobs with their values, initial program, horizon, floor and cap."""
+    """Return facts from the task's tables: tile sizes, variable knobs with values, initial program, horizon, floor and cap."""
     tables = graph.tables
     knobs = {
         KNOBS[k].name: [KNOBS[k].values[i] for i in values]
@@ -160,13 +160,13 @@ def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
 
 
 def _numbers(shape: tuple[int, ...]) -> np.ndarray:
-    """Fixed float64 numbers in [0, 1): raw bits of PCG64, which no release of NumPy changes."""
+    """Return fixed float64 numbers in [0, 1): raw bits of PCG64, which no release of NumPy changes."""
     bits = np.random.PCG64(0).random_raw(math.prod(shape))
     return ((bits >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
 def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Predicted seconds, then the model's terms, of legal programs [B, ROW]: float64 [B, 1 + terms]."""
+    """Return the predicted seconds, then the model's terms, of legal programs [B, ROW]: float64 [B, 1 + terms]."""
     found = np.zeros((len(rows), 1 + NUM_TERMS))
     fill_terms(rows, graph.tables.ints, graph.tables.floats, graph.room(), found)
     return found
@@ -187,13 +187,13 @@ def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) 
 
 
 def _rounded(seconds: np.ndarray) -> np.ndarray:
-    """Seconds rounded to six decimal digits, 2^-20."""
+    """Round seconds to a mantissa of twenty bits, which is six decimal digits."""
     mantissa, exponent = np.frexp(seconds)
     return np.ldexp(np.rint(mantissa * 2.0**20), exponent)
 
 
 def _six_digits(values: np.ndarray) -> np.ndarray:
-    """Numbers as int32 [2, ..]: twenty bits of the mantissa, then the exponent. Infinities and NaN become (2^30, 0)."""
+    """Encode numbers as int32 [2, ..]: twenty bits of the mantissa, then the exponent. Infinities and NaN become (2^30, 0)."""
     finite = np.isfinite(values)
     mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
     bits = np.where(finite, np.rint(mantissa * 2.0**20), 2.0**30)

@@ -25,7 +25,7 @@ def register(kind: str, table: dict[str, Any], name: str, value: object, owner: 
 
 
 def registered(kind: str) -> list[str]:
-    """Names of a kind's entries that were added by `register`, such as entries of plugins."""
+    """Return the names of a kind's entries that were added by `register`, such as entries of plugins."""
     return [name for of, name in _OWNERS if of == kind]
 
 
@@ -43,7 +43,7 @@ def near(name: object, names: Iterable[str]) -> str:
 
 
 def check_known(what: str, value: object, known: Iterable[str]) -> None:
-    """ValueError with similar spellings unless a value is in `known`. `what`: kind of value, for the message."""
+    """Raise ValueError, with similar spellings, unless a value is in `known`. `what` is the kind of value, for the message."""
     if value not in (names := list(known)):
         raise ValueError(f"{what} {value!r}: expected one of {', '.join(names)}{near(value, names)}")
 

@@ -121,11 +121,11 @@ class Builder:
         return self.map(of(function, *arguments), function)
 
     def repeat(self, name: str, shape: Sequence[int]) -> str:
-        """Broadcast a value to a shape. Return the result's name, or `name` if it has that shape."""
+        """Broadcast a value to a shape. Return the result's name, or `name` if the value has that shape."""
         return name if self.shapes[name] == tuple(shape) else self.add(Broadcast(name, tuple(shape)), f"{name}_wide")
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
-        """Reshape a value: the same elements in the same order. One extent may be -1."""
+        """Reshape a value: the same elements in the same order. One extent may be -1. Return the result's name."""
         size, to = math.prod(self.shapes[name]), list(shape)
         if -1 in to:
             to[to.index(-1)] = size // max(1, -math.prod(to))
@@ -136,7 +136,10 @@ class Builder:
         return self.add(Reshape(name, tuple(to)), f"{name}_shaped")
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
-        """Transpose a value: its axes in another order. If one kernel would need too many loops, a copy moves each axis."""
+        """Transpose a value: its axes in another order. Return the result's name.
+
+        If one kernel would need too many loops, a copy moves each axis.
+        """
         order = tuple(axis % len(self.shapes[name]) for axis in order)
         if order == tuple(range(len(order))):
             return name
@@ -168,7 +171,10 @@ class Builder:
             self._origins[name] = self._origins[root]
 
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
-        """Add sums, maxima or minima along axes, which keep extent 1. One node reduces neighbouring axes, the last first."""
+        """Compute sums, maxima or minima along axes, which keep extent 1. Return the result's name.
+
+        One node reduces neighbouring axes, the last first.
+        """
         if body == "min":
             return self.turned(self.reduce(self.turned(name), "max", axes))
         left = sorted({axis % len(self.shapes[name]) for axis in axes if self.shapes[name]})
@@ -179,11 +185,14 @@ class Builder:
         return name
 
     def turned(self, name: str) -> str:
-        """Add a value whose order is reversed: -x, or for integers -1 - x, which exists for the least integer too."""
+        """Return the name of a value that sorts in reverse: -x, or for integers -1 - x.
+
+        The latter exists for the least integer too.
+        """
         return self.call("subtract", -1.0, name) if self.is_whole else self.call("negative", name)
 
     def mean(self, name: str, axes: Sequence[int]) -> str:
-        """Add means along axes, which keep extent 1. ValueError for integers."""
+        """Compute means along axes, which keep extent 1. Return the result's name. ValueError for integers."""
         if self.is_whole:
             raise ValueError("means of integers: expected float32")
         count = math.prod(self.shapes[name][axis] for axis in axes if self.shapes[name])
@@ -221,7 +230,7 @@ class Builder:
         return dtype if dtype in HALVES else ""
 
     def halved(self, name: str, half: str) -> str:
-        """Round a value to a 16-bit type. Return the value itself if the present operation computes it, else a copy."""
+        """Round a value to a 16-bit type. Return the name of the value if the present operation computes it, else of a copy."""
         if self.half_of(name) == half:
             return name
         node = self._made.get(name)
@@ -244,7 +253,10 @@ class Builder:
         return made
 
     def dense(self, name: str) -> str:
-        """Return a value as floats whose elements are in memory one by one. Repeated values and inputs of integers are copied."""
+        """Return the name of a value as floats that are all stored in memory.
+
+        A broadcast value or an input of integers is copied.
+        """
         node = self._made.get(name)
         if any(value.name == name and value.dtype not in ("float32", *HALVES) for value in self.given):
             return self.copy(name)
@@ -253,7 +265,7 @@ class Builder:
         return self.copy(name) if isinstance(node, Broadcast) else name
 
     def copy(self, name: str) -> str:
-        """Add a copy of a value, in memory of its own, with the same type."""
+        """Add a copy of a value, in memory of its own, with the same type. Return its name."""
         was, self.is_whole = self.is_whole, self.is_whole or self._root(name) in self.whole
         made = self.map(Operand(name), f"{name}_copy")
         self.is_whole = was
@@ -356,7 +368,7 @@ MOST_MULTIPLIED = 1 << 28
 
 
 def _product(b: Builder, x: str, y: str) -> str:
-    """Add the product [.., m, n] of integers [.., m, k] and [.., k, n]."""
+    """Compute the product [.., m, n] of integers [.., m, k] and [.., k, n]."""
     (*outer, m, k), n = b.shapes[x], b.shapes[y][-1]
     last = len(outer)
     turned = b.reshape(b.transpose(y, (*range(last), last + 1, last)), (*outer, 1, n, k))
@@ -365,7 +377,7 @@ def _product(b: Builder, x: str, y: str) -> str:
 
 
 def _of_vector(b: Builder, x: str, y: str) -> str:
-    """Add the product [n] of integers [n, k] and [k]."""
+    """Compute the product [n] of integers [n, k] and [k]."""
     return b.reshape(b.reduce(b.call("multiply", x, y), "sum", [-1]), b.shapes[x][:1])
 
 

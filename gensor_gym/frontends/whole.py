@@ -82,9 +82,9 @@ def computed_whole(
 
 
 def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str]) -> dict[str, int]:
-    """Find for each integer input the largest magnitude for which the nodes `whole` are exact in float32. Return it by name.
+    """Find for each integer input the largest magnitude for which the nodes `whole` are exact in float32.
 
-    ValueError names a node that may be inexact for any inputs.
+    Return these magnitudes by the input's name. ValueError names a node that may be inexact for any inputs.
     """
     whole = {name for name in whole if name not in graph.whole and not isinstance(graph.makers[name], VIEWS)}
     sizes = intervals(graph, constants, whole, {})

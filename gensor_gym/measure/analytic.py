@@ -31,7 +31,7 @@ def program_key(schedule: Schedule | GirSchedule) -> bytes:
 
 
 def program_digest(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """Hexadecimal digest that identifies a program. It needs no generated code."""
+    """Return a hexadecimal digest that identifies a program of an operator on a hardware. No code is generated."""
     return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, program_key(schedule).hex()]).encode()).hexdigest()
 
 
@@ -42,11 +42,11 @@ class AnalyticBackend:
     stored = False
 
     def device(self, hw: Hardware) -> str:
-        """Name of the hardware's model. For `host` it contains the digest of the measured rates."""
+        """Return the name of the hardware's model. For `host` it contains the digest of the measured rates."""
         return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the program; see `program_digest`."""
+        """Return the digest of the program; see `program_digest`."""
         return program_digest(op, schedule, hw)
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
@@ -65,7 +65,7 @@ class AnalyticBackend:
                 yield Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """Predicted latency of a legal schedule, in seconds."""
+        """Return the predicted latency of a legal schedule, in seconds."""
         return graph.latency(schedule)
 
     def close(self) -> None:
@@ -79,5 +79,5 @@ class ModelBackend(AnalyticBackend):
         self.name, self._model = name, model
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """Predicted latency of a legal schedule, in seconds."""
+        """Return the predicted latency of a legal schedule, in seconds."""
         return self._model(graph, schedule)

@@ -32,13 +32,13 @@ class Backend(Protocol):
     """Whether the results are timings of a machine, which a store keeps."""
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device that the times belong to; part of the key in the store."""
+        """Return the name of the device that the times belong to, which is part of the key in the store."""
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
-        """Digest that identifies the program; schedules with equal digests are one trial."""
+        """Return the digest that identifies the program. Schedules with equal digests are one trial."""
 
     def measure(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule, in order."""
+        """Measure schedules. Return one measurement for each, in order."""
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield the results of `measure`, each when it is ready: a search that is killed keeps the finished results."""
@@ -49,7 +49,7 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Replay(Protocol):
-    """Additional methods of a backend whose answers are earlier timings."""
+    """Additional methods of a backend that answers from earlier timings."""
 
     def regret(self, graph: Any, schedule: Any) -> float | None:
         """Return the logarithm of a schedule's time divided by the best program's time.
@@ -80,8 +80,8 @@ def together(
 ) -> list[Measurement]:
     """Measure schedules of several operators. Return one measurement for each (operator, schedule) of `asked`, in order.
 
-    A backend that implements `Together` measures all at once, and stops at programs that are slow by `patience`. Others measure
-    one operator at a time.
+    A backend that implements `Together` measures all at once, and does not sample programs that `patience` rules out as too slow.
+    Others measure one operator at a time.
     """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw, patience))
@@ -148,7 +148,7 @@ _live: dict[tuple[str, int], Backend] = {}
 
 
 def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
-    """Backend of this name for the hardware, made once per process. A Backend object is returned unchanged.
+    """Return the backend of this name for the hardware, made once per process. A Backend object is returned unchanged.
 
     `auto` follows the hardware's kind: `cpu` for a CPU, `cuda` for a GPU that is present. The name `cuda` accepts any CUDA
     device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware;
@@ -201,7 +201,7 @@ def _names() -> str:
 
 
 def registered_name(backend: Backend) -> str | None:
-    """Name for which `get_backend` returns this object in this process; None if there is none."""
+    """Return the name for which `get_backend` returns this object in this process; None if there is none."""
     return next((name for (name, owner), live in _live.items() if live is backend and owner == os.getpid()), None)
 
 

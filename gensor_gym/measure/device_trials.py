@@ -21,7 +21,7 @@ _RESTART_AFTER = 3000
 
 
 def compilers() -> int:
-    """Number of compiler processes: all cores except two, which the timing worker and the calling process use."""
+    """Return the number of compiler processes: all cores except two, which the timing worker and the calling process use."""
     return max(1, len(os.sched_getaffinity(0)) - 2)
 
 

@@ -54,7 +54,7 @@ class NativeBackend:
     ) -> None:
         """`compile_kernel` compiles to a file or raises CompileFailed. `device` returns the device's name for a Hardware.
 
-        The rules are those of timing, and `seed` determines the random inputs. One worker of this machine measures, unless a
+        `rules` are the settings of timing, and `seed` determines the random inputs. One worker of this machine measures, unless a
         `pool` is given. With `overlap` the next kernels are compiled during timing, for devices whose timing leaves the host's
         cores idle.
         """
@@ -67,11 +67,11 @@ class NativeBackend:
         self._kernels: OrderedDict[tuple[Operator | Dataflow, bytes, Hardware], Kernel | Measurement] = OrderedDict()
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel; the program's digest if no kernel can be generated."""
+        """Return the digest of the generated kernel, or the program's digest if no kernel can be generated."""
         return self.generated(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule, in order. Equal kernels are timed once."""
+        """Measure schedules. Return one measurement for each, in order. Equal kernels are timed once."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
@@ -81,7 +81,7 @@ class NativeBackend:
     def together(
         self, asked: Sequence[tuple[Operator | Dataflow, Any]], hw: Hardware, patience: float = math.inf
     ) -> Iterator[Measurement]:
-        """Yield one measurement for each (operator, schedule) of `asked`, in order. 
+        """Yield one measurement for each (operator, schedule) of `asked`, in order.
 
         Kernels of all operators are compiled in parallel. With a finite `patience`, programs that are too slow are not sampled
         (see `backend.Together`). If the kernels then leave a core unused, others are compiled on it during timing.
@@ -105,7 +105,7 @@ class NativeBackend:
     def trial(self, built: Built | Measurement, hw: Hardware, timed: bool = True) -> Measurement:
         """Verify and time one compiled kernel on this machine. If the worker dies, the measurement's status says how.
 
-        With `timed=False` it is verified by one draw, and its time is the shorter of two calls (condition `UNTIMED`).
+        With `timed=False` it is verified on one set of inputs, and its time is the shorter of two calls (condition `UNTIMED`).
         """
         if isinstance(built, Measurement):
             return built
@@ -196,7 +196,7 @@ def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: H
 def cpu_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
-    """The `cpu` backend: C kernels on this machine's processor, or on the pool's processors."""
+    """Make the `cpu` backend, which runs C kernels on this machine's processor, or on the processors of `pool`."""
     from gensor_gym.measure.devices.cpu import processor_name
 
     def device(hw: Hardware) -> str:
@@ -208,7 +208,7 @@ def cpu_backend(
 def cuda_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
-    """The `cuda` backend: CUDA kernels on this machine's GPU, or on the pool's GPUs."""
+    """Make the `cuda` backend, which runs CUDA kernels on this machine's GPU, or on the GPUs of `pool`."""
     from gensor_gym.measure.devices.presence import device_name
     from gensor_gym.measure.workers.compile_pool import CompilePool
 

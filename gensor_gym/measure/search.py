@@ -1,4 +1,4 @@
-"""Protocols of a search by measurement: a graph of nodes, a task, and a backend that times nodes.
+"""Interfaces of a search by measurement: a graph of nodes, a task, and a backend that times nodes.
 
 A node is a schedule of an operator (`ConstructionGraph`) or a configuration of a recorded space
 (`gensor_gym.spaces.session.TuningGraph`). A strategy that uses only these protocols can search both. A strategy that uses a model
@@ -30,10 +30,10 @@ class SearchGraph(Protocol[Node]):
         """Whether each action is legal, bool [A]."""
 
     def transition(self, node: Node, action: int, /) -> Node:
-        """The node after an action. An illegal action and `stop` return the node unchanged."""
+        """Return the node after an action. An illegal action and `stop` return the node unchanged."""
 
     def successors(self, node: Node, /) -> dict[int, Node]:
-        """Legal action -> the node to which it leads, for all legal actions except `stop`."""
+        """Return the node to which each legal action leads, by action. `stop` is left out."""
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
         """Draw a random node. With `steps`, it is the end of a walk of that many random actions from `start`."""
@@ -42,7 +42,7 @@ class SearchGraph(Protocol[Node]):
         """Yield all nodes, in batches of rows int32 [B, R]."""
 
     def schedule(self, row: np.ndarray, /) -> Node:
-        """The node of a row int32 [R]."""
+        """Return the node of a row int32 [R]."""
 
 
 class SearchTask(Protocol):
@@ -50,11 +50,11 @@ class SearchTask(Protocol):
 
     @property
     def operator(self) -> Any:
-        """The program that is tuned."""
+        """Return the program that is tuned."""
 
     @property
     def hardware(self) -> Any:
-        """The machine for which the program is tuned."""
+        """Return the machine for which the program is tuned."""
 
 
 class SearchBackend(Protocol[Asked]):
@@ -65,7 +65,7 @@ class SearchBackend(Protocol[Asked]):
         """Whether a store should keep the results."""
 
     def device(self, hw: Any, /) -> str:
-        """Name of the device that the times belong to."""
+        """Return the name of the device that the times belong to."""
 
     def digest(self, op: Any, node: Asked, hw: Any, /) -> str:
         """Return the digest that identifies a node's program. Nodes with equal digests count as one trial."""

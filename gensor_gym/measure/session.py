@@ -1,4 +1,4 @@
-"""A strategy's arguments: a task, a budget, and a session that measures, predicts, records and stops in time."""
+"""Arguments of a strategy: a task, a budget, and a session that measures, predicts, records trials and stops in time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Task:
         return cls(resolve_computation(operator), machines.get(hardware), backend, space)
 
     def graph(self) -> Any:
-        """Graph of the task's schedules: a `ConstructionGraph`, or a `GirGraph` for a fused operator."""
+        """Return the graph of the task's schedules: a `ConstructionGraph`, or a `GirGraph` for a fused operator."""
         return graph_of(self.operator, self.hardware, self.space)
 
 
@@ -142,12 +142,15 @@ class SearchSession(Generic[Node]):
 
     @property
     def trials(self) -> int:
-        """Number of trials so far."""
+        """Return the number of trials so far."""
         return len(self.trace)
 
     @property
     def best(self) -> tuple[Node, Measurement] | None:
-        """(fastest OK node, its measurement), the earlier of two equally fast nodes; None before the first OK trial."""
+        """Return (fastest OK node, its measurement); None before the first OK trial.
+
+        The earlier of two equally fast nodes counts.
+        """
         return self._best
 
     @property
@@ -284,7 +287,7 @@ class SearchSession(Generic[Node]):
 
     @property
     def first_error(self) -> str:
-        """Error text of the first failed trial; empty if none failed."""
+        """Return the error text of the first failed trial; empty if none failed."""
         return next((measurement.error for measurement in self._seen.values() if measurement.error), "")
 
     def _record(self, digest: str, schedule: Node, measurement: Measurement) -> None:
@@ -300,7 +303,7 @@ class SearchSession(Generic[Node]):
 
 
 class Session(SearchSession[Schedule]):
-    """A session over schedules of an operator. The graph has a model, whose evaluations the budget limits too."""
+    """A session that measures schedules of an operator. The budget also limits evaluations of the graph's analytic model."""
 
     task: Task
     graph: ConstructionGraph
@@ -333,7 +336,7 @@ class Session(SearchSession[Schedule]):
         return super().measure(schedules)
 
     def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
-        """Predicted seconds, float64 [B], of schedules or rows int32 [B, ROW]; charged to the budget.
+        """Predict the seconds of schedules, or of rows int32 [B, ROW]: float64 [B]. The budget is charged.
 
         BudgetSpent before any evaluation, if the budget allows fewer evaluations.
         """
@@ -355,7 +358,7 @@ class Session(SearchSession[Schedule]):
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
-    """Function that calls a bound method, or does nothing once the object is deleted.
+    """Wrap a bound method in a function that does nothing once the method's object is deleted.
 
     It holds the object weakly; otherwise session and graph would keep each other alive.
     """

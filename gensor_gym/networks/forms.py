@@ -117,7 +117,7 @@ Types = Mapping[int, tuple[str, ...]]
 
 
 def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Cast outputs, of NumPy or torch, to the data types that users get (`Network.types`).
+    """Cast outputs, of NumPy or torch, to the data types that users get (`Network.types`). Return all outputs.
 
     ValueError for a NumPy array if NumPy does not have the type.
     """

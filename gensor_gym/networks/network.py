@@ -104,13 +104,13 @@ class Network:
 
     @cached_property
     def called(self) -> Called:
-        """Signature of the network's call."""
+        """Return the signature of the network's call."""
         own = self.graph.name, self.inputs, self.outputs, self.dtype, self.flops, self.compulsory_bytes
         return Called(*own, self.id_limits, self.limits)
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """Outputs of a call, in order."""
+        """Return the outputs of a call, in order."""
         return self.graph.outputs
 
     @property
@@ -120,17 +120,17 @@ class Network:
 
     @property
     def dtype(self) -> str:
-        """Data type of the arithmetic."""
+        """Return the data type of the arithmetic."""
         return self.graph.dtype
 
     @property
     def flops(self) -> int:
-        """Number of floating-point operations of a call."""
+        """Return the number of floating-point operations of a call."""
         return self.graph.flops
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any program must move: inputs, weights and outputs once each."""
+        """Return the bytes that any program must move: inputs, weights and outputs once each."""
         return self.graph.compulsory_bytes
 
     def __str__(self) -> str:

@@ -83,7 +83,7 @@ _MOST_FACTORS = 64
 
 @_covers("pow.Tensor_Scalar")
 def power(b: Builder, x: str, exponent: float) -> str:
-    """Add x to the power of a constant: as a product for a small integer exponent, by a square root, or by exp and log.
+    """Raise x to a constant power: by products for a small integer exponent, by a square root, or by exp and log.
 
     For x below 0 the power is NaN unless the exponent is an integer.
     """
@@ -103,7 +103,7 @@ def power(b: Builder, x: str, exponent: float) -> str:
 
 
 def _product(b: Builder, x: str, count: int) -> str:
-    """Add x to the integer power `count` >= 1, by repeated squaring."""
+    """Raise x to the integer power `count` >= 1, by repeated squaring."""
     made, square = None if count % 2 == 0 else x, x
     while count := count // 2:
         square = b.call("multiply", square, square)
@@ -114,14 +114,14 @@ def _product(b: Builder, x: str, count: int) -> str:
 
 
 def _far_power(b: Builder, x: str, count: int) -> str:
-    """Add x to a large integer power, as exp(count log |x|). An odd power is x times the next lower power, for the sign."""
+    """Raise x to a large integer power, as exp(count log |x|). An odd power is x times the next lower power, for the sign."""
     size = of("exp", of("multiply", count - count % 2, of("log", of("absolute", x))))
     return b.map(of("multiply", x, size) if count % 2 else size, "pow")
 
 
 @_covers("pow.Scalar")
 def _exponential(b: Builder, base: float, x: str) -> str:
-    """Add a constant number above 0, or for integers any integer, to the power x."""
+    """Raise a constant number above 0, or for integers any integer, to the power x."""
     if b.is_whole:
         return _whole_powers(b, b.constant("base", np.asarray(int(base))), x)
     if base == 1:
@@ -219,7 +219,7 @@ def _atan2(y: Any, x: Any) -> Any:
 
 @_covers("pow.Tensor_Tensor")
 def _powers(b: Builder, x: str | float, y: str | float) -> str:
-    """Add x to the power y, by log |x|. For x below 0 it is NaN unless y is an integer, and negative if y is odd."""
+    """Raise x to the power y, by log |x|. For x below 0 it is NaN unless y is an integer, and negative if y is odd."""
     x, y = (one if isinstance(one, str) else b.constant("number", np.asarray(one)) for one in (x, y))
     if b.is_whole:
         return _whole_powers(b, x, y)
@@ -238,7 +238,7 @@ def _powers(b: Builder, x: str | float, y: str | float) -> str:
 
 
 def _whole_powers(b: Builder, x: str, y: str) -> str:
-    """Add integers x to integer powers y by repeated squaring. For y below 0, only powers of 1 and -1 are not 0."""
+    """Raise integers x to integer powers y by repeated squaring. For y below 0, only powers of 1 and -1 are not 0."""
     made, square = b.map(of("where", of("less", y, 0.0), 0.0, 1.0), "pow"), x
     for bit in range(63):
         made = b.map(of("where", of("bits_and", y, 1 << bit), of("multiply", made, square), made), "pow")

@@ -79,9 +79,9 @@ def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: in
 
 
 def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) -> str:
-    """Add every `step`-th element of an axis from `first` to `last`, as one element of each group of `step` neighbours.
+    """Take every `step`-th element of an axis from `first` to `last`, as one element of each group of `step` neighbours.
 
-    If no such groups fit into the axis, the last element is sliced separately.
+    If the last group does not fit into the axis, the last element is sliced separately.
     """
     shape, count = b.shapes[x], -(-(last - first) // step)
     before = max(0, first + count * step - shape[axis])  # number of neighbours that the last element lacks
@@ -95,7 +95,7 @@ def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) ->
 
 @_covers("select.int")
 def select(b: Builder, x: str, axis: int, place: int) -> str:
-    """Add the elements of x at index `place` of an axis, without that axis."""
+    """Take the elements of x at index `place` of an axis, without that axis. Return the result's name."""
     axis, shape = axis % len(b.shapes[x]), b.shapes[x]
     place %= shape[axis]
     return b.reshape(_slice(b, x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))

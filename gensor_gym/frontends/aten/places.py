@@ -29,7 +29,7 @@ def _bag(
     b: Builder, table: str, ids: str, starts: str, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
     weights: str | None = None, last: bool = False, padding: int = -1,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Add the sums, means or maxima (`mode` 0, 1 or 2) of a table's rows over bags of row numbers `ids`.
+    """Compute the sums, means or maxima (`mode` 0, 1 or 2) of a table's rows over bags of row numbers `ids`.
 
     `starts` has the index of each bag's first id. It must be constant, and all bags of equal length.
     """
@@ -47,7 +47,7 @@ def _bag(
 
 
 def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
-    """Add the elements of x at flat indices `ids` over some of its axes.
+    """Take the elements of x at flat indices `ids` over some of its axes. Return the result's name.
 
     The axes of `ids` replace these axes, or come first if they are not adjacent.
     """
@@ -151,7 +151,10 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:
-    """Add the constant 0, 1, .. along an axis of x, with extent 1 along other axes. ValueError if float32 would not be exact."""
+    """Add a constant with the numbers 0, 1, .. along an axis of x, and extent 1 along other axes. Return its name.
+
+    ValueError if float32 would not be exact.
+    """
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_WHOLE:
         raise ValueError(f"places along {extent} elements: expected at most {MOST_WHOLE:.0f}")

@@ -61,14 +61,14 @@ def _baddbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: f
 
 @_covers("addbmm.default")
 def _addbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: float = 1) -> str:
-    """Add a bias to the sum of a batch of products, which is one product along all their inner axes."""
+    """Compute a bias plus the sum of a batch of products, as one product along all their inner axes."""
     (batch, m, k), n = b.shapes[x], b.shapes[y][2]
     rows = b.reshape(b.dense(b.transpose(x, (1, 0, 2))), (m, batch * k))
     return _joined(b, bias, _mm(b, rows, b.reshape(y, (batch * k, n))), beta, alpha)
 
 
 def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
-    """Add alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
+    """Compute alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
     made = made if alpha == 1 else b.call("multiply", made, alpha)
     return b.call("add", made, bias if beta == 1 else of("multiply", bias, beta)) if beta else made
 

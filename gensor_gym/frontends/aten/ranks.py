@@ -21,7 +21,7 @@ MOST_SORTED = 128
 
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
-    """Add the first index along an axis at which x is at least `top`, or is NaN, and at which the mask `gone` is 0."""
+    """Compute the first index along an axis at which x is at least `top`, or is NaN, and at which the mask `gone` is 0."""
     behind, there = float(b.shapes[x][axis]), of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x))
     place = of("where", there, places_along(b, x, axis), behind)
     return b.reduce(b.map(place if gone is None else of("where", gone, behind, place), "candidates"), "min", [axis])
@@ -83,7 +83,7 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
 
 
 def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, ...]:
-    """Add the median along an axis and its index: the lower of two middle elements, NaN if NaN occurs and is not ignored.
+    """Compute the median along an axis and its index: the lower of two middle elements, NaN if NaN occurs and is not ignored.
 
     If NaN is ignored (`ignoring`), float32 has no index, because torch's index for a row of NaN depends on its sorting algorithm.
     """
@@ -118,7 +118,7 @@ _MOST_STABLE = 16
 @_covers("mode.default")
 @of_one
 def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[str, ...]:
-    """Add the least of the most frequent elements along an axis, and its last index.
+    """Compute the least of the most frequent elements along an axis, and its last index.
 
     No index is returned for more elements than `_MOST_STABLE`. ValueError for float32.
     """
@@ -146,7 +146,7 @@ MOST_LIMITS = 4096
 
 @_covers("bucketize.Tensor")
 def _bucketize(b: Builder, x: str, limits: str, *, out_int32: bool = False, right: bool = False) -> str:
-    """Add, for each number of x, how many of the `limits` are below it. With `right`, equal limits count too.
+    """Count, for each number of x, how many of the `limits` are below it. With `right`, equal limits count too.
 
     NaN is above all limits.
     """
@@ -187,7 +187,7 @@ def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, desc
 @_covers("topk.default")
 @of_one
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
-    """Add the `count` largest or smallest elements along an axis. Return the names of (elements, their indices).
+    """Select the `count` largest or smallest elements along an axis. Return the names of (elements, their indices).
 
     They are selected one by one, and each is masked for the next.
     """

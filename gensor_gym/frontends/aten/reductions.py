@@ -50,7 +50,7 @@ def _sum(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("prod.default", "prod.dim_int")
 def product(b: Builder, x: str, axes: list[int]) -> str:
-    """Add products along axes. The two halves of an axis are multiplied repeatedly; odd last elements follow at the end."""
+    """Compute products along axes. The two halves of an axis are multiplied repeatedly; odd last elements follow at the end."""
     for axis in (one % len(b.shapes[x]) for one in axes):
         single = list[str]()
         while (extent := b.shapes[x][axis]) > 1:
@@ -85,7 +85,7 @@ def _all(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("logsumexp.default")
 def _logsumexp(b: Builder, x: str, axes: list[int]) -> str:
-    """Add log(sum(exp(x))) along axes, with the maximum subtracted if it is finite."""
+    """Compute log(sum(exp(x))) along axes, with the maximum subtracted if it is finite."""
     top = b.reduce(x, "max", axes)
     top = b.map(of("where", of("less", of("absolute", top), math.inf), top, 0.0), "top")
     return b.call("add", top, of("log", b.reduce(b.call("exp", of("subtract", x, b.repeat(top, b.shapes[x]))), "sum", axes)))
@@ -132,7 +132,7 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 @_covers("_cdist_forward.default")
 def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
-    """Add the distances [.., p, r] of each row of x [.., p, m] from each row of y [.., r, m]: the norm of order `order`.
+    """Compute the distances [.., p, r] of each row of x [.., p, m] from each row of y [.., r, m]: the norm of order `order`.
 
     Order infinity ignores NaN.
     """
@@ -152,7 +152,7 @@ def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
 
 
 def _distance(b: Builder, apart: str, order: float) -> str:
-    """Add the norm of the differences `apart` along the last axis.
+    """Compute the norm of the differences `apart` along the last axis.
 
     Order 0 counts nonzero differences; it is NaN if any is NaN.
     """

@@ -121,7 +121,7 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
 
 
 def _first(b: Builder, x: str, extents: Sequence[int]) -> str:
-    """Add the part of x with the first `extents[i]` elements along every axis i."""
+    """Take the part of x with the first `extents[i]` elements along every axis i."""
     for axis, extent in enumerate(extents):
         x = x if b.shapes[x][axis] == extent else b.add(Slice(x, axis, 0, extent), "first")
     return x

@@ -77,11 +77,14 @@ class DeviceDraw:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory in use."""
+        """Return the bytes of device memory that the arrays of this draw take."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """Message about a modified input; empty if no input changed. DeviceLost if a kernel overwrote arrays of this draw."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not.
+
+        DeviceLost if a kernel overwrote the arrays of this draw.
+        """
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.op}, far outside its buffers")
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -90,7 +93,10 @@ class DeviceDraw:
         return ""
 
     def fault(self, output: Array) -> str:
-        """Message about wrong elements; empty if all are right. `output` has the kernel's storage format."""
+        """Compare an output with the reference. Return a message about wrong elements; empty if all are right.
+
+        `output` has the kernel's storage format.
+        """
         kernels, written = self.kernels, self.op.output
         if self.index is not None and (missing := kernels.missing(output, written.dtype)):
             return unwritten_words(missing, written.size)

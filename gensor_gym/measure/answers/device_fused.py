@@ -48,11 +48,14 @@ class DeviceFused:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory in use."""
+        """Return the bytes of device memory that the arrays of this draw take."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """Message about a modified input; empty if no input changed. DeviceLost if a kernel overwrote arrays of this draw."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not.
+
+        DeviceLost if a kernel overwrote the arrays of this draw.
+        """
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.graph.name}, far outside its buffers")
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -61,7 +64,10 @@ class DeviceFused:
         return ""
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements; empty if all are right. `output` is an array, or a list for several outputs."""
+        """Compare an output with the reference. Return a message about wrong elements; empty if all are right.
+
+        `output` is an array, or a list for several outputs.
+        """
         given = [output] if len(self.expected) == 1 else list(output)
         for array, value, (reference, bound) in zip(given, self.graph.outputs, self.expected, strict=True):
             if self.kernels.wrong(array, value.dtype, reference, bound)[0]:

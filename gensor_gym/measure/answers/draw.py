@@ -1,4 +1,4 @@
-"""A draw: random inputs with the expected output of a kernel. Also messages about a wrong output."""
+"""A draw: random inputs with the expected output of a kernel. Also the error messages for a wrong output."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ releases the interpreter's lock.
 
 
 class Expected(Protocol):
-    """Expected outputs of an operator for one set of inputs, on the host or the device."""
+    """Expected outputs of an operator for one set of random inputs (a draw), on the host or the device."""
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """Input arrays for the kernel."""
+        """Return the input arrays for the kernel."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in use."""
+        """Return the bytes of memory that the arrays of this draw take."""
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """Message about a modified input; empty if there is none."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not."""
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements of the output; empty if every error is within its bound."""
+        """Compare an output with the reference.
+
+        Return a message about wrong elements; empty if each error is within its bound.
+        """
 
     def distance(self, output: Any) -> tuple[float, float]:
         """Return (||output - reference||, ||reference||), 2-norms over the elements with a known reference."""
@@ -77,18 +80,18 @@ class Draw:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in use."""
+        """Return the bytes of host memory that the arrays of this draw take."""
         return sum(a.nbytes for a in (*self.inputs, self.reference, self.bound))
 
     def changed(self, arrays: Sequence[np.ndarray]) -> str:
-        """Message about a modified input; empty if there is none."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not."""
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
             if not np.array_equal(array, sent):
                 return changed_words(i)
         return ""
 
     def fault(self, output: np.ndarray) -> str:
-        """Message about wrong elements; empty if all are right. `output` is decoded."""
+        """Compare a decoded output with the reference. Return a message about wrong elements; empty if all are right."""
         if self.index is not None:
             if missing := int(np.count_nonzero(np.isnan(output))):
                 return unwritten_words(missing, output.size)

@@ -108,7 +108,10 @@ Evaluate = Callable[[Operator, Transform], np.ndarray]
 
 
 def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
-    """Largest accepted |out - reference|, in the reference's shape. The module's docstring has the formula."""
+    """Return the largest accepted |out - reference| of each element. The module's docstring has the formula.
+
+    `evaluate` computes the operator for given inputs; the result has the reference's shape.
+    """
     if op.epilogue and op.epilogue[-1].name == QUANTIZE:
         before = replace(op, epilogue=op.epilogue[:-1], write=replace(op.write, tensor=replace(op.output, dtype="float32")))
         value = evaluate(before, same)
@@ -124,7 +127,7 @@ def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndar
 
 
 def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndarray) -> np.ndarray:
-    """Largest accepted |out - reference| of every output element, float64 [output.shape]."""
+    """Return the largest accepted |out - reference| of every output element, float64 [output.shape]."""
     values = [decode(a, t.dtype).astype(np.float64) for a, t in zip(inputs, op.inputs, strict=True)]
     return bound_of(op, reference, lambda linear, transform: linear.reference(*map(transform, values[: len(linear.inputs)])))
 

@@ -29,18 +29,18 @@ class FusedDraw:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in use."""
+        """Return the bytes of host memory that the arrays of this draw take."""
         parts = (array for output in self.outputs for array in (output.value, output.error))
         return sum(array.nbytes for array in (*self.inputs, *parts))
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """Message about a modified input; empty if there is none."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not."""
         return Draw(self.inputs, np.empty(0), np.empty(0)).changed(arrays)
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements; empty if all are right. `output` is an array, or a sequence for several outputs.
+        """Compare an output with the reference. Return a message about wrong elements; empty if all are right.
 
-        Infinities and NaN must match exactly.
+        `output` is an array, or a sequence for several outputs. Infinities and NaN must match exactly.
         """
         given = self._read(output)
         for number, (array, expected) in enumerate(zip(given, self.outputs, strict=True)):
@@ -120,7 +120,7 @@ def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tu
 
 
 def check_size(graph: Operator | Dataflow) -> None:
-    """ValueError if verifying a fused operator would take too much time or memory.
+    """Raise ValueError if verifying a fused operator would take too much time or memory.
 
     Any `Operator` passes, because some elements of a large one are enough.
     """

@@ -1,4 +1,4 @@
-"""Loads `reference.cu` on the device and launches its kernels (entries) through CuPy or a test's replacement of CuPy.
+"""Loads `reference.cu` on the device and launches its kernels, through CuPy or a test's replacement of CuPy.
 
 The file is compiled once on a machine (1 to 2 s, cached with other cubins). It is loaded for the first reference, outside timed
 regions and verification deadlines. CuPy compiles nothing.
@@ -39,12 +39,12 @@ Array = Any
 
 
 def compiled(arch: str) -> CompiledKernel:
-    """Cubin of `reference.cu` for `arch` (such as `sm_90`), cached with kernels' cubins. Compiling needs no device."""
+    """Compile `reference.cu` for `arch` (such as `sm_90`), or return its cubin from the cache. Compiling needs no device."""
     return compile_text(SOURCE.read_text("utf-8"), arch)
 
 
 class ReferenceKernels:
-    """The entries of `reference.cu`, loaded on one device."""
+    """The kernels of `reference.cu`, loaded on one device."""
 
     def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
         """Compile for `arch`, or reuse an earlier compilation, and load; NvrtcError without a compiler.
@@ -176,7 +176,7 @@ class ReferenceKernels:
         return float(np.sqrt(parts[:, 0].sum())), float(np.sqrt(parts[:, 1].sum()))
 
     def at(self, array: Array, places: Sequence[int]) -> np.ndarray:
-        """Elements of an array at flat positions, copied to the host.
+        """Copy elements of an array at flat positions to the host.
 
         A small array is copied whole, a large one element by element.
         """
@@ -195,7 +195,7 @@ class ReferenceKernels:
         return int(parts[:, 0].sum()), int(parts[:, 1].min())
 
     def _partial(self, entry: str, size: int, arguments: tuple[Any, ...], dtype: Any) -> np.ndarray:
-        """Launch an entry over `size` elements. Return the results of its blocks, [blocks, 2]."""
+        """Launch a kernel over `size` elements. Return the results of its blocks, [blocks, 2]."""
         blocks = max(1, min(_BLOCKS, -(-size // THREADS)))
         with self._guarded():
             partial = self.module.empty(2 * blocks, dtype=dtype)
@@ -207,6 +207,6 @@ class ReferenceKernels:
         self._launch(entry, (-(-size // THREADS),), arguments, 0)
 
     def _launch(self, entry: str, grid: tuple[int, ...], arguments: tuple[Any, ...], shared: int) -> None:
-        """Launch an entry on a separate stream, which waits for the default stream."""
+        """Launch a kernel on a separate stream, which waits for the default stream."""
         with self._stream:
             self._functions[entry](grid, (THREADS,), arguments, shared_mem=shared)

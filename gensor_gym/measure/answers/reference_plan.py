@@ -1,4 +1,4 @@
-"""Tables from which `reference.cu` computes an operator: parts of flat indices, to be added.
+"""Tables from which `reference.cu` computes an operator: what each index of an axis adds to the flat index of a tensor.
 
 The flat index of a load is affine in the axes, so it is the sum of one part for each group of axes. Tables of these parts replace
 divisions in the inner loop. They keep the operator's shape out of the CUDA text, so that one cubin serves all operators.
@@ -127,7 +127,7 @@ def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
 
 
 def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
-    """All points of some axes in order, int64 [points, all axes]. The other axes are 0."""
+    """Return all points of some axes in order, int64 [points, all axes]: their index along each axis, 0 along the other axes."""
     inside = np.indices([op.extents[a] for a in axes]).reshape(len(axes), -1).T if axes else np.zeros((1, 0), np.int64)
     grid = np.zeros((len(inside), len(op.extents)), dtype=np.int64)
     grid[:, list(axes)] = inside

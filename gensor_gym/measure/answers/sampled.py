@@ -18,7 +18,7 @@ _CHUNK = 1 << 22
 
 
 def sample_points(op: Operator, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Points of the iteration space, int64 [S, A]: all corners and `count` random points. Reduce axes are 0."""
+    """Return points of an operator's iteration space, int64 [S, A]: all corners and `count` random points. Reduce axes are 0."""
     spatial = np.array([n if a in op.spatial else 1 for a, n in enumerate(op.extents)], dtype=np.int64)
     random = (rng.random((count, len(spatial))) * spatial).astype(np.int64)
     corners = np.stack(np.meshgrid(*([0, n - 1] for n in spatial), indexing="ij"), axis=-1).reshape(-1, len(spatial))
@@ -26,7 +26,7 @@ def sample_points(op: Operator, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def output_index(op: Operator, points: np.ndarray) -> np.ndarray:
-    """Flat position of every point in the output, int64 [S]."""
+    """Return the flat position in the output of every point, int64 [S]."""
     return points @ np.array(op.write.axis_strides(), dtype=np.int64)
 
 
@@ -54,7 +54,7 @@ def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, 
 
 
 def _body(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform) -> np.ndarray:
-    """Output elements before the epilogue, float64 [S], computed in chunks of points that bound the memory."""
+    """Compute the output elements at `points` before the epilogue, float64 [S], in chunks that bound the memory."""
     steps = np.zeros((1, len(op.extents)), dtype=np.int64)
     if op.reduce:
         grid = np.indices([op.extents[a] for a in op.reduce]).reshape(len(op.reduce), -1).T

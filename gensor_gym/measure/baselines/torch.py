@@ -30,7 +30,7 @@ are within 2e-5, but single elements would fail the bound for generated kernels.
 
 
 def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for the operator with its epilogue. `tensors` are in the operator's order.
+    """Return a function that calls torch for the operator with its epilogue. `tensors` are in the operator's order.
 
     ValueError for an unsupported operator or stage.
     """
@@ -86,9 +86,10 @@ def _call_by_accesses(op: Operator) -> Callable[..., Any]:
 
 
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for an int8 operator with int32 results, matrix by matrix; ValueError if torch has none.
+    """Return a function that calls torch for an int8 operator with int32 results, matrix by matrix.
 
-    Torch's other int8 operators overflow int8 or round to a scale, so they are no baselines.
+    ValueError if torch has no such operator. Torch's other int8 operators overflow int8 or round to a scale, so they are no
+    baselines.
     """
     import torch
 
@@ -106,7 +107,7 @@ def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _float8_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for a product of 8-bit floats with a bfloat16 result and scales of 1.
+    """Return a function that calls torch for a product of 8-bit floats with a bfloat16 result and scales of 1.
 
     Sums accumulate on tensor cores only, as in generated kernels, which is the fastest way. The library needs the second matrix
     in column-major order: a row-major matrix is transposed at every call.
@@ -124,7 +125,7 @@ def _float8_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _batched(a: Any, b: Any) -> Any:
-    """int32 products [B, M, N] of int8 [B, M, K] and [B, K, N]."""
+    """Multiply int8 matrices [B, M, K] and [B, K, N] by torch. Return the int32 products [B, M, N]."""
     import torch
 
     out = a.new_empty((a.shape[0], a.shape[1], b.shape[2]), dtype=torch.int32)
@@ -164,7 +165,7 @@ def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
 
 
 def tensors_of(op: Operator, inputs: tuple[np.ndarray, ...], device: str = "cpu") -> list[Any]:
-    """Copies of the inputs as torch tensors on a device."""
+    """Copy the inputs to torch tensors on a device."""
     import torch
 
     tensors = []
@@ -220,7 +221,7 @@ class TorchBaseline:
         self._function = (prepacked_function if prepacked else torch_function)(op, tensors_of(op, inputs))
 
     def output(self) -> np.ndarray:
-        """Result of one call in the kernel's storage format: bfloat16 as its bits."""
+        """Call torch once. Return the result in the kernel's storage format: bfloat16 as its bits."""
         with self._torch.inference_mode():
             result = self._function()
         if self._dtype == "bfloat16":
@@ -228,7 +229,7 @@ class TorchBaseline:
         return result.numpy()
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output for the draw; empty if it is right.
+        """Compare one call's result with the reference of `draw`. Return a message about a wrong output; empty if it is right.
 
         Torch rounds 16-bit floats after each stage, generated kernels round once. So the 2-norm of the whole output is checked
         for these types.
@@ -239,7 +240,7 @@ class TorchBaseline:
         return draw.fault(output)
 
     def time(self, calls: int) -> float:
-        """Seconds that `calls` calls take."""
+        """Return the seconds that `calls` calls take."""
         function = self._function
         with self._torch.inference_mode():
             start = time.perf_counter()

@@ -54,7 +54,7 @@ class Replayed:
         torch.cuda.synchronize()
 
     def time(self, calls: int) -> float:
-        """Seconds between events around `calls` calls on one stream."""
+        """Return the seconds between events around `calls` calls on one stream."""
         torch = self._torch
         whole, rest = divmod(calls, GRAPH_CALLS)
         graphs = [self._graph(part) for part in [GRAPH_CALLS] * whole + [rest] * (rest > 0)]
@@ -105,7 +105,10 @@ class TorchCudaBaseline(Replayed):
         super().__init__(function)
 
     def output(self) -> Any:
-        """Result of one call in the kernel's storage format: bfloat16 as its bits, elements in the output's order."""
+        """Call torch once.
+
+        Return the result in the kernel's storage format: bfloat16 as its bits, elements in the output's order.
+        """
         torch = self._torch
         with torch.no_grad():
             result = self._function().contiguous()
@@ -114,7 +117,7 @@ class TorchCudaBaseline(Replayed):
         return self._wrap(bits)
 
     def fault(self, draw: Expected) -> str:
-        """Message if the whole output is too far from the reference in the 2-norm; empty if it is right."""
+        """Compare one call's result with the reference in the 2-norm. Return a message if it is too far; empty if it is right."""
         return distance_fault(self.output(), self._shape, draw, self._tolerance)
 
 
@@ -146,7 +149,7 @@ def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _on_host(tensor: Any) -> np.ndarray:
-    """NumPy array of a tensor. Bits of bfloat16 are unsigned."""
+    """Copy a tensor to a NumPy array. bfloat16 becomes its bits, as unsigned integers."""
     array = tensor.cpu().numpy()
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
@@ -157,7 +160,7 @@ def layouts(op: Operator) -> tuple[BaselineKind, ...]:
 
 
 def check_bytes(op: Operator) -> None:
-    """ValueError if torch refuses the sizes of an 8-bit product on a GPU. Without the check cuBLAS would fail later."""
+    """Raise ValueError if torch refuses the sizes of an 8-bit product on a GPU. Without the check cuBLAS would fail later."""
     if op.dtype not in ("int8", "float8_e4m3fn") or op.name not in ("gemm", "batched_gemm", "gemv"):
         return
     sizes: dict[str, Any] = dict(op.arguments)
@@ -171,7 +174,10 @@ def check_bytes(op: Operator) -> None:
 
 
 def _inductor_options(op: Operator) -> dict[str, Any]:
-    """Options of torch.compile. Matrix products use tuned Triton templates, since the default calls the eager libraries."""
+    """Return the options of torch.compile for an operator.
+
+    Matrix products use tuned Triton templates, since the default calls the eager libraries.
+    """
     if op.name in ("gemm", "batched_gemm"):
         return {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
     return {"max_autotune_pointwise": True}

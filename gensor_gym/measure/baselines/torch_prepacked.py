@@ -16,7 +16,7 @@ DTYPES = ("float32", "bfloat16")
 
 
 def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, then optionally bias, then relu or gelu.
+    """Return a function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, optional bias, relu or gelu.
 
     ValueError for any other operator, or if oneDNN has no kernel of the type for this processor.
     """
@@ -58,5 +58,5 @@ def _convolution(op: Operator, x: list[Any], bias: Any, after: tuple[str, list[A
 
 
 def _pair(value: Any) -> list[int]:
-    """(height, width) of one integer or a pair."""
+    """Return [height, width] from one integer or a pair."""
     return [value, value] if isinstance(value, int) else list(value)

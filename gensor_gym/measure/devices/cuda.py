@@ -83,7 +83,10 @@ def _download(array: Any) -> np.ndarray:
 
 
 def tensor_array(tensor: Any) -> Any:
-    """CuPy array of a torch tensor's memory. 16-bit integers are the bits of bfloat16, unsigned as in kernels' outputs."""
+    """Return a CuPy array of a torch tensor's memory.
+
+    16-bit integers are the bits of bfloat16, unsigned as in kernels' outputs.
+    """
     array = cupy.asarray(tensor)
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
@@ -174,7 +177,7 @@ class CudaDevice:
         return tuple(downloaded_fused(draw, _download) for draw in draws)
 
     def _reference_kernels(self) -> ReferenceKernels:
-        """Kernels of `reference.cu`, loaded at the first call; ReferenceFault if they do not compile."""
+        """Return the kernels of `reference.cu`, loaded at the first call. ReferenceFault if they do not compile."""
         if self._kernels is None:
             try:
                 self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
@@ -208,7 +211,10 @@ class CudaDevice:
             return LoadedCubin(self, built, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on this GPU, for a layout or compiler (`kind`); ValueError for a fused operator or prepacked weights."""
+        """Return torch's kernel on this GPU for a layout or compiler (`kind`).
+
+        ValueError for a fused operator or prepacked weights.
+        """
         from gensor_gym.measure.baselines.torch_cuda import TorchCudaBaseline
 
         if kind == "torch.prepacked":
@@ -265,7 +271,7 @@ class LoadedCubin:
             cupy.cuda.Device().synchronize()
 
     def time(self, calls: int) -> float:
-        """Seconds between events around `calls` calls on one stream. Every call has ended when this returns."""
+        """Return the seconds between events around `calls` calls on one stream. Every call has ended when this returns."""
         whole, rest = divmod(calls, _GRAPH_CALLS)
         with translated():
             parts = [_GRAPH_CALLS] * whole + [rest] * (rest > 0)
@@ -282,18 +288,21 @@ class LoadedCubin:
             return cupy.cuda.get_elapsed_time(start, end) * 1e-3
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output in the buffers; empty if it is right."""
+        """Compare the output buffers with the reference of `draw`.
+
+        Return a message about wrong elements; empty if all are right.
+        """
         arrays = [output.array for output in self._outputs]
         return draw.fault(arrays[0] if len(arrays) == 1 else arrays)
 
     def damage(self, draw: Expected) -> str:
-        """Message about overwritten guard words or modified inputs; empty if there are none."""
+        """Return a message about guard words or inputs that the kernel has overwritten; empty if there are none."""
         with translated():
             outside = written_outside(self._outputs, self._workspace, self._inputs)
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
-        """The GPU, its driver, the kernel's resources, and the current clock, temperature and power."""
+        """Return conditions of the measurement: GPU, driver, the kernel's resources, present clock, temperature and power."""
         taken = {"registers": self._registers, "spilled_bytes": self._spilled}
         return {**self._device.description, **taken, **self._device.nvml.read()}
 

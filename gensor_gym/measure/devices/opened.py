@@ -66,7 +66,7 @@ DEVICES: dict[str, Opened] = {"cpu": Cpu(), "cuda": Cuda()}
 
 
 def opened_by(name: str) -> Opened:
-    """The device of a backend's workers; ValueError names the available backends."""
+    """Return the device of a backend's workers by the backend's name. ValueError names the available backends."""
     if name not in DEVICES:
         raise ValueError(f"no device {name!r}; accepted: {', '.join(DEVICES)}")
     return DEVICES[name]

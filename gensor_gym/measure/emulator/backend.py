@@ -46,7 +46,7 @@ class EmulatedBackend:
         self._cache = ExpectationCache()
 
     def device(self, hw: Hardware) -> str:
-        """Name of the emulated device."""
+        """Return the name of the emulated device."""
         return f"emulated {hw.name}"
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
@@ -54,7 +54,10 @@ class EmulatedBackend:
         return make_kernel(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule. Its status says whether the kernel is correct; it has no samples."""
+        """Check the kernel of each schedule. Return one measurement for each, whose status says whether the kernel is correct.
+
+        It has no samples.
+        """
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
@@ -118,7 +121,7 @@ def points_of(op: Operator | Dataflow) -> int:
 
 
 def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware) -> float:
-    """Lower bound on the seconds that the emulator takes to run a kernel once."""
+    """Return a lower bound on the seconds that the emulator takes to run a kernel once."""
     op = kernel.operator
     if isinstance(op, Dataflow):
         return points_of(op) / POINTS_PER_SECOND + sum(_threads(launch) for launch in kernel.launches) / STEPS_PER_SECOND

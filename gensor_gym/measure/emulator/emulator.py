@@ -38,7 +38,7 @@ class EmulatorError(RuntimeError):
 
 
 def find_cxx() -> tuple[str, ...]:
-    """Command of a C++ compiler: $CXX, c++, g++, clang++ or the `ziglang` wheel's. EmulatorError if none is found."""
+    """Return the command of a C++ compiler: $CXX, c++, g++, clang++ or the `ziglang` wheel's. EmulatorError if none is found."""
     named = os.environ.get("CXX", "").split()
     if named and shutil.which(named[0]):
         return tuple(named)
@@ -53,7 +53,7 @@ def find_cxx() -> tuple[str, ...]:
 def emulate(
     kernel: Kernel, inputs: Sequence[np.ndarray], seed: int = 0, sanitize: bool = True, timeout: float = 120.0
 ) -> Any:
-    """Output of a CUDA kernel, or a list of several outputs, computed by the emulator in a process of its own.
+    """Run a CUDA kernel in the emulator, in a process of its own. Return its output, or a list of several outputs.
 
     `inputs` are the operator's arrays in order. `seed` determines the order of threads. `timeout` is in seconds. EmulatorError
     has the report of the compiler, the sanitizer or the emulator.
@@ -102,7 +102,7 @@ class EmulatedKernels:
             raise EmulatorError(f"{' '.join(command)} failed{hint}\n{_head(done.stderr)}")
 
     def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> Any:
-        """Output of kernel `number`; see `emulate`."""
+        """Run kernel `number`. Return its output; see `emulate`."""
         op = self.kernels[number].operator
         if len(inputs) != len(op.inputs):
             raise ValueError(f"{op}: {len(inputs)} arrays given, expected {[t.name for t in op.inputs]}")

@@ -19,7 +19,7 @@ _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY")
 
 
 def passed_on(variables: Mapping[str, str], extra: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The variables that workers get, with their values. `extra` names further variables to pass on."""
+    """Select the environment variables that a worker gets, with their values. `extra` names further variables to pass on."""
     return {
         name: value
         for name, value in variables.items()

@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """Version of the system's Landlock; 0 without Landlock, or if a container's filter forbids it."""
+    """Return the version of the system's Landlock; 0 without Landlock, or if a container's filter forbids it."""
     return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
 
 
@@ -70,7 +70,7 @@ def no_new_privileges() -> bool:
 
 
 def _ruleset(known: int, rights: int) -> int:
-    """File descriptor of a ruleset that restricts all rights of the version; negative if it is refused."""
+    """Make a Landlock ruleset that restricts all rights of the version. Return its file descriptor; negative if it is refused."""
     fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))

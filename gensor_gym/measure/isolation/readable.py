@@ -40,7 +40,7 @@ def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
 
 
 def loaded(maps: str = "/proc/self/maps") -> list[str]:
-    """Paths of the libraries that this process has loaded, and of their folders if the process cannot write to them.
+    """Return the paths of the libraries that this process has loaded, and of their folders if the process cannot write to them.
 
     Some systems keep each version of a library in a folder of its own, which only the path of the loaded library reveals.
     """

@@ -58,7 +58,7 @@ class _Part:
 
     @cached_property
     def operators(self) -> frozenset[str]:
-        """Operators with timings, as text."""
+        """Return the operators with timings, as text."""
         return frozenset(op for op, _ in self.measurements)
 
 
@@ -92,11 +92,11 @@ class RecordedBackend:
             raise ValueError(f"folder {self._path} holds no recorded table (*.parquet)")
 
     def __len__(self) -> int:
-        """Number of programs in the table; for a folder, in the tables that were read so far."""
+        """Return the number of programs in the table; for a folder, in the tables that were read so far."""
         return sum(len(part.measurements) for part in self._parts.values())
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device on which the table was recorded."""
+        """Return the name of the device on which the table was recorded."""
         if not self._parts and self._path is not None:
             first = min(self._path.glob("*.parquet"))
             return _read(first, first.stat().st_mtime_ns, self._only).device
@@ -104,7 +104,10 @@ class RecordedBackend:
 
     @property
     def edition(self) -> str:
-        """Sixteen hexadecimal digits that identify the answers: content of the files, `resample`, seed. Empty without a file."""
+        """Return sixteen hexadecimal digits that identify the answers: content of the files, `resample`, seed.
+
+        Empty without a file.
+        """
         if self._path is None:
             return ""
         whole = hashlib.sha256(f"{self._resample} {self._seed}".encode())
@@ -113,12 +116,15 @@ class RecordedBackend:
         return whole.hexdigest()[:16]
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """Digest of the timed kernel; `analytic.program_digest` of a program that is not recorded."""
+        """Return the digest of the timed kernel, or `analytic.program_digest` of a program that is not recorded."""
         found = self._find(op, schedule, hw)
         return found.digest if found is not None and found.digest else program_digest(op, schedule, hw)
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
-        """The table's measurement of each schedule; ValueError if the table was recorded on hardware that differs from `hw`."""
+        """Return the table's measurement of each schedule.
+
+        ValueError if the table was recorded on hardware that differs from `hw`.
+        """
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
@@ -219,7 +225,10 @@ class RecordedBackend:
         return part.measurements.get((str(op), program_key(schedule)))
 
     def _check(self, part: _Part, hw: Hardware) -> None:
-        """Raise ValueError if the file was recorded on hardware with other figures than `hw`; see `described.differences`."""
+        """Raise ValueError if the file was recorded on hardware whose properties differ from those of `hw`.
+
+        See `described.differences`.
+        """
         if part.hardware is None or (part.hardware, hw) in self._same:
             return
         if found := differences(part.hardware, hw):
@@ -244,7 +253,7 @@ class RecordedBackend:
         return self._parts[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickling. It excludes tables of files, which the copy reads again."""
+        """Return the state for pickling. It excludes tables of files, which the copy reads again."""
         return self.__dict__ | {"_optima": {}, **({"_parts": {}} if self._path is not None else {})}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -260,7 +269,7 @@ def warn_of_gap(backend: object, operators: Sequence[Operator], space: str) -> N
 
 
 def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
-    """The recorded backend that a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]` names.
+    """Open the recorded backend that a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]` names.
 
     WHAT is a file or folder, or the name of a shipped table (`zen5_2c`, `zen5_2c/gemv_m1024_k1024`); without it, the shipped
     tables of `hw`. ValueError for another text, or if there is no such table.
@@ -297,7 +306,7 @@ def _place(what: str, hw: Hardware) -> Path:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, _changed: int, device: str | None) -> _Part:
-    """Content of a file. An unchanged file is read once."""
+    """Read a file of timings, once as long as it is unchanged. Return its content."""
     return _part(read_table(path), str(path), device)
 
 

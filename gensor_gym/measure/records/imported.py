@@ -77,7 +77,7 @@ def _fault_of_texts(record: Record) -> str:
 
 
 def fault_of_numbers(record: Record) -> str:
-    """Reason to reject a record's samples, protocol or date; empty if there is none."""
+    """Return the reason to reject a record's samples, protocol or date; empty if there is none."""
     m = record.measurement
     if len(m.samples) > SAMPLES or (m.status is Status.OK and not m.samples):
         return f"it has {len(m.samples)} samples, expected at most {SAMPLES}, and one at least where it is OK"
@@ -92,7 +92,10 @@ def fault_of_numbers(record: Record) -> str:
 
 
 def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow | None) -> str:
-    """Reason to reject a record's operator or schedule (unknown to this version, or not legal here); empty if there is none."""
+    """Return the reason to reject a record's operator or schedule (unknown to this version, or not legal here).
+
+    Empty if there is none.
+    """
     try:
         op = known or resolve_computation(record.operator)
         schedule = parsed(op, record.schedule)
@@ -113,7 +116,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _device() -> str:
-    """Name of this machine in records."""
+    """Return the name of this machine in records."""
     from gensor_gym.measure.devices.cpu import processor_name
 
     return f"{processor_name()} x{hardware.get('host').units}"

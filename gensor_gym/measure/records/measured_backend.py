@@ -26,19 +26,19 @@ class MeasuredBackend:
     stored = False
 
     def edition(self, hw: Hardware) -> str:
-        """Digest of a machine's table, 16 hexadecimal digits."""
+        """Return the digest of a machine's table, 16 hexadecimal digits."""
         return _edition(hw.name)
 
     def device(self, hw: Hardware) -> str:
-        """Name of the recorded machine."""
+        """Return the name of the recorded machine."""
         return hw.name
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """Digest of the program; see `program_digest`."""
+        """Return the digest of the program; see `program_digest`."""
         return program_digest(op, schedule, hw)
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
-        """The table's measurement of each schedule; ValueError for a machine without a table."""
+        """Return the table's measurement of each schedule. ValueError for a machine without a table."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:

@@ -36,7 +36,10 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any
 
 
 def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
-    """(rows, description of the table). ValueError for another kind of file, ImportError without pyarrow."""
+    """Read a Parquet file. Return (rows, description of the table).
+
+    ValueError for another kind of file, ImportError without pyarrow.
+    """
     arrow, parquet = _arrow()
     try:
         _check_size(parquet.read_metadata(path), path)
@@ -49,7 +52,7 @@ def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
 
 
 def _check_size(about: Any, path: Path) -> None:
-    """ValueError if the rows, or the bytes (compressed or not), exceed the limits."""
+    """Raise ValueError if the rows, or the bytes (compressed or not), exceed the limits."""
     size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     if about.num_rows > MOST_ROWS or size > MOST_BYTES or path.stat().st_size > MOST_BYTES:
         raise ValueError(f"{about.num_rows:,} rows, {size:,} bytes; at most {MOST_ROWS:,} and {MOST_BYTES:,} are read")
@@ -80,7 +83,7 @@ def _nested(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arrow() -> tuple[Any, Any]:
-    """Modules (pyarrow, pyarrow.parquet), imported when they are needed; ImportError without pyarrow."""
+    """Import pyarrow when it is needed. Return the modules (pyarrow, pyarrow.parquet); ImportError without them."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -88,7 +88,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Group:
-    """Trials with equal values in some columns. `best` is the least median in seconds, None if no trial is OK."""
+    """Trials with equal values in some columns. `best` is their shortest median in seconds, None if no trial is OK."""
 
     values: tuple[object, ...]
     trials: int
@@ -100,9 +100,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Added:
-    """Result of `Store.add`: numbers of records that are `new`, that `replaced` a stored record, or that were not written.
+    """Result of `Store.add`: how many records were `new`, and how many `replaced` a stored record.
 
-    `kept` counts the stored records that stayed instead of the latter.
+    `kept` counts stored records that stayed because the added record had no precedence. Such a record is not written.
     """
 
     new: int = 0
@@ -210,7 +210,7 @@ class Store:
             self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
-        """Connection of this process: SQLite connections must not cross a fork."""
+        """Return the connection of this process, opened at its first use: SQLite connections must not cross a fork."""
         if self._connection is None or self._owner != os.getpid():
             connection = _opened(self.path)
             try:
@@ -229,7 +229,7 @@ class Store:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """A new connection; sqlite3.OperationalError names a file that cannot be opened."""
+    """Open a new connection. sqlite3.OperationalError names a file that cannot be opened."""
     try:
         return sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
@@ -272,7 +272,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
-    """Version of the file's schema, 0 for an empty file; ValueError for a database that is not a store."""
+    """Return the version of the file's schema, 0 for an empty file. ValueError for a database that is not a store."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return 0

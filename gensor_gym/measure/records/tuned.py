@@ -26,7 +26,7 @@ from gensor_gym.operators.types import Operator
 
 
 def tuned_path() -> Path:
-    """Path of this user's store on this machine, to which `optimize(.., reuse=True)` writes."""
+    """Return the path of this user's store on this machine, to which `optimize(.., reuse=True)` writes."""
     return make_cache_dir("tuned") / "trials.sqlite"
 
 
@@ -89,7 +89,7 @@ def _is_frozen(op: Operator | Dataflow) -> bool:
 
 
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
-    """The kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
+    """Return the kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
 
     LookupError if none was found with the present compiler; ValueError for an unknown operator or machine.
     """

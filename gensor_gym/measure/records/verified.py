@@ -65,7 +65,7 @@ def note_verified(
 
 
 def _noted(path: Path) -> dict[str, Any] | None:
-    """Notes of checked kernels in this user's file; None without a file. An unchanged file is read once."""
+    """Return the notes of checked kernels in this user's file; None without a file. An unchanged file is read once."""
     if not is_own(path):
         return None
     known = path.stat()
@@ -79,7 +79,10 @@ def _read(path: Path, number: int, size: int, changed: int) -> dict[str, Any] | 
 
 
 def fault_of(kernel: BuiltKernel) -> str:
-    """Message about a kernel's wrong outputs for three draws, with the bounds of a measurement; empty if they are right."""
+    """Run a kernel on three sets of inputs.
+
+    Return a message about wrong outputs by the bounds of a measurement; empty if right.
+    """
     from gensor_gym.measure.answers.expectation import make_draws
 
     for draw in make_draws(kernel.operator, SEED):

@@ -21,7 +21,7 @@ Zen 4). Cores do not share arithmetic units, so the arithmetic time counts fully
 
 @lru_cache(maxsize=256)
 def warm_floor(op: Computation, hw: Hardware, share: float = 1.0) -> float:
-    """Shortest plausible seconds of a kernel: the longer of arithmetic at peak rate and a share of the memory time.
+    """Return the shortest plausible seconds of a kernel: arithmetic at peak rate or, if longer, a share of the memory time.
 
     The peak rate is that of the fastest unit that the operator may use: tensor cores if it is a product of their types. The
     memory time is that of the slowest level. A kernel timed in a loop may find data in caches, so of b bytes only b minus the

@@ -42,7 +42,7 @@ def _outer_rank(count: int, confidence: float) -> int:
 
 
 def _binomial(count: int, k: int) -> float:
-    """P(Binomial(count, 1/2) = k), by log-gamma, because intermediate results of large counts would underflow."""
+    """Return P(Binomial(count, 1/2) = k), by log-gamma, because intermediate results of large counts would underflow."""
     log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2.0)
     return math.exp(log)
 
@@ -63,7 +63,7 @@ def ratio_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """Ratio a/b of paired timings as (median, low, high), by a circular block bootstrap of the paired log ratios.
+    """Return the ratio a/b of paired timings as (median, low, high), by a circular block bootstrap of the paired log ratios.
 
     Pair i of `a` and `b` comes from one round of an interleaved comparison, which cancels drift. Blocks of about the cube root of
     the count are drawn, because neighbouring rounds are correlated.
@@ -89,7 +89,7 @@ def quiet_ratio_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """Ratio a/b of timings from two separate runs as (ratio, low, high), by a circular block bootstrap of each run.
+    """Return the ratio a/b of timings from two separate runs as (ratio, low, high), by a circular block bootstrap of each run.
 
     Samples of separate runs are not paired, so drift does not cancel. Times on an idle machine are repeatable, so the ratio is
     that of the `QUIET` quantiles. ValueError for fewer than two samples of either run.
@@ -115,5 +115,5 @@ def block_resamples(count: int, block: int, resamples: int, rng: np.random.Gener
 
 
 def _block(count: int) -> int:
-    """Length of blocks: about the cube root of the count, because neighbouring samples are correlated."""
+    """Return the length of bootstrap blocks: about the cube root of the count, because neighbouring samples are correlated."""
     return max(1, round(count ** (1 / 3)))

@@ -62,7 +62,7 @@ def _ticks() -> int:
 
 
 def _own(pid: str) -> int:
-    """Clock ticks used by a process, its ended children and its running children."""
+    """Return the clock ticks used by a process, its ended children and its running children."""
     fields = (PROC / pid / "stat").read_text().rpartition(")")[2].split()
     found = sum(map(int, fields[11:15]))
     for task in (PROC / pid / "task").iterdir():

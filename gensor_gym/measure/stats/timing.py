@@ -78,7 +78,10 @@ def sample(timer: Timer, calls: int) -> float:
 
 
 def elapsed(timer: Timer, calls: int) -> float:
-    """Seconds of `calls` calls; 0 if they are too short for the clock. ClockFault for a negative or infinite time."""
+    """Time `calls` calls. Return the seconds; 0 if the calls are too short for the clock.
+
+    ClockFault for a negative or infinite time.
+    """
     seconds = timer(calls)
     if not 0.0 <= seconds < math.inf:
         raise ClockFault(f"the clock says {seconds:g} s for {calls} calls")

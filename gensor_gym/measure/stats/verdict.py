@@ -48,7 +48,7 @@ def verdict_apart(
 
 
 def verdict_of(low: float, high: float, tolerance: float = TOLERANCE) -> Verdict:
-    """Verdict from an interval [low, high] of the first kernel's time divided by the second's.
+    """Return the verdict for an interval [low, high] of the first kernel's time divided by the second's.
 
     SAME if all of the interval is within the tolerance. Otherwise FASTER if all of it is below 1, SLOWER if all of it is above 1,
     and AMBIGUOUS if it contains 1.

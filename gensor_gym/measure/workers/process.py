@@ -62,7 +62,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running worker, None if no worker runs."""
+        """Return the process id of the running worker; None if no worker runs."""
         return self._live.process.pid if self._live is not None else None
 
     def ask(self, request: object) -> Any:
@@ -129,7 +129,10 @@ class WorkerProcess:
                 os.killpg(live.process.pid, signal.SIGKILL)
 
     def _running(self) -> _Live:
-        """The running worker. A new one is started if there is none, or if it belongs to the process that forked this one."""
+        """Return the running worker.
+
+        A new one is started if there is none, or if it belongs to the process that forked this one.
+        """
         if self._live is None or self._live.owner != os.getpid():
             self._live = _Live(self._device, self._shut_in)
         return self._live

@@ -38,11 +38,11 @@ class Station:
         self._backend = runner_named(device).start()
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device that this node times."""
+        """Return the name of the device that this node times."""
         return self._backend.device(hw)
 
     def pid(self) -> int:
-        """Id of the actor's process."""
+        """Return the id of the actor's process."""
         return os.getpid()
 
     def trial(self, trial: Trial) -> Measurement:
@@ -76,14 +76,14 @@ class RayPool:
         """Number of trials that were repeated because their station was lost."""
 
     def device(self, hw: Hardware) -> str:
-        """Common name of all stations' devices; ValueError if they differ."""
+        """Return the common name of all stations' devices. ValueError if they differ."""
         names = set(ray.get([station.device.remote(hw) for station in self._running()]))
         if len(names) != 1:
             raise ValueError(f"a pool takes devices of one kind, the cluster has {', '.join(sorted(names))}")
         return names.pop()
 
     def pids(self) -> list[int]:
-        """Process ids of the stations."""
+        """Return the process ids of the stations."""
         return ray.get([station.pid.remote() for station in self._running()])
 
     def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
@@ -153,7 +153,7 @@ class RayPool:
             done[index] = Measurement(Status.CRASHED, error=text, digest=trial.kernel.digest)
 
     def _running(self) -> list[Any]:
-        """The stations, which the first call starts. RuntimeError if none starts."""
+        """Return the stations (Ray actors), which the first call starts. RuntimeError if none starts."""
         if not self._stations:
             started = [self._start() for _ in range(self._count)]
             self._stations = [station for station in started if _is_up(station)]

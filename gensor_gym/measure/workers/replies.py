@@ -59,7 +59,7 @@ def _measurement(request: TrialRequest, value: Any) -> Measurement:
 
 
 def _condition(value: Any) -> object:
-    """Value of a condition: a text, a number, or a list of both; ValueError for anything else."""
+    """Return a condition's value: a text, a number, or a list of both. ValueError for anything else."""
     items = value if isinstance(value, list) else [value]
     if len(items) > MOST_SAMPLES or not all(isinstance(item, _PLAIN) for item in items):
         raise ValueError(f"a condition that is a {type(value).__name__}, expected text or numbers")

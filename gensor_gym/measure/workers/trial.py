@@ -61,7 +61,7 @@ class Loaded(Protocol):
         """Return a message about guard words or inputs that the kernel has overwritten; empty if there are none."""
 
     def conditions(self) -> dict[str, object]:
-        """Conditions of a measurement: the device and its present state."""
+        """Return conditions of a measurement: the device and its present state."""
 
     def close(self) -> None:
         """Unload the kernel."""
@@ -106,7 +106,7 @@ class Device(Protocol):
         """Load a compiled kernel; LaunchError if the device refuses it."""
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on this device with a draw's inputs; ValueError for a kind that the device does not have."""
+        """Return torch's kernel on this device with a draw's inputs. ValueError for a kind that the device does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
         """Context in which kernels are timed; on a CPU it keeps the calling thread on one core."""

@@ -36,7 +36,7 @@ _DEVICE_LOST = 70
 
 
 def make_device(name: str) -> Device | None:
-    """Device of a backend; None for the worker that only compiles. ValueError names the available devices."""
+    """Make the device of a backend; None for the worker that only compiles. ValueError names the available devices."""
     return None if name == COMPILER else opened_by(name).device()
 
 

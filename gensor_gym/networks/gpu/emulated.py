@@ -35,10 +35,10 @@ class EmulatedNetwork:
         """Empty: this object keeps no constants, and the network's arrays are used."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The outputs: an array of the first input's library, or a tuple of several. With `out`, write to it and return it.
+        """Run the network. Return an array of the first input's library, or a tuple of several.
 
-        ValueError for arrays of wrong number, shape, type or device, and for ids outside their table; EmulatorError with a
-        sanitizer's report.
+        With `out`, write to it and return it. ValueError for arrays of wrong number, shape, type or device, and for ids outside
+        their table; EmulatorError with a sanitizer's report.
         """
         self.tasks.called.check_ids(inputs)
         given = self.signature.inputs(inputs)

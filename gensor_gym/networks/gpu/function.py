@@ -48,7 +48,7 @@ class GpuNetwork:
             return self._load()(inputs, out)
 
     def loaded(self) -> LoadedNetwork:
-        """The network on the current GPU. The first call of this method or of the network loads it."""
+        """Return the network on the current GPU. The first call of this method or of the network loads it."""
         with self._lock:
             return self._load()
 
@@ -86,7 +86,7 @@ class LoadedNetwork:
         """CuPy's graph of all launches. It reads and writes `memory`."""
 
     def captured(self, calls: int) -> Any:
-        """CuPy's graph of `calls` calls of the network on `memory`, without copies of inputs and outputs."""
+        """Capture `calls` calls of the network on `memory` as a CUDA graph of CuPy, without copies of inputs and outputs."""
         with self._stream:
             self._stream.begin_capture()
             try:

@@ -48,7 +48,7 @@ class Shuffles:
     def _gather(self, end: str, computed: tuple[str, ...], source: str, ids: np.ndarray) -> None:
         """Replace the value `end`: gather rows of the first value of `computed`, and compute the other values from these rows.
 
-        `ids` has the index of the row that each row of the result reads.
+        `source` is the value that `end` rearranges. `ids` has the index of the row that each row of the result reads.
         """
         values, (base, *rows) = self.graph.values, computed
         shape = values[end].shape

@@ -76,7 +76,10 @@ def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
 
 
 def turning_seconds(nbytes: int, machine: Hardware) -> float:
-    """Seconds of a kernel that transposes an image of `nbytes`. The model has the same formula for laying out operands."""
+    """Return the seconds of a kernel that transposes an image of `nbytes`.
+
+    The model has the same formula for laying out operands.
+    """
     levels = {level.name: level for level in machine.memory}
     return machine.launch_overhead + 2 * nbytes / levels["dram" if 2 * nbytes > levels["l2"].capacity else "l2"].bandwidth
 

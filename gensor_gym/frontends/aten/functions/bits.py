@@ -56,7 +56,7 @@ def _shift(side: str) -> tuple[str, ...]:
 
 @_covers(*_shift("right"))
 def _right_shift(b: Builder, x: Given, by: Any) -> str:
-    """Add floor(x / 2^by): 0 or -1 if `by` is negative or too large, as in torch."""
+    """Compute floor(x / 2^by): 0 or -1 if `by` is negative or too large, as in torch."""
     _is_truth(b, x, by)
     sign = of("negative", of("less", x, 0.0))
     if not isinstance(by, str):
@@ -67,7 +67,7 @@ def _right_shift(b: Builder, x: Given, by: Any) -> str:
 
 @_covers(*_shift("left"))
 def _left_shift(b: Builder, x: Given, by: Any) -> str:
-    """Add x * 2^by with wrap-around: 0 if `by` is negative or too large, as in torch."""
+    """Compute x * 2^by with wrap-around: 0 if `by` is negative or too large, as in torch."""
     _is_truth(b, x, by)
     if not isinstance(by, str):
         return b.call("multiply", x, 1 << by if 0 <= by < _BITS else 0.0)
@@ -76,9 +76,9 @@ def _left_shift(b: Builder, x: Given, by: Any) -> str:
 
 
 def _power(b: Builder, by: str, most: int) -> tuple[str, Expression]:
-    """Add 2^by in int64. Return (its name, expression that is 1 where `by` is outside 0 to `most` and 0 inside).
+    """Add nodes that compute 2^by in int64.
 
-    Where `by` is outside, the power is 1.
+    Return (the result's name, expression of 1 where `by` is outside 0 to `most`, else 0). Where `by` is outside, the power is 1.
     """
     powers = b.constant("powers", np.left_shift(1, np.arange(most + 1)))
     far = of("maximum", of("less", by, 0.0), of("less", float(most), by))

@@ -30,13 +30,13 @@ def _lgamma(b: Builder, x: str) -> str:
 
 
 def _whole_below(b: Builder, x: str) -> str:
-    """Add 1 where x is a pole of the gamma function (0 or a negative integer), else 0."""
+    """Add nodes that compute 1 where x is a pole of the gamma function (0 or a negative integer), else 0."""
     there = of("multiply", of("at_most", x, cut(x)), of("at_most", cut(x), x))
     return b.map(of("multiply", there, of("at_most", x, 0.0)), "pole")
 
 
 def _cotangent(b: Builder, x: str) -> str:
-    """Add the cotangent of pi x, from the distance to the nearest integer: exactly 0 halfway between two integers."""
+    """Compute the cotangent of pi x, from the distance to the nearest integer: exactly 0 halfway between two integers."""
     left = b.map(of("subtract", x, of("round", x)), "left")
     size = of("absolute", left)
     near, far = of("multiply", math.pi, size), of("multiply", math.pi, of("subtract", 0.5, size))
@@ -51,7 +51,10 @@ def _mirrored(b: Builder, x: str) -> str:
 
 @_covers("digamma.default", "special_psi.default", "special_digamma.default")
 def digamma(b: Builder, x: str) -> str:
-    """Add digamma, the logarithmic derivative of the gamma function. For x below 0 it is digamma(1 - x) minus pi / tan(pi x)."""
+    """Add nodes that compute digamma, the logarithmic derivative of the gamma function.
+
+    For x below 0 it is digamma(1 - x) minus pi / tan(pi x).
+    """
     y = _mirrored(b, x)
     terms = of("divide", -1.0, y)
     for step in range(1, _STEPS):
@@ -69,7 +72,7 @@ def digamma(b: Builder, x: str) -> str:
 
 
 def _trigamma(b: Builder, x: str) -> str:
-    """Add trigamma, the derivative of digamma, by torch's formula, with torch's errors at negative integers."""
+    """Compute trigamma, the derivative of digamma, by torch's formula, with torch's errors at negative integers."""
     below = of("less", x, 0.5)
     wave = b.call("sin", of("multiply", float(np.float32(math.pi)), x))
     y = b.map(of("where", below, of("subtract", 1.0, x), x), "mirrored")
@@ -87,7 +90,7 @@ def _trigamma(b: Builder, x: str) -> str:
 
 @_covers("polygamma.default", "special_polygamma.default")
 def _polygamma(b: Builder, order: int, x: str) -> str:
-    """Add derivative n = `order` of digamma: (-1)^(n + 1) n! zeta(n + 1, x).
+    """Compute derivative n = `order` of digamma: (-1)^(n + 1) n! zeta(n + 1, x).
 
     For x below 0 it follows from the value at 1 - x and the derivative of pi / tan(pi x) (the reflection formula).
     """
@@ -116,7 +119,7 @@ def _cotangent_derivative(order: int) -> list[float]:
 
 
 def _zeta(b: Builder, s: int, x: str) -> str:
-    """Add Hurwitz's zeta function: the sum of 1 / (x + k)^s over k = 0, 1, .., for x >= 0.
+    """Compute Hurwitz's zeta function: the sum of 1 / (x + k)^s over k = 0, 1, .., for x >= 0.
 
     `_STEPS` terms are summed; Euler and Maclaurin's formula gives the rest.
     """

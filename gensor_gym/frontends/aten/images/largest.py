@@ -34,7 +34,7 @@ def largest(b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, d
 
 
 def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> str:
-    """Add max pooling with dilated windows: first the maxima along each row of an image, then along each column."""
+    """Compute max pooling with dilated windows: first the maxima along each row of an image, then along each column."""
     for axis, r, step, edge, apart in zip((3, 2), size[::-1], stride[::-1], padding[::-1], dilation[::-1], strict=True):
         shape, reach = b.shapes[x], apart * (r - 1) + 1
         room = shape[axis] + 2 * edge - reach
@@ -50,7 +50,7 @@ def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, 
 
 
 def _largest_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Add the maxima along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
+    """Compute the maxima along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
     shape = b.shapes[x]
     made = b.reduce(windows_of(b, x, axis, *ends(shape[axis], to))[0], "max", [axis + 1])
     return b.reshape(made, (*shape[:axis], to, *shape[axis + 1 :]))
@@ -72,7 +72,7 @@ def _adaptive_max_pool2d(b: Builder, x: str, to: Any) -> tuple[str, str]:
 
 
 def largest_to(b: Builder, x: str, to: Sequence[int]) -> tuple[str, str]:
-    """Add adaptive max pooling along the last axes. Return the names of (the maxima, the maxima's flat indices).
+    """Compute adaptive max pooling along the last axes. Return the names of (the maxima, the maxima's flat indices).
 
     `to` has the number of windows of each axis.
     """
@@ -98,10 +98,10 @@ def spaced(count: int, size: int, stride: int, padding: int, dilation: int) -> n
 
 
 def places_of(b: Builder, x: str, top: str, windows: Sequence[np.ndarray]) -> str:
-    """Add the flat index of each window's maximum within the last axes of x: of the first of equal maxima, or of the last NaN.
+    """Compute the flat index of each window's maximum within the last axes of x.
 
-    `top` is the name of the maxima. `windows` has, for each of the last axes, the indices of the windows' elements, int [count,
-    size]. Elements with an index outside the axis are ignored.
+    Of equal maxima it is the first, of several NaN the last. `top` is the name of the maxima. `windows` has, for each of the last
+    axes, the indices of the windows' elements, int [count, size]. Elements with an index outside the axis are ignored.
     """
     *outer, shape = *b.shapes[x][: -len(windows)], b.shapes[x][-len(windows) :]
     count, size = math.prod(one.shape[0] for one in windows), math.prod(shape)

@@ -96,7 +96,7 @@ def transposed(
 
 
 def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Sequence[Phase], axes: Sequence[Axis]) -> str:
-    """Add the outputs [n, k, ..] of one convolution, padded to the length of the longest; zeros if it reads no weights.
+    """Compute the outputs [n, k, ..] of one convolution, padded to the length of the longest; zeros if it reads no weights.
 
     `phases` describe it along each of the `axes`.
     """

@@ -188,7 +188,7 @@ def ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def means_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Add the means along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
+    """Compute the means along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
     shape = b.shapes[x]
     first, last = ends(shape[axis], to)
     lengths = (last - first).reshape(-1, *[1] * (len(shape) - axis))
