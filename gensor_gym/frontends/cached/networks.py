@@ -67,7 +67,10 @@ def cached_network(module: Any, example_inputs: Examples) -> Network:
 
 def _written(path: Path) -> float:
     """Time at which a file was written; 0 if another process has removed it."""
-    return path.stat().st_mtime if path.exists() else 0.0
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _read(path: Path, module: torch.nn.Module) -> Network | None:
