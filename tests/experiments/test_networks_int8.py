@@ -20,7 +20,8 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_side_multiplies_in_int8() -> None:
     pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e")
-    asked = {"network": "mlp_1", "batch": 4, "seed": 0, "dtype": "int8", "threads": 1, "trials": 1, "plan": "fine", "arena": "hot"}
+    asked = {"network": "mlp_1", "batch": 4, "seed": 0, "dtype": "int8", "threads": 1, "trials": 1}
+    asked |= {"plan": "fine", "arena": "hot"}
     for side in ("ours", "eager"):
         ways, faults = prepare(side, asked)
         assert not faults and len(ways.calls) == 1
