@@ -30,6 +30,9 @@ from gensor_gym.networks.network import Network, held
 FOLDER = "networks"
 MOST_BYTES = 64 << 20
 """Largest number of bytes of a stored network, and of its constants that are not weights of the module."""
+MOST_FILES = 128
+"""Number of stored networks that are kept: those written last. A module that is compiled repeatedly in training has new weights
+each time."""
 ELEMENTS = 4096
 """Largest number of elements of one result that are compared."""
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}
@@ -53,15 +56,25 @@ def cached_network(module: Any, example_inputs: Examples) -> Network:
     The cache has the networks of modules that were converted before. Errors are those of `from_torch`.
     """
     digest = program_digest(module, example_inputs) if isinstance(module, torch.nn.Module) else None
-    path = private_dir(FOLDER) / f"{digest}.pickle"
-    if digest is not None and (known := _read(path, module)) is not None:
+    path = None if digest is None else private_dir(FOLDER) / f"{digest}.pickle"
+    if path is not None and (known := _read(path, module)) is not None:
         return known
     from gensor_gym.frontends.torch_export import from_torch  # imports torch's export, which takes a second
 
     made = from_torch(module, example_inputs)
-    if digest is not None and (text := _text(made, module, example_inputs)) is not None:
+    if path is not None and (text := _text(made, module, example_inputs)) is not None:
         write_whole(path, text, 0o600)
+        for old in sorted(path.parent.glob("*.pickle"), key=_written, reverse=True)[MOST_FILES:]:
+            old.unlink(missing_ok=True)
     return made
+
+
+def _written(path: Path) -> float:
+    """Return the time at which a file was written; 0 if another process has removed it."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _read(path: Path, module: torch.nn.Module) -> Network | None:
@@ -75,7 +88,7 @@ def _read(path: Path, module: torch.nn.Module) -> Network | None:
             return None
         weights = dict(_weights(module))
         return Network(constants={name: _array(one, weights) for name, one in constants.items()}, **parts)
-    except (ValueError, KeyError, TypeError, AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+    except (ValueError, KeyError, TypeError, AttributeError, ImportError, IndexError, EOFError, pickle.UnpicklingError):
         return None
 
 
