@@ -76,10 +76,7 @@ def _check_count(count: int) -> None:
 
 
 def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True) -> str:
-    """Write values to elements of x at indices along an axis. Values with equal indices are combined as `how` says.
-
-    `how` is `last` or a key of `_IDENTITY`. With `include_self`, the element of x is combined too.
-    """
+    """Write values to elements of x at indices along an axis; `how` (`last` or a key of `_IDENTITY`) combines equal indices."""
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
         return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())

@@ -202,7 +202,7 @@ class ExpectationCache:
     def hard(self, op: Computation, seed: int) -> Expected:
         """Return the draw with index HARD, which shows most faults.
 
-        It is taken from the cache if it is there, but not added to it.
+        A draw that is made for this call is not added to the cache.
         """
         return self.get(op, seed)[HARD] if (op, seed) in self else self._make(op, seed, places=(HARD,))[0]
 
