@@ -1,4 +1,4 @@
-"""The construction graph of one task: its rules and its analytic model behind one interface."""
+"""The construction graph of one task (an operator on a hardware): its rules and its analytic model behind one interface."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _WEIGHTS = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.prim
 
 
 class ConstructionGraph(RowGraph[Schedule]):
-    """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`.
+    """Graph of the schedules of an operator for a hardware. Nodes are schedules, edges are the primitives (actions) of `space`.
 
-    Methods take and return single schedules as `Schedule`, batches as int32 arrays [B, ROW]. `calibrated=False` uses the
-    analytic model without its fitted coefficients.
+    Methods take and return single schedules as `Schedule`, batches as int32 arrays [B, ROW]. `calibrated=False` uses the analytic
+    model without its fitted coefficients.
     """
 
     actions, kind = ACTIONS, Schedule

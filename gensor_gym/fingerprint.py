@@ -45,11 +45,11 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 HOST = "host"
-"""Name of the machine that runs Python; its rates are measured."""
+"""Name of the machine that runs Python. Its rates are measured and not taken from a data sheet."""
 DIGITS = 16
 """Number of hexadecimal digits of a fingerprint."""
 LISTED = 4096
-"""A space with at most this number of candidates is small."""
+"""Largest number of candidate programs of a space that counts as small, so that all of its programs are evaluated."""
 WALKS, STEPS = 12, 64
 """Number of walks from each start (the unscheduled program and one of each further kind), and number of steps of a walk."""
 DRAWN = 4096

@@ -13,7 +13,7 @@ _MOVED = {
     "results/spaces": "gensor_gym/data/spaces",
     "results/tune": "experiments/data/tuned",
 }
-"""Published path -> present path of data that moved."""
+"""Path at which data were published -> path at which they are now."""
 
 
 def located(path: str | os.PathLike[str]) -> Path:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 Made = TypeVar("Made", bound=Callable)
 _OWNERS: dict[tuple[str, str], str] = {}
-"""(kind, name) of an entry -> the module that registered it. Entries of this project are missing."""
+"""(kind, name) of an entry -> the module that registered it. Entries that this project defines are missing."""
 
 
 def register(kind: str, table: dict[str, Any], name: str, value: object, owner: str) -> None:

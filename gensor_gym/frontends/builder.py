@@ -61,7 +61,8 @@ class Builder:
         self._origins: dict[str, str] = {}
         self._known: dict[tuple[Node, bool, str], str] = {}
         self._rounded: dict[str, str] = {}
-        """Name of a map or reduction that is rounded when it is stored -> its type (`Dataflow.rounded`)."""
+        """Name of a map or reduction that is rounded when it is stored -> the type to which it is rounded (`Dataflow.rounded`).
+        """
         self.quantized: dict[str, Any] = {}
         """Name of a dequantised value -> the int8 numbers from which it was computed (`aten.quantized.Quantized`)."""
         self.integer: Callable[[Builder, Operator, tuple[str, ...]], str | None] = lambda *_: None
@@ -364,7 +365,8 @@ def _part(given: Expression | str | float) -> Expression:
 
 
 MOST_MULTIPLIED = 1 << 28
-"""Largest number of multiplications of a product in int64. Larger products compute in float32, exact for bounded integers."""
+"""Largest number of multiplications of a product in int64. Larger products are computed in float32, exact for bounded integers.
+"""
 
 
 def _product(b: Builder, x: str, y: str) -> str:
@@ -382,4 +384,4 @@ def _of_vector(b: Builder, x: str, y: str) -> str:
 
 
 _PRODUCTS: dict[str, Callable[..., str]] = {"gemm": _product, "batched_gemm": _product, "gemv": _of_vector}
-"""Name of an operator -> function that adds it for integers."""
+"""Name of an operator -> function that adds its nodes for integers."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 CAST = "aten._to_copy.default"
-"""Name of the operation that casts."""
+"""Name of ATen's operation that casts a tensor."""
 _MOVES = {
     f"aten.{name}"
     for name in (

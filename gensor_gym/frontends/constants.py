@@ -1,4 +1,4 @@
-"""Constant tensors of torch as NumPy arrays and as numbers."""
+"""Converts constant tensors of torch to NumPy arrays and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decompositions of operations that torch does not decompose, or decomposes to other results for inf and NaN."""
+"""Decompositions (into simpler operations) that torch lacks, or that give other results than torch's kernels for inf and NaN."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch._C import DispatchKey
 _CUBIC = -0.75
 """Parameter a of cubic convolution (Keys 1981), equal to torch's."""
 _MEAN, _SUM = 1, 2
-"""ATen's numbers of the reductions of a loss."""
+"""ATen's codes of the reductions of a loss."""
 
 
 def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> Tensor:

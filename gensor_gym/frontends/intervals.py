@@ -127,4 +127,6 @@ _OF: Mapping[str, Callable[..., Interval]] = {
     "less": lambda a, b: (0.0, 1.0), "at_most": lambda a, b: (0.0, 1.0), "where": lambda condition, a, b: _hull(a, b),
     "fmod": _left, "bits_and": _bits,
 }  # fmt: skip
-"""Scalar function -> function from its arguments' intervals to its interval. Functions that are missing have no bounds."""
+"""Scalar function -> function that computes its interval from its arguments' intervals. Results of missing functions have no
+bounds.
+"""

@@ -37,7 +37,7 @@ _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 _MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
 """Operations that torch decomposes only if the caller lists them."""
 _EMPTY = ("aten.empty", "aten.new_empty")
-"""Prefixes of operations whose results are uninitialised memory."""
+"""Prefixes of ATen's operations whose results are uninitialised memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options of operations about memory, which rules do not accept. They are left out."""
 _TYPES = {getattr(torch, name): name for name in DTYPES if name != INT8}
@@ -148,12 +148,12 @@ class _Reader:
         self.made: dict[str, Any] = {}
         """Name of a node of torch's graph that was read -> the name of its value, its constant tensor, or a list of these."""
         self.casts = casts_of(program.graph, _TYPES.values())
-        """Name of a node -> casts to data types that kernels do not compute (`casts_of`)."""
+        """Name of a node of torch's graph -> its casts to data types that kernels do not compute (`casts_of`)."""
         self.numbers: dict[str, torch.fx.Node] = {}
         """Name of a node that dequantises a constant -> that node."""
         self.builder.integer = quantized.product
         self.constants: dict[str, str] = {}
-        """Name of a node with a constant tensor -> the name of the builder's constant."""
+        """Name of a node of torch's graph with a constant tensor -> the name of the builder's constant."""
         nodes = list(program.graph.nodes)
         if len(nodes) > MOST_NODES:
             raise Unsupported(f"a program of {len(nodes)} operations: expected at most {MOST_NODES}")

@@ -31,7 +31,7 @@ def measure(
 
 
 class _CallableModule(ModuleType):
-    """A module that can be called, as the function `measure`."""
+    """A module that can be called as if it were the function `measure`."""
 
     def __call__(
         self, op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"

@@ -1,4 +1,4 @@
-"""The `analytic` backend: the latency predicted by a model, as a measurement of one sample."""
+"""The `analytic` backend: returns the latency that a model predicts, as a measurement with one sample."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def program_digest(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw
 
 
 class AnalyticBackend:
-    """Measures with the analytic model, on any hardware; no kernel runs."""
+    """Backend that measures with the analytic model, on any hardware. No kernel runs."""
 
     name = "analytic"
     stored = False

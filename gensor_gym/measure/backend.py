@@ -1,4 +1,4 @@
-"""The interface of backends, their registry, and the choice of a backend."""
+"""The interface of backends (sources of measurements), their registry, and the choice of a backend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Backend(Protocol):
 
     name: str
     stored: bool
-    """Whether the results are timings of a machine, which a store keeps."""
+    """Whether results are timings of a machine, which a store keeps."""
 
     def device(self, hw: Hardware) -> str:
         """Return the name of the device that the times belong to, which is part of the key in the store."""
@@ -63,7 +63,7 @@ class Replay(Protocol):
 
 @runtime_checkable
 class Together(Protocol):
-    """Additional method of a backend that measures schedules of several operators at once."""
+    """Additional method of a backend that can measure schedules of several operators at once."""
 
     def together(
         self, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf

@@ -1,4 +1,4 @@
-"""Trials on a GPU: processes that compile, one worker that times, and errors of the worker as the status of a trial."""
+"""Trials on a GPU: processes that compile, one worker that times; an error of the worker becomes the status of a trial."""
 
 from __future__ import annotations
 

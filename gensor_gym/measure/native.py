@@ -33,11 +33,11 @@ from gensor_gym.operators.types import Operator
 
 _REMEMBERED = 4096
 GPU_WARMUP = 30e-3
-"""Seconds of warm-up. A GPU that idled during verification needs tens of milliseconds to raise its clock."""
+"""Seconds of warm-up before timing. A GPU that idled during verification needs tens of milliseconds to raise its clock."""
 
 
 class NativeBackend:
-    """Generates kernels, which a pool compiles, verifies and times."""
+    """Backend that generates kernels here, and lets a pool of processes compile, verify and time them."""
 
     stored = True
 

@@ -17,7 +17,7 @@ from gensor_gym.measure.measurement import Measurement
 Node = TypeVar("Node")
 """Type of the nodes of a search. A node's text identifies it."""
 Asked = TypeVar("Asked", contravariant=True)
-"""Type of the nodes in protocols that only take nodes as arguments."""
+"""Type of the nodes in interfaces that take nodes but return none."""
 
 
 class SearchGraph(Protocol[Node]):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 _TORCHS = ("bfloat16", "complex32")
-"""Data types that NumPy does not have."""
+"""Data types of torch that NumPy does not have."""
 Form = Any
 """A tree of tuples, lists and dicts, and in results also of `Made`. A leaf is the index of a tensor, or a `Fixed`."""
 

@@ -41,7 +41,7 @@ class _Step(ctypes.Structure):
 
 
 class _Network(ctypes.Structure):
-    """`struct gg_network` of `network.c`. A mutex takes 40 bytes on Linux for 64-bit processors."""
+    """Python form of `struct gg_network` of `network.c`. A mutex takes 40 bytes on Linux for 64-bit processors."""
 
     _fields_ = [
         ("steps", ctypes.c_void_p), ("count", ctypes.c_long), ("fixed", ctypes.c_void_p), ("outputs", ctypes.c_long),
@@ -50,7 +50,7 @@ class _Network(ctypes.Structure):
 
 
 class _Loaded(ctypes.Structure):
-    """`struct gg_loaded` of `network.c`. `kept` keeps the memory alive to which its pointers point."""
+    """Python form of `struct gg_loaded` of `network.c`. `kept` keeps the memory alive to which its pointers point."""
 
     kept: Any
 
@@ -58,7 +58,7 @@ class _Loaded(ctypes.Structure):
 
 
 class NetworkFunction(NativeFunction):
-    """A loaded network, called as a kernel with arrays of NumPy or of a library with DLPack.
+    """A loaded network, which is called with arrays of NumPy or of a library with DLPack.
 
     Several threads may call it. Calls of a network with packed weights wait for one another.
     """

@@ -23,7 +23,7 @@ from gensor_gym.networks.steps import Step
 from gensor_gym.operators.types import Operator
 
 MOST_TOGETHER = 16
-"""Largest number of pieces of one loop: `GG_TOGETHER` of `network.c`."""
+"""Largest number of kernels that share one loop: `GG_TOGETHER` of `network.c`."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Called:
     flops: int
     compulsory_bytes: int
     id_limits: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Name of an input with row ids -> number of rows of its table."""
+    """Name of an input with row ids (indices) -> number of rows of its table."""
     limits: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Name of an integer input -> largest magnitude for which results are exact (`Network.limits`)."""
 
@@ -62,7 +62,8 @@ class Network:
     constants: Mapping[str, np.ndarray]
     """Name of a constant input -> its array, in any memory order."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Name of a node -> its operation, such as `layer1.0.conv1: conv2d`. `cut_all` keeps nodes of one operation together."""
+    """Name of a node -> its torch operation, such as `layer1.0.conv1: conv2d`. `cut_all` keeps nodes of one operation together.
+    """
     unread: Mapping[int, Value] = field(default_factory=dict)
     """Index of an input of a call that no node reads -> that input."""
     form: Form = None

@@ -78,7 +78,7 @@ def cut(x: Any) -> Any:
 
 
 _MOST_FACTORS = 64
-"""Largest number of factors of a power that is computed as a product. Each factor rounds once."""
+"""Largest integer exponent whose power is computed as a product. Each factor rounds once."""
 
 
 @_covers("pow.Tensor_Scalar")

@@ -1,4 +1,4 @@
-"""Operations of ATen that move data: reshapes, transposes, slices, joins, padding."""
+"""Rules for operations of ATen that move data: reshapes, transposes, slices, joins, padding."""
 
 from __future__ import annotations
 

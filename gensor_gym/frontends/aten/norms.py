@@ -1,4 +1,4 @@
-"""Normalisations of ATen: batch norm by running statistics, layer, group and instance norm, and softmax."""
+"""Rules for normalisations of ATen: batch norm by running statistics, layer, group and instance norm, and softmax."""
 
 from __future__ import annotations
 

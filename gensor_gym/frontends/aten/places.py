@@ -1,4 +1,4 @@
-"""Operations of ATen that select elements by indices: rows of tables, elements along axes."""
+"""Rules for operations of ATen that select elements by indices: rows of tables, elements along axes."""
 
 from __future__ import annotations
 

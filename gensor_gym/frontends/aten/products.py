@@ -1,4 +1,4 @@
-"""Matrix products of ATen, and attention."""
+"""Rules for matrix products of ATen, and for attention."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Quantized:
 
     numbers: str
     scale: np.ndarray
-    """float32 scales: one, or [channels]."""
+    """Scales in float32: one for all numbers, or one per channel [channels]."""
     zero: int
     axis: int | None = None
     """Axis of the channels; None for one scale."""

@@ -1,4 +1,4 @@
-"""Division of ATen with rounding to integers, and remainders: exact for quotients of any size."""
+"""Rules for ATen's division with rounding to integers and for remainders, exact for quotients of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of ATen that rank elements along an axis: maxima with indices, sort, median, mode, buckets, top k."""
+"""Rules for operations of ATen that rank elements along an axis: maxima with indices, sort, median, mode, buckets, top k."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent networks of ATen: one product for the inputs of all steps, then one product with the state per step."""
+"""Rules for recurrent networks of ATen: one product for the inputs of all steps, then one with the state for each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions of ATen along axes, norms and distances, and scans such as cumulative sums."""
+"""Rules for reductions of ATen along axes, norms and distances, and scans such as cumulative sums."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_COMPARED = 1 << 28
-"""Largest number of comparisons of elements' indices with written indices."""
+"""Largest number of comparisons between the indices of elements and the indices that are written."""
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": math.inf}
 """Reduction of the values written to one index -> its neutral element."""
 

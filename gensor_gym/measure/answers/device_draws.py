@@ -131,7 +131,7 @@ def whole_bytes(op: Operator) -> int:
 
 
 Alone = Callable[[], AbstractContextManager[None]]
-"""Function that makes the context in which the device is used."""
+"""Function that makes the context inside which the device is used, such as the timing lock."""
 
 
 def device_draws(

@@ -33,7 +33,7 @@ class DeviceFused:
     host: Downloaded
     inputs: tuple[Array, ...]
     expected: tuple[tuple[Array, Array], ...]
-    """Reference and bound of each output, flat."""
+    """Reference and error bound of each output, as arrays with one axis."""
     sums: tuple[int, ...] = field(init=False)
     """Checksums of the arrays."""
 

@@ -67,10 +67,10 @@ def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, referen
 
 @dataclass(frozen=True)
 class Draw:
-    """One set of random inputs with reference output and accepted error, both float64, on the host. It implements `Expected`.
+    """One set of random inputs with the reference output and the accepted error, both float64, on the host.
 
-    Reference and bound have the output's shape if `index` is None. Otherwise their shape is [S], for the flat output positions
-    `index` [S].
+    It implements `Expected`. Reference and bound have the output's shape if `index` is None. Otherwise their shape is [S], for
+    the flat output positions `index` [S].
     """
 
     inputs: tuple[np.ndarray, ...]

@@ -54,12 +54,15 @@ from gensor_gym.operators.types import OUTPUT, Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}
-"""Operator's data type -> unit roundoff of sums on tensor cores, if they keep fewer bits than the accumulator's type."""
+"""Operator's data type -> unit roundoff of sums on tensor cores, for types whose sums keep fewer bits than the accumulator's
+type.
+"""
 INPUT_ROUNDOFF = {"tf32": 2.0**-11}
 """Operator's data type -> unit roundoff of the type to which a product's inputs are rounded."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
 FULL_FLOPS = 4e9
-"""Largest number of operations for a reference of the whole output: it takes less than a second, six times for draws and bounds.
+"""Largest number of operations for which the whole output gets a reference. It takes less than a second, and is computed six
+times: for three draws and their bounds.
 """
 SAMPLES = 2048
 
@@ -172,7 +175,7 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
 
 
 Draws = Callable[..., tuple[Expected, ...]]
-"""Function of (operator, seed) that makes the three draws, or only the draws at `places`."""
+"""Function of (operator, seed) that draws inputs and computes expected outputs: all three draws, or only those at `places`."""
 HARD = 1
 """Index of the draw (random inputs with expected outputs) that shows most faults of fused operators; see `answers.fused`."""
 

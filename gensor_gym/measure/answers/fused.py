@@ -1,4 +1,4 @@
-"""Expected outputs of a fused operator's kernel: random inputs, and outputs of `dataflow.evaluate` with their bounds."""
+"""Expected outputs of a fused operator's kernel: random inputs, and the outputs of `dataflow.evaluate` with error bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class FusedDraw:
-    """One set of random inputs with the expected outputs and their bounds. It implements `draw.Expected`."""
+    """One set of random inputs with the expected outputs and their error bounds. It implements `draw.Expected`."""
 
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[Bounded, ...]

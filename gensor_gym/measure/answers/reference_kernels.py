@@ -30,12 +30,12 @@ _BLOCKS = 1024
 """Largest number of thread blocks of the kernels that compare arrays."""
 _MOST_BATCHES = 65535
 _SMALL = 1 << 16
-"""Largest array that is copied whole to read some of its elements, in elements."""
+"""Largest number of elements of an array that is copied whole to read some of its elements."""
 _LOWEST = {"max": float("-inf"), "sum": 0.0}
 NULL = np.int64(0)
 
 Array = Any
-"""An array on the device."""
+"""An array on the device, of CuPy or of a test's replacement."""
 
 
 def compiled(arch: str) -> CompiledKernel:

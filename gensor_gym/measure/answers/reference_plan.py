@@ -22,7 +22,7 @@ CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4, "floa
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
 """Names of the scalar functions that `reference.cu` supports. A function's number there is its position here."""
 KNOWN = ("multiply_add", "sum", "max", "map")
-"""Operator bodies that `reference.cu` supports. The host computes references of other bodies."""
+"""Bodies of operators, such as `multiply_add`, that `reference.cu` supports. The host computes references of other bodies."""
 STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu", "relu6": "relu6"}
 """Name of an epilogue's stage -> the scalar function that computes it."""
 _FREE = 1 << 30

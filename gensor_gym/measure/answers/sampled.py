@@ -1,4 +1,4 @@
-"""Values of single output elements of operators that are too large to compute whole."""
+"""Computes single output elements of operators that are too large to compute whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.operators.types import Access, Operator
 Transform = Callable[[np.ndarray], np.ndarray]
 """Function of the float64 values that are read: the identity, or for error bounds the absolute value or the square."""
 _CHUNK = 1 << 22
-"""Largest number of elements that are read at once."""
+"""Largest number of elements that are read from an input at once."""
 
 
 def sample_points(op: Operator, count: int, rng: np.random.Generator) -> np.ndarray:

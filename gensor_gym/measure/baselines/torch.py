@@ -1,7 +1,7 @@
-"""Torch's own kernels, timed in the worker for comparison with generated kernels.
+"""Torch's own kernels, timed in the worker process for comparison with generated kernels.
 
-`operators/kinds` names the torch function of a kind of operators; others are derived from the accesses. Torch is imported when
-used.
+`operators/kinds` names the torch function of a kind of operators; others are derived from the operator's accesses. Torch is
+imported when used.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def keep_freed_memory() -> None:
 
 
 class TorchBaseline:
-    """Torch's kernel for an operator on given inputs, on the CPU with a fixed number of threads."""
+    """Torch's kernel for an operator with given inputs, on the CPU with a fixed number of threads."""
 
     def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, prepacked: bool = False) -> None:
         """Copy the inputs and choose torch's function; `prepacked` uses oneDNN with prepacked weights."""

@@ -25,14 +25,14 @@ from gensor_gym.operators.images import names_orders
 from gensor_gym.operators.types import Operator
 
 GRAPH_CALLS = 128
-"""Number of calls in one graph, as in `devices/cuda.py`."""
+"""Number of calls that one CUDA graph contains, as in `devices/cuda.py`."""
 _WARM_CALLS = 3
 LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
     ("conv2d", False): ("torch.nhwc",),
     ("depthwise_conv2d", False): ("torch.nhwc",),
     ("gemm", True): ("torch.b_transposed",),
 }
-"""(operator's name, whether its type has 8 bits) -> baselines that call torch with another memory layout."""
+"""(operator's name, whether its type has 8 bits) -> additional baselines, which call torch with another memory layout."""
 _INTEGER_STEP, _FLOAT8_STEP = 8, 16
 
 
@@ -80,7 +80,7 @@ class Replayed:
 
 
 class TorchCudaBaseline(Replayed):
-    """Torch's kernel for an operator on given inputs, on GPU 0."""
+    """Torch's kernel for an operator with given inputs, on GPU 0."""
 
     def __init__(
         self, op: Operator, inputs: Sequence[Any], kind: BaselineKind = "torch", wrap: Callable[[Any], Any] | None = None

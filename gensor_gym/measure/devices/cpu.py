@@ -1,4 +1,4 @@
-"""Compiled C kernels in a worker: buffers between guard words, the shared thread pool, timing in C."""
+"""Runs compiled C kernels in a worker: buffers between guard words, the shared thread pool, timing in C."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_DRAWS = 1 << 30
 
 
 class CpuDevice:
-    """This machine's processor. The next kernel of the same operator uses the same input buffers."""
+    """This machine's processor as the device of a worker. Input buffers are reused for the next kernel of the same operator."""
 
     exclusive = False
 

@@ -126,7 +126,7 @@ class DeviceBuffer:
 
 
 class CudaDevice:
-    """GPU 0. The next kernel of the same operator uses the same input buffers."""
+    """GPU 0 as the device of a worker. Input buffers are reused for the next kernel of the same operator."""
 
     exclusive = True
 
@@ -229,7 +229,10 @@ class CudaDevice:
 
 
 class LoadedCubin:
-    """One loaded CUDA kernel (launches in order) with its buffers. It implements `trial.Loaded`."""
+    """One loaded CUDA kernel, which consists of one or several launches in order, with its buffers.
+
+    It implements `trial.Loaded`.
+    """
 
     def __init__(self, device: CudaDevice, built: Built, inputs: list[DeviceBuffer]) -> None:
         kernel = built.kernel

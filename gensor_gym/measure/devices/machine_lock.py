@@ -1,4 +1,4 @@
-"""One timing at a time on a device: workers of all runs and all users wait for one another.
+"""Lock by which only one kernel at a time is timed on a device: workers of all runs and all users wait for one another.
 
 The lock is on a file that every user can read and find by its name, so it is in /tmp regardless of $TMPDIR. It is opened for
 reading, which suffices for `flock`: another user's file in a folder like /tmp may not be opened for writing or with O_CREAT
@@ -28,7 +28,7 @@ _TRIES, _PAUSE = 20, 5e-3
 
 
 class LockWarning(RuntimeWarning):
-    """The lock that all users of a device share is unavailable."""
+    """Warning that the timing lock which all users of a device share cannot be used."""
 
 
 class _Unusable(Exception):

@@ -9,7 +9,10 @@ _TEMPERATURE_GPU = 0
 
 
 class Nvml:
-    """Readings of one GPU. Without the library or the permission, a reading is missing. No setting is changed."""
+    """Reads clock, temperature and power of one GPU. A reading is missing without the library or the permission.
+
+    No setting is changed.
+    """
 
     def __init__(self, pci_bus_id: str) -> None:
         self._library: ctypes.CDLL | None = None

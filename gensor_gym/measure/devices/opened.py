@@ -1,4 +1,4 @@
-"""Devices of worker processes by the name of their backend, and how their workers are started."""
+"""Devices of worker processes, by the name of their backend, and how their workers are started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Opened(ABC):
     """How a backend's worker processes open their device, and how such a worker is started."""
 
     gpus = 0
-    """Number of GPUs that a worker on a cluster uses."""
+    """Number of GPUs that one worker needs on a cluster."""
     shut_in = True
     """Whether workers are isolated (`isolation/`), because kernels' machine code runs in their process.
 
@@ -33,7 +33,7 @@ class Opened(ABC):
 
 
 class Cpu(Opened):
-    """The processor that the worker runs on."""
+    """How workers open the processor on which they run."""
 
     def device(self) -> Device:
         """Make a `CpuDevice`."""
@@ -50,7 +50,7 @@ class Cpu(Opened):
 
 
 class Cuda(Opened):
-    """The first GPU, through CuPy."""
+    """How workers open the first GPU, through CuPy."""
 
     gpus, shut_in = 1, False
 
@@ -62,7 +62,7 @@ class Cuda(Opened):
 
 
 DEVICES: dict[str, Opened] = {"cpu": Cpu(), "cuda": Cuda()}
-"""Name of a backend -> device of its workers. Add an entry for a backend of your own."""
+"""Name of a backend -> how its workers open their device. Add an entry for a backend of your own."""
 
 
 def opened_by(name: str) -> Opened:

@@ -34,7 +34,10 @@ with large register tiles, the steps with tiles of one element.
 
 
 class EmulatedBackend:
-    """Runs CUDA text on the processor with sanitizers and threads in random order. It is slow: use small operators."""
+    """Backend that runs CUDA text on the processor, with sanitizers and with threads in random order.
+
+    It is slow: use small operators.
+    """
 
     name = "emulated"
     stored = False

@@ -63,7 +63,10 @@ def emulate(
 
 
 class EmulatedKernels:
-    """Several kernels compiled together, because a compiler's start takes most of the time. Each runs in a new process."""
+    """Several CUDA kernels compiled together for the emulator, because a compiler's start takes most of the time.
+
+    Each runs in a new process.
+    """
 
     def __init__(self, kernels: Sequence[Kernel], sanitize: bool = True) -> None:
         """Compile the kernels. ValueError unless all are for one target of GPUs, EmulatorError with the compiler's report."""

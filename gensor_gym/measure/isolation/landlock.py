@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterable
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
-"""Numbers of the system calls, equal on every processor."""
+"""Numbers of Landlock's three system calls, equal on every processor."""
 _ASK_VERSION, _PATH_BENEATH = 1, 1
 _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8
-"""Rights to remove and to make folders and files."""
+"""Bits of the rights to remove and to make files and folders."""
 _OF_FILES = 1 << 0 | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 """Version of Landlock -> bits of the rights on files that it can restrict. A version that is missing here has the rights of the

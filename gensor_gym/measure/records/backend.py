@@ -63,7 +63,7 @@ class _Part:
 
 
 class RecordedBackend:
-    """Answers from a table of earlier timings. Programs that are not in it are NOT_RECORDED."""
+    """Backend that answers from a table of earlier timings. Programs that are not in the table are NOT_RECORDED."""
 
     name = "recorded"
     stored = False

@@ -20,7 +20,10 @@ from gensor_gym.registry import check_known
 
 
 class MeasuredBackend:
-    """Answers with the recorded `quiet` seconds of a program, or its failure. Programs without a record are NOT_RECORDED."""
+    """Backend that answers with the recorded `quiet` seconds of a program, or with its failure.
+
+    Programs without a record are NOT_RECORDED.
+    """
 
     name = "measured"
     stored = False

@@ -1,4 +1,4 @@
-"""The best programs of a complete table, and the regret of every other program.
+"""The best programs of a complete table of timings, and the regret of every other program.
 
 Timings are noisy, so several programs are tied with the program of least median. A program is tied unless the 95 percent
 bootstrap interval of the ratio of their medians is above one. Samples of one pass over the table are correlated (a machine

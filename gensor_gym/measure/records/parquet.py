@@ -1,4 +1,4 @@
-"""Rows of timings as Parquet. Only this file uses pyarrow (extra `lab`)."""
+"""Reads and writes tables of timings as Parquet. Only this file uses pyarrow (extra `lab`)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gensor_gym.foreign import parse_object
 KEY = b"gensor_gym"
 """Key in a file's metadata that has the table's description, as JSON."""
 MOST_ROWS, MOST_BYTES = 200_000, 256 << 20
-"""Limits on a file's rows and uncompressed bytes."""
+"""Largest number of rows of a file, and of its uncompressed bytes."""
 _LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
 """Conditions of a measurement that have a column of their own -> the column's type. Other conditions are stored as JSON."""
 _REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
-"""Columns whose values mostly repeat, so that a dictionary compresses them."""
+"""Columns whose values mostly repeat, and that are therefore stored with a dictionary of values."""
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:

@@ -26,9 +26,10 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.registry import check_known
 
 SCHEMA_VERSION = 2
-"""Version 2 has a column for the median, so that a file can be listed without reading every sample."""
+"""Version of the file's tables. Version 2 has a column for the median, so that a file can be listed without reading every sample.
+"""
 GROUPS = ("operator", "device", "protocol", "status")
-"""Columns by which `summary` groups trials and a `Selection` selects them."""
+"""Columns by which `Store.summary` groups trials and a `Selection` selects them."""
 _BUSY_SECONDS = 30.0
 _inherited: list[sqlite3.Connection] = []
 """Connections of the process that forked this one. They are kept, because closing them here would disturb their owner."""
@@ -46,16 +47,16 @@ _SCHEMA = (
     "INSERT INTO meta VALUES ('schema', '0')",
 )
 FINAL = "final"
-"""Condition of a trial whose program is the result of a search."""
+"""Condition that marks a trial whose program is the result of a search."""
 SEARCHED = "searched"
-"""Condition of a final trial: the budget of its search in trials, which may exceed the number of programs found."""
+"""Condition of a search's result: the search's budget in trials, which may exceed the number of programs found."""
 IMPORTED = "imported"
-"""Condition of a trial from another machine or user, whose time on this machine is unknown."""
+"""Condition that marks a trial from another machine or user, whose time on this machine is unknown."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One stored trial. `created` is seconds since 1970, 0 if unknown."""
+    """One stored trial (a kernel that was measured once). `created` is seconds since 1970, 0 if unknown."""
 
     device: str
     operator: str

@@ -11,7 +11,7 @@ import numpy as np
 CONFIDENCE = 0.95
 """Default confidence of intervals, here and in reports."""
 LEVEL = f"{100 * CONFIDENCE:g} %"
-"""`CONFIDENCE` as reports print it."""
+"""`CONFIDENCE` as text, as reports print it."""
 
 
 def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = CONFIDENCE) -> tuple[float, float]:

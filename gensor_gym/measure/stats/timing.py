@@ -31,7 +31,7 @@ class ClockFault(Exception):
 
 @dataclass(frozen=True)
 class TimingRules:
-    """Settings of the protocol, in seconds. `budget` limits the sampling of one trial, without warm-up.
+    """Settings of the timing protocol, in seconds. `budget` limits the sampling of one trial, without warm-up.
 
     The anchor (`measure/devices/anchor.py`) is timed again after `anchor_every` trials of a worker.
     """

@@ -1,4 +1,4 @@
-"""Verdict on two kernels from their timings: one of four words, with a stated tolerance."""
+"""Verdict on two kernels from their timings: faster, slower, the same or ambiguous, with a stated tolerance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOLERANCE = 0.025
 
 
 class Verdict(enum.StrEnum):
-    """Comparison of the first of two kernels with the second."""
+    """Result of comparing the first of two kernels with the second."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"

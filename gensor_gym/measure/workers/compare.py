@@ -1,4 +1,4 @@
-"""Times several kernels of one operator together, in rounds of random order, so that drift affects all of them alike."""
+"""Times several kernels of one operator together, in rounds of random order, so that the machine's drift affects all alike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 _PAUSE = 8e-3
-"""Seconds between two candidates, in which the thread pool of the previous one stops spinning (libgomp spun for 5.6 ms).
+"""Seconds between the calls of two kernels, in which the thread pool of the first stops spinning (libgomp spun for 5.6 ms).
 
 There is no pause with a single thread, and none on a GPU.
 """

@@ -78,7 +78,7 @@ def compared(worker: WorkerProcess, comparison: Comparison, built: Sequence[Buil
 
 
 class LocalPool:
-    """Compilers on all cores, and workers of this machine with one device each."""
+    """Pool of this machine: compilers on all cores, and worker processes with one device each."""
 
     def __init__(
         self, compile_kernel: Compile, workers: Sequence[WorkerProcess], overlap: bool = False, ahead: int = AHEAD

@@ -1,4 +1,7 @@
-"""The harness's side of a worker process: start it, send requests with deadlines, kill and replace it."""
+"""The parent's side of a worker process: start it, send requests with deadlines, kill and replace it.
+
+The parent process, which runs the search, is called the harness.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class WorkerLost(Exception):
 
 
 class WorkerProcess:
-    """One worker, started at its first use and replaced after a loss or after `restart_after` requests.
+    """One worker process, started at its first use and replaced after a loss or after `restart_after` requests.
 
     It can be used from any thread, one request at a time. After a fork the child starts a worker of its own.
     """

@@ -24,7 +24,7 @@ from gensor_gym.measure.workers.requests import Comparison, Trial
 from gensor_gym.plugins import load_plugins, loaded
 
 RETRIES = 3
-"""Number of actors that a trial may lose before it counts as CRASHED."""
+"""Number of Ray actors that a trial may lose before it counts as CRASHED."""
 START_SECONDS = 120.0
 """Seconds that an actor may take to start. If it takes longer, the cluster is assumed to be full."""
 

@@ -1,4 +1,4 @@
-"""Requests to a worker, as picklable values."""
+"""Requests that the harness sends to a worker process, as picklable values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Built:
     library: bytes = field(default=b"", repr=False)
     """Content of the file, for a worker that may not open it."""
     refused: str = ""
-    """Reason why the content is missing. A worker then loads no kernel."""
+    """Reason why the file's content is missing. A worker then loads no kernel."""
 
     def enclosed(self) -> Built:
         """Return a copy with the content of the kernel's file, for a worker that may not open the file.

@@ -1,4 +1,4 @@
-"""One trial in a worker, for every kind of device: load, verify, time, verify again."""
+"""One trial of a kernel in a worker, for every kind of device: load, verify, time, verify again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPEATS = 3
 """Number of calls that are checked one by one after timing, to catch kernels that fail in every second or third call."""
 
 Announce = Callable[[str], None]
-"""Function that tells the harness which stage begins. The harness then knows the stage of a crash or hang."""
+"""Function that tells the harness which stage of a request begins, so that it knows the stage of a crash or hang."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
@@ -40,7 +40,7 @@ class DeviceLost(Exception):
 
 
 class Loaded(Protocol):
-    """A kernel loaded in the worker, with its buffers."""
+    """Interface of a kernel that is loaded in the worker, with its buffers."""
 
     def write(self, draw: Expected) -> None:
         """Copy the inputs of `draw` into the buffers, and fill output and workspace with NaN bytes."""
@@ -68,7 +68,7 @@ class Loaded(Protocol):
 
 
 class Baseline(Protocol):
-    """A library's kernel for an operator, loaded on the device with its inputs."""
+    """Interface of a library's kernel for an operator, loaded on the device with its inputs."""
 
     def fault(self, draw: Expected) -> str:
         """Compare one call's result with that expected by `draw`. Return a message about a wrong output; empty if it is right."""
@@ -78,7 +78,7 @@ class Baseline(Protocol):
 
 
 class Device(Protocol):
-    """A device of a worker, on which kernels run."""
+    """Interface of a worker's device, on which kernels run."""
 
     anchor: Anchor | None
     """The drift anchor; None if the conditions contain the device's clock instead."""

@@ -84,7 +84,7 @@ def answer_to(request: object, device: Device | None, cache: ExpectationCache, a
 
 
 class IsolationWarning(RuntimeWarning):
-    """The system cannot isolate a worker, or only in part."""
+    """Warning that the system cannot isolate a worker, or only in part."""
 
 
 def warn_of_isolation(bound: str) -> None:

@@ -1,4 +1,4 @@
-"""Layout of boxes in layers. A box is below all boxes that it reads, and links pass between the boxes of other layers."""
+"""Layout of a drawing: boxes in layers, each below all boxes that it reads; links pass between the boxes of other layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Box:
     width: float
     height: float
     x: float = 0.0
-    """Horizontal position of the centre."""
+    """Horizontal position of the box's centre, in inches."""
     top: float = 0.0
 
     @property

@@ -18,7 +18,7 @@ POISON = 0xFF
 
 
 class EmulatedNetwork:
-    """A network on the emulator, called with host arrays. It is slow: use small networks."""
+    """A network whose kernels run in the emulator, called with host arrays. It is slow: use small networks."""
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole", sanitize: bool = True) -> None:
         """Compile the kernels. EmulatorError if that fails. `sanitize` checks addresses and undefined behaviour.

@@ -64,7 +64,7 @@ class GpuNetwork:
 
 
 class LoadedNetwork:
-    """A network's kernels and memory on one GPU."""
+    """Kernels and memory of a network on one GPU."""
 
     def __init__(self, tasks: Tasks, cupy: ModuleType) -> None:
         self.arrays, self._cupy = DeviceArrays(tasks.called, cupy), cupy

@@ -1,4 +1,4 @@
-"""Bitwise operations and shifts of integers in two's complement."""
+"""Rules for bitwise operations and shifts of integers in two's complement."""
 
 from __future__ import annotations
 

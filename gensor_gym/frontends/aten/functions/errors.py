@@ -1,4 +1,4 @@
-"""Complementary and inverse error function, and the hyperbolic cosine."""
+"""Rules for the complementary and the inverse error function, and for the hyperbolic cosine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logarithm of the gamma function and its derivatives.
+"""Rules for the logarithm of the gamma function and its derivatives.
 
 Terms are summed until the argument is so large that an asymptotic series is accurate. Formulas: NIST Digital Library of
 Mathematical Functions, 5.5, 5.11 and 5.15, and 25.11 for Hurwitz's zeta function. If torch computes a function in float32,

@@ -1,4 +1,4 @@
-"""Max pooling of images, and the indices of maxima for images and volumes."""
+"""Rules for max pooling of images, and for the indices of maxima in images and volumes."""
 
 from __future__ import annotations
 

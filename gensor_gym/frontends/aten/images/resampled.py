@@ -1,4 +1,7 @@
-"""Resizing of signals, images and volumes by nearest or linear interpolation, with positions in float32 as in torch."""
+"""Rules for resizing signals, images and volumes by nearest or linear interpolation.
+
+Positions are computed in float32, as in torch.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from gensor_gym.frontends.covered import covers as _covers
 Sizes = Sequence[int] | None
 Scales = Sequence[float] | None
 _Number = np.float32
-"""Type of torch's pixel positions. At some scales another type would select other pixels."""
+"""NumPy type in which torch computes pixel positions. At some scales another type would select other pixels."""
 
 
 def _steps(b: Builder, x: str, sizes: Sizes, scales: Scales) -> list[tuple[int, int, int, np.float32]]:

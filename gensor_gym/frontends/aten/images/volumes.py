@@ -1,4 +1,4 @@
-"""Convolutions and pooling of volumes: as images whose channels include neighbours in depth, or axis by axis."""
+"""Rules for convolutions and pooling of volumes: as images whose channels include neighbours in depth, or axis by axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions, transposed convolutions and average pooling of images. Signals are images of height 1."""
+"""Rules for convolutions, transposed convolutions and average pooling of images. Signals are images of height 1."""
 
 from __future__ import annotations
 
