@@ -13,7 +13,7 @@ from gensor_gym.codegen.c.variants import Variant, guarded, overhanging
 def register_tiles(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
     """Write the loops over all register tiles of one block of the reduction.
 
-    `kinds` are the variants of the micro-kernel, of which each register tile calls the first that fits.
+    `kinds` are the variants of the micro-kernel. Each register tile calls the first variant that fits.
     """
     heads, inner = _l1_loops(plan)
     with lines.blocks(heads):

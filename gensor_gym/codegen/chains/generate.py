@@ -118,7 +118,7 @@ def _struct(program: Tasks) -> str:
 
 
 def _panels(chain: Chain) -> list[str]:
-    """Return the names of the scores and weights in the row nest, of which only one block of rows is stored at a time.
+    """Return the names of the scores and weights in the row nest. Only one block of their rows is stored at a time.
 
     The list is empty if nothing is computed between the products.
     """

@@ -240,7 +240,7 @@ class ProductPlan(BlockPlan):
 
     @cached_property
     def stages(self) -> int:
-        """Number of buffers in shared memory, one of which is multiplied while copies fill the others."""
+        """Number of buffers in shared memory: one is multiplied while copies fill the others."""
         return self.program.knob("stages")
 
 

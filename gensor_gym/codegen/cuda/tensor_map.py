@@ -22,7 +22,7 @@ MAP_BYTES = 128
 MAX_BOX = 256
 """Largest number of elements of the array that a box spans along a dimension."""
 UNIT = 16
-"""Number of bytes of which offsets, strides and rows of a box must be multiples."""
+"""Offsets, strides and rows of a box must be multiples of this number of bytes."""
 
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "UINT8", "int32": "INT32", "tf32": "TFLOAT32",

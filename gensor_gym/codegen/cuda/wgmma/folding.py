@@ -73,7 +73,7 @@ class Part:
 
     @property
     def words(self) -> int:
-        """Number of 4-byte words, each of which is a pair of 16-bit elements."""
+        """Number of 4-byte words. Each word is a pair of 16-bit elements."""
         return math.prod(self.shape) * self.pitch // 2
 
     @property
