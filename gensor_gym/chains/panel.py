@@ -114,7 +114,7 @@ def panel_of(graph: Dataflow) -> Panel:
 def _only_reader(graph: Dataflow, name: str) -> str | None:
     """Return the one node that reads a value, directly or through views.
 
-    None if the value is an output of the graph or has several readers.
+    The result is None if the value is an output of the graph or has several readers.
     """
     waiting, found = [name], list[str]()
     while waiting:

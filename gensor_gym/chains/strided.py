@@ -55,7 +55,7 @@ class Strided:
     def reshaped(self, to: Shape) -> Strided | None:
         """Return the view of the same elements, in the same order, with shape `to`.
 
-        None if a part of an axis would be cut unevenly.
+        The result is None if a part of an axis would be cut unevenly.
         """
         left = [part for axis in self.axes for part in axis]
         axes = [_taken(left, extent) for extent in reversed(to)]
@@ -80,7 +80,7 @@ def merged(*parts: Part) -> Axis:
 def _taken(left: list[Part], extent: int) -> Axis | None:
     """Remove the innermost parts of `left` and return them as an axis of `extent` elements.
 
-    None if the parts do not divide evenly.
+    The result is None if the parts do not divide evenly.
     """
     found: list[Part] = []
     while extent > 1:

@@ -134,7 +134,7 @@ def bounds(plan: BlockPlan, access: Access, dimension: int, index: str) -> list[
 def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
     """Return the conditions under which the box of a tensor that a block reads in a step is entirely inside.
 
-    They are (dimension, C condition) pairs; None if the box is never inside.
+    They are (dimension, C condition) pairs; the result is None if the box is never inside.
     """
     found = []
     origins = [origin(plan, a) for a in range(len(plan.names))]
@@ -189,7 +189,7 @@ def _float(value: float) -> str:
 def fill_of(plan: BlockPlan, access: Access) -> str | None:
     """Return the C text of the value that stands for elements of a tensor outside it.
 
-    None if it differs between padding and points outside the reduction.
+    The result is None if the value differs between padding and points outside the reduction.
     """
     kinds = {
         is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))

@@ -170,7 +170,7 @@ def parse_log(log: str) -> tuple[int, int, int]:
 def _read(key: str) -> CompiledKernel | None:
     """Return the cached compilation with a key.
 
-    None if it is missing or incomplete, or if other users can write to it.
+    The result is None if the cache's entry is missing or incomplete, or if other users can write to it.
     """
     path = cache_folder() / f"{key}.json"
     if not path.exists() or not is_own_folder(path.parent, cache_dir()):

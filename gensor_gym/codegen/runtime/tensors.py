@@ -57,7 +57,7 @@ _kept: list[object] = []
 def _exchange_of(kind: type) -> _Exchange | None:
     """Return the DLPack exchange interface of a tensor type in the supported major version.
 
-    None for a type without this interface.
+    The result is None for a type without this interface.
     """
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None:

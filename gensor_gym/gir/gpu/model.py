@@ -38,7 +38,7 @@ _DEPENDENT = 4.0
 _SECTOR = 8
 """Number of elements in a sector of 32 bytes, which is always transferred as a whole."""
 _HIDDEN = 0.2
-"""Fraction of the two shorter times that is not hidden behind the longest time."""
+"""Fraction of a kernel's two shorter times (of arithmetic, memory and waits) that is not hidden behind the longest."""
 _ALIKE = 0.9
 """Fraction of a memory's peak rate that kernels reach. Copies reach 0.9 of the DRAM peak on Hopper (a rule of thumb)."""
 

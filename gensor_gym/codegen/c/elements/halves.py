@@ -182,7 +182,7 @@ def text(name: str, ending: str, width: int) -> str:
 
 
 def _processor(name: str, width: int) -> dict[str, str]:
-    """Return placeholders of a template -> C text that uses the processor's conversion instruction before plain vector code.
+    """Return C texts that use the processor's conversion instruction before plain vector code, by placeholder of a template.
 
     The texts are empty if the processor has no instruction for this helper and width.
     """

@@ -14,7 +14,7 @@ from gensor_gym.codegen.cuda.tiles.shared import SharedTile
 from gensor_gym.operators.types import Access
 
 MOST_ROUNDS = 64
-"""Most rounds of copies along a dimension that are tried in excess of the fewest possible."""
+"""Distributions that need at most this many rounds of copies more than the fewest possible along a dimension are tried."""
 MASK_BITS = 32
 """Most copies of a thread for which one register keeps the conditions, one bit for each copy."""
 
@@ -176,7 +176,7 @@ class Copies:
     def whole_box(self) -> tuple[list[str], list[str]] | None:
         """C conditions under which the whole box is inside the tensor: (conditions equal in all steps, other conditions).
 
-        None if the box is never inside.
+        The result is None if the box is never inside.
         """
         found = whole(self.plan, self.read)
         if found is None:
