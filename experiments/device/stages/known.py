@@ -1,7 +1,4 @@
-"""Stage: for operators timed on earlier days, the fastest programs of those days, the model's first choices of today, and torch.
-
-The results show how today's generated text and model compare with earlier days. All programs are in the archive.
-"""
+"""Stage that times the programs of operators timed on earlier days: the fastest of those days, today's first choices, torch."""
 
 from __future__ import annotations
 
@@ -18,5 +15,5 @@ def run(context: Context) -> dict[str, object]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Counts of the rows, as in the digest of the study."""
+    """Return the numbers of kernels timed, by status, and of operators compared."""
     return study.digest(context, FILES)
