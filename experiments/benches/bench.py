@@ -1,7 +1,7 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-A suite is a module of this package that defines `run(config, emit)`; its settings are under its name in conf/bench.yaml. A
-module called `suite` has the name of its folder. `suite=all` runs all suites.
+A suite is a module of this package that defines `run(config, emit)`; its settings are under its name in conf/bench.yaml. The
+suite of a module called `suite` has the name of the module's folder. `suite=all` runs all suites.
 """
 
 from __future__ import annotations
@@ -62,5 +62,5 @@ def run(config: DictConfig) -> None:
 
 
 def main() -> None:
-    """Run the command with the arguments of the command line, among which operators may stand as plain text."""
+    """Run the command line; its arguments may contain operators as plain text, such as gemm(m=512, n=512, k=512)."""
     command_line(run)

@@ -296,7 +296,7 @@ def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Li
 
 
 def fastest_by_knob(sample: Sample) -> dict[str, dict[int, float]]:
-    """For each knob of which several values were timed, return the seconds of the fastest program by value."""
+    """For each knob with several timed values, return the seconds of the fastest program by value."""
     found = {}
     for index, knob in enumerate(KNOBS):
         column = sample.rows[:, KNOB + index]

@@ -64,7 +64,7 @@ class Record:
         return [row for row in self.rows if row.source in sources]
 
     def digest(self, schedule: Schedule) -> str:
-        """Digest of the schedule's kernel."""
+        """Return the digest of the schedule's kernel."""
         return self.backend.digest(self.op, schedule, self.hardware)
 
     def first(self) -> list[Timed]:

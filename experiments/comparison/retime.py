@@ -1,4 +1,4 @@
-"""Times a comparison reports: the winners of all strategies on one operator are timed again, together and interleaved."""
+"""Times that a comparison reports: winners of all strategies on one operator, timed again together and interleaved."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Retimer:
     def _whole(self, kernels: dict[str, Kernel], torch: bool) -> dict[str, list[float]]:
         """Time kernels in several processes, one after another, and return the samples of all rounds.
 
-        Each process places code and data at new addresses.
+        Each process places code and data at new addresses, which changes times.
         """
         found: dict[str, list[float]] = {}
         for share in self.shares:

@@ -64,7 +64,7 @@ def _gap(value: dict[str, float]) -> Cell:
 
 
 def markdown(summary: dict, figures: list[str]) -> str:
-    """The summary as a Markdown page."""
+    """Return the summary as a Markdown page."""
     nature = "latencies of the analytic model or a table; nothing was timed" if summary["model_only"] else "measured"
     lines = [
         "# Comparison of strategies", "",

@@ -20,7 +20,7 @@ from experiments.conformance.cases import OUTPUT, STATUSES, Case, Outcome, comma
 LEVELS = ("level1", "level2", "level3")
 LIMITS, BATCH = (64, 128, 256, 1024), 2
 MARGIN = 1.0
-"""Factor by which a result that differs from torch's may be farther from the float64 result than torch's."""
+"""A result that differs from torch's counts as right if it is at most this many times as far from float64 as torch's."""
 ROWS, MODULE = OUTPUT / "kernelbench.jsonl", "experiments.conformance.kernelbench"
 
 
@@ -87,7 +87,7 @@ def outcome(file: Path) -> Outcome:
 
 
 def page(found: Sequence[Outcome]) -> str:
-    """A Markdown page: counts by level, and each module that is not right with the reason."""
+    """Return the results as a Markdown page: counts by level, and each module that is not right, with the reason."""
     rows = [counted(level, (one for one in found if one.name.startswith(level))) for level in LEVELS]
     lines = [
         "# KernelBench", "",

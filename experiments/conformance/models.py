@@ -27,7 +27,7 @@ SEED, VARIANTS = 0, {"torchvision": 2, "timm": 1}
 MOST_WEIGHTS = 150_000_000
 """Largest number of weights of a tested model."""
 MARGIN = 4.0
-"""Factor by which a result that differs from torch's may be farther from the float64 result than torch's.
+"""A result that differs from torch's counts as right if it is at most this many times as far from float64 as torch's.
 
 It exceeds 1 because the rounding of many layers adds up.
 """
@@ -198,7 +198,7 @@ def _text_case(key: str, task: str, name: str) -> Case:
 
 
 def page(found: Sequence[Outcome]) -> str:
-    """A Markdown page: counts by library, and each model that is not right with the reason."""
+    """Return the results as a Markdown page: counts by library, and each model that is not right, with the reason."""
     rows = []
     for library in ("torchvision", "timm", "transformers"):
         own = [one for one in found if one.name.startswith(library)]

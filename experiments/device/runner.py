@@ -24,12 +24,15 @@ RESERVE = 4.0
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a run; `target` names the function that does it, as MODULE:FUNCTION: from a Context to its results."""
+    """One stage of a run on a GPU.
+
+    `target` is its function as MODULE:FUNCTION, which takes a Context and returns the stage's results.
+    """
 
     name: str
     target: str
     weight: float
-    """Part of the remaining time that the stage gets when it starts, relative to the weights of the stages after it."""
+    """Weight by which the remaining time is divided among this stage and the later ones when it starts."""
     least: float = 5.0
     """Seconds below which the stage is not worth starting."""
 

@@ -80,7 +80,7 @@ def _ended(process: subprocess.Popen[str], begin: float, seconds: float) -> dict
 
 
 def launch(about: Row) -> None:
-    """Launch the kernel that a row describes twice on random inputs, and wait until it ends."""
+    """Launch a kernel, which a row describes, on random inputs `LAUNCHES` times, and wait until it ends."""
     import cupy
 
     from gensor_gym.codegen.cuda.tensor_map import with_maps

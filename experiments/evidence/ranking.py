@@ -98,7 +98,7 @@ def _legal(operator: str, machine: str, space: str, timed: Mapping[str, float]) 
 # Scores of predictions against times: rank correlations, and the cost of the first choices, with ties at their worst.
 
 FIRST = 10
-"""Number of the model's first choices of which the best is scored."""
+"""Number of the model's first choices whose best is scored."""
 MOST_FITTED = 250
 """Largest number of one operator's programs that a fit reads."""
 

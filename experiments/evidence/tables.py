@@ -98,7 +98,7 @@ def one_pass(found: Measurement) -> Measurement:
 
 
 def notes(facts: Facts) -> tuple[str, ...]:
-    """Return the sentences about the recording that stand in the tables' data cards."""
+    """Return the sentences about the recording for the tables' data cards."""
     said: Mapping[str, Any] = facts.files[RECORDED]
     return (
         f"Recorded on {facts.date} by {said['about']} (commit {facts.commit}); table made from the raw rows by "

@@ -49,7 +49,7 @@ class Unsure(Exception):
 
 
 class Copy:
-    """Copy of the files that git tracks or would track, with an own Numba cache; deleted at the end unless `place` is given."""
+    """Copy of the files that git tracks or would track, with its own Numba cache; deleted at the end unless `place` is given."""
 
     def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
         """Copy the tree at `root`, below `place` if given, whose Numba cache is then used again.

@@ -26,7 +26,7 @@ class Mutation:
     kind: str
     """One of KINDS."""
     fault: str
-    """What is wrong in the program once the fault is planted."""
+    """Description of the fault in the program once it is planted."""
     old: str
     new: str
     tests: tuple[str, ...]

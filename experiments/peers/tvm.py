@@ -66,18 +66,18 @@ class Study:
         self.device = get_backend("cpu", self.hardware).device(self.hardware)
 
     def ours(self, op: Operator, seed: int) -> Plan:
-        """Plan of our search on an operator."""
+        """Return the plan of our search on an operator."""
         version = f"{self.strategy}, code {code_digest()}"
         return Plan(OURS, str(op), self.our_trials, seed, self.hardware.units, self.device, version)
 
     def theirs(self, op: Operator, trials: int, seed: int) -> Plan:
-        """Plan of TVM's search on an operator."""
+        """Return the plan of TVM's search on an operator."""
         packages = requirements()
         version = f"{PACKAGE} {packages[PACKAGE]}, xgboost {packages['xgboost']}, settings {SETTINGS}"
         return Plan(TVM, str(op), trials, seed, self.hardware.units, self.device, version)
 
     def plans(self, op: Operator) -> list[Plan]:
-        """Plans of all searches on an operator."""
+        """Return the plans of all searches on an operator."""
         mine = [self.ours(op, seed) for seed in self.seeds]
         return mine + [self.theirs(op, trials, seed) for trials in self.trials for seed in self.seeds]
 

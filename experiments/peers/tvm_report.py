@@ -108,7 +108,7 @@ def lines(
 
 
 def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str]) -> str:
-    """Markdown text of the results page."""
+    """Return the results page as Markdown text."""
     versions = about["versions"]
     page = [
         "# Our search and TVM's MetaSchedule", "",

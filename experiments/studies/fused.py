@@ -132,7 +132,7 @@ def _spend(strategy: Any, graph: WatchedGir, rng: np.random.Generator) -> None:
 
 
 LEAST = 0.05
-"""Regret in per cent below which the figure does not tell values apart."""
+"""Regret in per cent below which the figure does not distinguish values."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class FusedStudy(Study[Plan, dict[str, Part]]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page."""
+        """Return the results page as Markdown text."""
         least, most = (seconds_text(value) for value in summary["certain_s"])
         lines = [
             "# Searches of fused operators by the model", "",

@@ -160,7 +160,7 @@ class Machines(Study[Plan, Found]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page."""
+        """Return the results page as Markdown text."""
         head = ("search", *after(summary["seconds"], summary["evaluations"]))
         lines = [
             "# Policies on machines they have not seen", "",
@@ -188,7 +188,7 @@ class Machines(Study[Plan, Found]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Table of regrets by seconds over all machines."""
+        """Return the table of regrets by seconds over all machines."""
         head = ("search", *after(summary["seconds"]))
         return interval_sheet("IQM regret on machines held out", head, summary["scores"]["all"]["seconds"])
 

@@ -165,7 +165,7 @@ def all_lines(lines: Mapping[str, np.ndarray]) -> list[Row]:
 # Stamps that state the origin of numbers that are compared with published numbers.
 
 class Stamp(StrEnum):
-    """Where the numbers in a table come from."""
+    """Origin of the numbers in a table."""
 
     REPRODUCED = "reproduced"
     REPLICATED = "replicated"

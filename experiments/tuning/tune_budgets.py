@@ -49,7 +49,7 @@ class Tuning:
 
     @property
     def amounts(self) -> np.ndarray:
-        """Amounts of the budget for each of which hyperparameters are chosen."""
+        """Amounts of the budget; hyperparameters are chosen for each."""
         return np.array(list(self.config.counts if self.unit == EVALUATIONS else self.config.seconds))
 
     def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:

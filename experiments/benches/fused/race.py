@@ -92,7 +92,7 @@ def serve(name: str, prepare: Callable[[dict[str, Any]], tuple[Ways, dict[str, s
 
 
 def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str, str]:
-    """Return, by way of calling, why the outputs are wrong by the float64 evaluator's error bounds; correct ways are left out."""
+    """Check the outputs of every way of calling by the float64 evaluator's error bounds; return the faults by way, if any."""
     draw = FusedDraw(tuple(drawn), evaluate(graph, drawn))
     found = {}
     for way, call in ways.calls.items():

@@ -114,7 +114,7 @@ def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
 
 
 def _moved(size: int, hw: Hardware) -> float:
-    """Return the seconds to move `size` bytes, of which each memory level holds what fits, beginning with the nearest."""
+    """Return the seconds to move `size` bytes if each memory level, beginning with the nearest, holds as many as fit."""
     seconds, left = 0.0, size
     for level in hw.memory[1:]:
         here = min(left, level.capacity * (hw.units if level.name in PRIVATE else 1))
@@ -123,7 +123,7 @@ def _moved(size: int, hw: Hardware) -> float:
 
 
 def of_floor(row: Mapping[str, Any]) -> float:
-    """Return the share of its time in the network that a kernel needs at least: the larger of its two floors over the time.
+    """Return the larger of a kernel's two floors divided by the kernel's time in calls of the network.
 
     `row` is one of the rows of `by_kernel`.
     """

@@ -107,7 +107,7 @@ def learned_from(correction: str) -> frozenset[str]:
 
 
 class KernelsByModel(AnalyticBackend):
-    """Backend that answers trials by the model, but tells programs apart by their kernels, as a device does.
+    """Backend that answers trials by the model, but distinguishes programs by their kernels, as a device does.
 
     So a search makes the same trials as on a device.
     """

@@ -37,7 +37,7 @@ from gensor_gym.operators.types import Operator
 EXPERIMENT = CONF / "experiment" / "gpu_adaptive.yaml"
 FILE = "adaptive.jsonl"
 EACH = 3
-"""Number of operators that one strategy searches in parallel."""
+"""Number of searches of one strategy that run in parallel."""
 TOGETHER = 2
 """Number of seeds with which all operators are searched before the next seeds."""
 ROUNDS = 15
@@ -136,7 +136,7 @@ class _Arena:
 
 
 class _TakingTurns(Session):
-    """Session of a search that holds a lock while it thinks and releases it while it measures."""
+    """Session of a search that holds a lock except while it measures."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: Callable[[TraceRow], None], held: threading.Lock) -> None:
         super().__init__(task, budget, on_trial=on_trial)

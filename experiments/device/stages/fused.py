@@ -105,10 +105,10 @@ def _trial(graph: GirGraph, schedule: GirSchedule, measured: Measurement) -> dic
 
 
 def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
-    """Return the samples with what follows from them, as fields of a row.
+    """Summarise the samples of one operator as fields of a row, which also include the samples.
 
-    These are medians with intervals, the speed-up over the faster of eager and compiled torch, and the share of the copy's
-    bandwidth.
+    The other fields are medians with intervals, the speed-up over the faster of eager and compiled torch, and the share of the
+    copy's bandwidth.
     """
     medians = {name: float(np.median(values)) for name, values in samples.items()}
     torch = [medians[name] for name in (EAGER, COMPILED) if name in medians]

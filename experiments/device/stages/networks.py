@@ -1,4 +1,6 @@
-"""Stage: whole networks as one CUDA graph, compared with eager and compiled torch. The model chose the kernels beforehand.
+"""Stage that compares whole networks, each as one CUDA graph, with eager and compiled torch.
+
+The model chose the kernels beforehand.
 
 A network's row has two errors against torch in float64 on the device: ours, and torch's error in the same data type. It also has
 interleaved samples of ours, of torch in float32, and of torch as users call it, whose convolutions may use tf32. For bfloat16,

@@ -56,7 +56,7 @@ COUNTS: dict[type[Markov], int] = {MarkovExtended: 36, Markov: 12}
 FIRST = 3
 """Number of a ranking's first programs that are tried before the best program of every kind."""
 _KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
-"""Row indices of the knobs that tell kinds of programs apart. The model errs most between kinds."""
+"""Row indices of the knobs that distinguish kinds of programs. The model errs most between kinds."""
 
 
 def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
@@ -179,9 +179,9 @@ def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBacke
 
 
 def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
-    """Return the samples with what follows from them, as fields of a row.
+    """Summarise the samples of one operator as fields of a row, which also include the samples.
 
-    These are medians with intervals, TFLOP/s, and speed-ups over each library with intervals; above 1, ours is faster.
+    The other fields are medians with intervals, TFLOP/s, and speed-ups over each library with intervals; above 1, ours is faster.
     """
     ours = samples["gensor_gym"]
     return {

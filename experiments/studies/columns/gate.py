@@ -116,7 +116,7 @@ def judge(folder: str, name: str) -> dict[str, Any]:
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown text of the page."""
+    """Return the results page as Markdown text."""
     tasks = ", ".join(f"{count} of {dtype}" for dtype, count in rows[0]["tasks"].items())
     lines = [
         "# Policies of columns before a GPU is asked", "",

@@ -46,7 +46,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits that identify the job."""
+        """Hash of the job, sixteen hexadecimal digits."""
         return short_hash({"job": type(self).__name__, **asdict(self)})
 
     def data(self) -> tuple[Observed, np.ndarray]:

@@ -45,7 +45,7 @@ PAIRS = {
 
 
 class CostModels(Study[Plan, Found]):
-    """The study of cost models on recorded times."""
+    """Study of learned cost models on recorded times."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve conf/cost_models.yaml; ValueError names an invalid setting."""
@@ -118,7 +118,7 @@ class CostModels(Study[Plan, Found]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page."""
+        """Return the results page as Markdown text."""
         lines = [
             "# Cost models on recorded times, and what to record next", "",
             f"Part `train` of Measured v1, {len(summary['seeds'])} seeds. Choices have regret, log(T / T best recorded), among "

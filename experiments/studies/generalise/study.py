@@ -37,7 +37,7 @@ PARTS = {
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """Markdown text of the page."""
+    """Return the results page as Markdown text."""
     tasks, seeds, ordered = summary["tasks"], summary["seeds"], _ordered(summary)
     fewer = {name: count for name, count in summary["begun"].items() if count < len(seeds)}
     told = ", ".join(f"{name} {count}" for name, count in fewer.items())
@@ -79,7 +79,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """Table of regrets by evaluations, with notes on the policies' rounds."""
+    """Return the table of regrets by evaluations, with notes on the policies' rounds."""
     said = []
     for name, policy in summary["policies"].items():
         for label, one in policy["rounds"].items():
@@ -263,7 +263,7 @@ class Generalisation(Study[GeneralisePlan, Regrets]):
         return regrets_of(self, plan, policies, searches, console)
 
     def summarise(self, found: Regrets) -> dict[str, Any]:
-        """Summary of the regrets, by `scores.summarise`."""
+        """Return the summary of the regrets, by `scores.summarise`."""
         return summarise(found)
 
     def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:

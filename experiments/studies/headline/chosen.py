@@ -75,7 +75,7 @@ def axes(op: Operator) -> tuple[int, ...]:
 
 
 def within(one: Operator, other: Operator, factor: float) -> bool:
-    """Whether two operators of the same class are within `factor` of each other on every axis."""
+    """Return whether two operators of the same class are within `factor` of each other on every axis."""
     if one.name != other.name or len(axes(one)) != len(axes(other)):
         return False
     return all(max(a, b) <= factor * min(a, b) for a, b in zip(axes(one), axes(other), strict=True))

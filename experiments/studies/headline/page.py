@@ -29,7 +29,7 @@ SUBJECTS = {
     "columns": "the learned policy", "learned": "the learned model of time",
     "in_turn": "the learned policy in turn with a learned model of time",
 }  # fmt: skip
-"""Learned arm -> what it is called in sentences."""
+"""Learned arm -> its name in sentences."""
 MOST = 8
 """Number of operators that are listed at each end: with the smallest and with the largest ratios."""
 

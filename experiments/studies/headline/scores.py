@@ -165,7 +165,7 @@ class Timed:
 
 
 def has_study(folder: Path) -> bool:
-    """Whether a folder contains the rows of a study."""
+    """Return whether a folder contains the rows of a study."""
     proposals, trials = (read_rows(folder / f"{name}.jsonl") for name in ("proposals", "trials"))
     return any(row["group"] == "study" for row in proposals) and bool(trials)
 

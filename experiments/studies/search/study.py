@@ -134,7 +134,7 @@ SOURCES = {
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """Markdown text of the page."""
+    """Return the results page as Markdown text."""
     tasks, seeds, (source, best) = summary["tasks"], summary["seeds"], SOURCES[summary["stamp"]]
     chance = f"{CHANCE.capitalize()}: uniform draws of kernels without replacement, exactly. " if summary["chance"] else ""
     after = [f"after {k}" for k in summary["checkpoints"]]

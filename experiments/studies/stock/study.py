@@ -152,7 +152,7 @@ class Stock(Study[Plan, Found]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page."""
+        """Return the results page as Markdown text."""
         agents, left = summary["agents"], summary["left_out"]
         lines = [
             "# Stock learners in the environments", "",
@@ -177,7 +177,7 @@ class Stock(Study[Plan, Found]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Table of regrets by agent."""
+        """Return the table of regrets by agent."""
         head = ("agent", "most probable", f"best of {summary['programs']}")
         values = {name: (one["first"], one["best"]) for name, one in summary["agents"].items()}
         return interval_sheet("IQM regret on the test part", head, values)

@@ -114,7 +114,7 @@ class Trial:
 
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
-        """(training operators, test operators, left-out operators), by `operators_of`."""
+        """Training operators, test operators and left-out operators, as `operators_of` returns them."""
         return operators_of(self.trained, self.tested, self.most_values, self.most_tested, self.hardware, self.space)
 
     @property

@@ -44,7 +44,7 @@ class RecordedSearch:
 
     @property
     def key(self) -> str:
-        """Hash, sixteen digits, of everything that determines the outcome: contents of files and policies, settings and code."""
+        """Hash of everything that determines the outcome (files, policies, settings, code), sixteen hexadecimal digits."""
         strategy: Any = dataclasses.asdict(get_strategy_of_spaces(self.of, **self.parameters))  # type: ignore[call-overload]
         if folder := strategy.pop("checkpoint", None):
             strategy["policy"] = [digest_of_file(Path(folder) / name) for name in (POLICY, CARD)]
@@ -156,7 +156,7 @@ class RecordedPlan(Plan):
         return Path(self.config["policies"]) / kernel / f"{name}_{seed}"
 
     def searches(self) -> list[RecordedSearch]:
-        """All searches of all tasks."""
+        """Return all searches of all tasks."""
         return [search for task in self.tasks for search in self._of(task)]
 
     def _of(self, task: Task) -> Iterator[RecordedSearch]:

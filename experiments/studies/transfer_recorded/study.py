@@ -45,12 +45,12 @@ from gensor_gym.spaces import load_space
 # Report on transfer between recorded GPUs: the page, its main table, matrices by kernel, and regret over trials.
 
 LEAST = 0.1
-"""Regret in per cent below which the figures do not tell values apart."""
+"""Regret in per cent below which the figures do not distinguish values."""
 SPACES = ("kernel", "device", "configurations", "ran well", "within 5 % of the best", "slowest over best")
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """Markdown text of the page."""
+    """Return the results page as Markdown text."""
     head = ("search", *(f"{count} trials" for count in summary["checkpoints"]))
     sizes = [about["configurations"] for devices in summary["spaces"].values() for about in devices.values()]
     lines = [
@@ -185,13 +185,13 @@ class Scores:
         return np.stack([by_seed.get(seed, by_seed[min(by_seed)]) for seed in self.plan.seeds])
 
     def names(self, task: Task) -> list[str]:
-        """Names of all searches of a task."""
+        """Return the names of all searches of a task."""
         return [name for kernel, device, name in self.found if (kernel, device) == (task.kernel, task.device)]
 
     def role(self, task: Task, name: str) -> np.ndarray:
         """Return the regrets of a role on a task; a role about "another" device is the mean over all other devices.
 
-        A role is what a search is relative to the tested device, such as a policy trained on another device.
+        A role names the relation of a search to the tested device, such as a policy trained on another device.
         """
         if name == MEMORISED:
             return self.of(task, POLICY_OF + task.device)

@@ -193,7 +193,7 @@ class Speeds:
 
 
 def speeds_of(searches: Searches, operators: Sequence[Operator], contenders: Sequence[Contender], reference: str) -> Speeds:
-    """Run the searches, time all winners on an operator together, and return their speeds relative to the one `reference`."""
+    """Run the searches, time all winners on an operator together, and return their speeds relative to strategy `reference`."""
     found, seeds = searches.run(operators, contenders), searches.seeds
     names = [one.name for one in contenders] + ([TORCH] if searches.tier == LIVE else [])
     shape = (len(operators), len(seeds))

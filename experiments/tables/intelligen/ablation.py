@@ -139,7 +139,7 @@ The variant without graph transformation is missing: there, every node has its o
 
 
 def one_thread(name: str) -> Hardware:
-    """Return a CPU of which one core is used; raise ValueError for a GPU."""
+    """Return a machine's CPU with one core in use; raise ValueError for a GPU."""
     hardware = machines.get(name)
     if hardware.kind != "cpu":
         raise ValueError(f"hardware={name}: the ablation of table intelligen is of C, expected a CPU")
