@@ -20,7 +20,9 @@ import torch
 
 from experiments.benches.fused.race import OURS, Ways, arrays_of, serve
 from experiments.benches.networks.qualities import quality_of
+from experiments.networks.quantised import lowered, quantised, quantised_onnx
 from experiments.networks.suite import in_type
+from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.networks.fusion.rules import plan_of
 
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
     from gensor_gym.networks.network import Network
     from gensor_gym.networks.plan import Plan
 
-FAR = {"float32": 1e-4, "bfloat16": 1e-1, "float16": 1e-2}
-"""Largest allowed error of an output, by data type, relative to the largest magnitude of the network's float64 output.
+FAR = {"float32": 1e-4, "bfloat16": 1e-1, "float16": 1e-2, "int8": 1e-1}
+"""Largest allowed error of an output, by data type, relative to the largest magnitude of the expected output.
 
-Eager torch's error is up to 5e-2 in bfloat16 (MobileNetV2).
+The expected output is the network's in float64; for int8, it is the quantised network's in eager torch. Eager torch's error is
+up to 5e-2 in bfloat16 (MobileNetV2).
 """
+QUANTISED_OTHERWISE = {"onnxruntime": 0.5}
+"""Largest allowed error in int8, relative as in FAR, of a library that quantises the network itself and so rounds otherwise."""
 PART = 8
 """Number of samples of a batch for which the float64 reference is computed at a time."""
 Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Ways]
@@ -52,7 +57,8 @@ def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     dtype = asked.get("dtype", "float32")
     module, inputs, expected = drawn(asked["network"], asked["batch"], asked["seed"], dtype)
     ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
-    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected, FAR[dtype]))}
+    most = QUANTISED_OTHERWISE.get(side, FAR[dtype]) if dtype == INT8 else FAR[dtype]
+    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected, most))}
 
 
 @torch.no_grad()
@@ -61,8 +67,13 @@ def drawn(
 ) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
     """Return (network, inputs, expected): a random network, random inputs, and its outputs in float64.
 
-    Weights and floating-point inputs are rounded to the data type first.
+    Weights and floating-point inputs are rounded to the data type first. For int8, the network is quantised, its inputs are float32,
+    and the expected outputs are those of eager torch; raise ValueError if torchao is not installed.
     """
+    if dtype == INT8:
+        module, inputs = in_type(name, "float32", batch, seed)
+        module = quantised(module, inputs)
+        return module, inputs, arrays_of(module(*inputs))
     module, inputs = in_type(name, dtype, batch, seed)
     return module, inputs, expected_of(copy.deepcopy(module).double(), inputs)
 
@@ -105,7 +116,7 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     if asked["quality"]:
         config.compile_threads = usable_cores()
     begin = time.perf_counter()
-    compiled = torch.compile(module)
+    compiled = torch.compile(lowered(module, inputs) if asked.get("dtype") == INT8 else module)
     compiled(*inputs)
     return Ways({"called": lambda: compiled(*inputs)}, {"compiled_s": time.perf_counter() - begin})
 
@@ -113,6 +124,9 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
     import onnxruntime
 
+    in_int8 = asked.get("dtype") == INT8
+    if in_int8:
+        module = in_type(asked["network"], "float32", asked["batch"], asked["seed"])[0]
     model = io.BytesIO()
     names = [f"x{place}" for place in range(len(inputs))]
     # The newer exporter needs another package.
@@ -120,8 +134,9 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = asked["threads"]
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(model.getvalue(), options, providers=["CPUExecutionProvider"])
     given = {name: one.numpy() for name, one in zip(names, inputs, strict=True)}
+    text = quantised_onnx(model.getvalue(), given) if in_int8 else model.getvalue()
+    session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
     return Ways({"called": lambda: session.run(None, given)})
 
 
