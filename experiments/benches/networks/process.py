@@ -67,8 +67,8 @@ def drawn(
 ) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
     """Return (network, inputs, expected): a random network, random inputs, and its outputs in float64.
 
-    Weights and floating-point inputs are rounded to the data type first. For int8, the network is quantised, its inputs are float32,
-    and the expected outputs are those of eager torch; raise ValueError if torchao is not installed.
+    Weights and floating-point inputs are rounded to the data type first. For int8, the network is quantised, its inputs are
+    float32, and the expected outputs are those of eager torch; raise ValueError if torchao is not installed.
     """
     if dtype == INT8:
         module, inputs = in_type(name, "float32", batch, seed)
