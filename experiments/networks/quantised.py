@@ -35,7 +35,7 @@ def lowered(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.
 
 
 def quantised_onnx(model: bytes, given: dict[str, np.ndarray]) -> bytes:
-    """Quantise an ONNX model by ONNX Runtime to the data types of `quantised`, calibrated on the inputs `given`, and return it."""
+    """Quantise an ONNX model by ONNX Runtime to data types of `quantised`, calibrated on the inputs `given`, and return it."""
     from onnxruntime import quantization
 
     class Given(quantization.CalibrationDataReader):  # type: ignore[misc]
