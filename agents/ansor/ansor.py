@@ -61,11 +61,14 @@ class Ansor:
 
     @property
     def unguided(self) -> int:
-        """Number of trials at the start of a search that no measurement guides."""
+        """Return the number of trials that are chosen before any measurement of this search can guide the choice."""
         return max(self.batch, self.warmup)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure batch after batch until the budget is spent or `patience` batches in a row have no new trial."""
+        """Measure batch after batch until the budget is spent.
+
+        The search also ends after `patience` batches in a row in which no program was new.
+        """
         rounds = self.rounds(session, rng, self.model())
         idle = 0
         while idle < self.patience:
@@ -76,7 +79,10 @@ class Ansor:
         return ScoreModel(self.warmup, self.shrinkage)
 
     def rounds(self, session: Session, rng: np.random.Generator, model: ScoreModel) -> Rounds:
-        """A search that is advanced batch by batch. Several tasks may share `model`. ValueError for invalid fields."""
+        """Begin a search that the caller advances batch by batch.
+
+        Several searches may share `model`, and then learn from each other's measurements. ValueError for invalid hyperparameters.
+        """
         if self.batch < 1 or self.population < 1 or not 0 <= self.epsilon <= 1 or not 0 <= self.measured <= 1:
             raise ValueError(
                 f"batch={self.batch}, population={self.population}, epsilon={self.epsilon}, measured={self.measured}: "
@@ -101,7 +107,7 @@ class AnsorSmall(Ansor):
 
 
 class Rounds:
-    """State of Ansor's search between batches."""
+    """A running search of Ansor: the programs measured so far and the learned model, between one batch and the next."""
 
     def __init__(self, settings: Ansor, session: Session, rng: np.random.Generator, model: ScoreModel) -> None:
         self.settings, self.session, self.rng, self.model = settings, session, rng, model
@@ -115,7 +121,7 @@ class Rounds:
         self._known: set[bytes] = set()
 
     def advance(self, limit: int) -> int:
-        """Measure one batch of at most `limit` programs; return the number of new trials."""
+        """Measure one batch of at most `limit` programs; return how many of them were new to the session."""
         before = self.session.trials
         chosen = self._choose(min(limit, self.settings.batch))
         if len(chosen) == 0:
@@ -140,7 +146,10 @@ class Rounds:
         return greedy.joined(fresh).joined(ranked).new().head(count)
 
     def _ranked(self, random: Population, kept: Population) -> Population:
-        """Candidates, best score first: all programs that evolution or the beam visits; no programs for `tuning="none"`."""
+        """Return the programs to measure next, best predicted score first.
+
+        They are all programs that evolution or beam search visits. With `tuning="none"` the result is empty.
+        """
         if self.settings.tuning == "none":
             return random.head(0)
         if self.settings.tuning == "beam":

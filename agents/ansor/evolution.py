@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Population:
-    """Programs: their rows [P, ROW] and the indices [P] of their sketches."""
+    """A set of P programs: each is encoded as a row of `rows` [P, ROW], and `sketches` [P] is the index of its sketch."""
 
     rows: np.ndarray
     sketches: np.ndarray
@@ -62,7 +62,7 @@ class Population:
         return len(self.rows)
 
     def take(self, indices: np.ndarray) -> Population:
-        """The programs at these indices."""
+        """Return the programs at the given positions of this population."""
         return Population(self.rows[indices], self.sketches[indices])
 
     def head(self, count: int) -> Population:
@@ -74,7 +74,7 @@ class Population:
         return Population(np.concatenate([self.rows, other.rows]), np.concatenate([self.sketches, other.sketches]))
 
     def keys(self) -> list[bytes]:
-        """Hashable keys of the programs."""
+        """Return one hashable key per program: the bytes of its row."""
         return [row.tobytes() for row in self.rows]
 
     def new(self, known: Container[bytes] = ()) -> Population:
@@ -84,7 +84,7 @@ class Population:
 
 
 class Evolution:
-    """Sampling and evolutionary search of programs of a graph's sketches."""
+    """Random sampling and evolutionary search of programs, within the sketches of one graph."""
 
     def __init__(self, graph: ConstructionGraph, sketches: list[Sketch], settings: Settings) -> None:
         self.graph, self.sketches, self.settings = graph, sketches, settings
@@ -97,9 +97,10 @@ class Evolution:
         self._kinds = [self._chances(number) for number in range(len(sketches))]
 
     def sample(self, rng: np.random.Generator, count: int) -> Population:
-        """Draw up to `count` random legal programs that pass `thread_binding.binds`; all sketches are equally likely.
+        """Draw up to `count` random legal programs; all sketches are equally likely.
 
-        Fewer are returned if few draws are legal: after `tries` rounds LEAST programs suffice, after ROUNDS rounds any number.
+        On a GPU, programs must also have enough threads (`thread_binding.binds`). If few draws are legal, fewer programs are
+        returned: after `tries` rounds of draws LEAST programs suffice, after ROUNDS rounds any number.
         """
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
         for turn in range(ROUNDS):
@@ -115,7 +116,10 @@ class Evolution:
         return found.head(count)
 
     def evolve(self, first: Population, score: Score, generations: int, rng: np.random.Generator) -> Population:
-        """All distinct programs of all generations, highest score first; equal scores stay in the order of appearance."""
+        """Evolve the programs `first`; return all distinct programs of all generations, highest score first.
+
+        Programs with equal scores stay in the order in which they appeared.
+        """
         scores: dict[bytes, float] = {}
         met, now = first.head(0), first
         for generation in range(generations + 1):
@@ -128,7 +132,10 @@ class Evolution:
         return met.take(np.argsort([-scores[key] for key in met.keys()], kind="stable"))
 
     def _breed(self, parents: Population, scores: np.ndarray, rng: np.random.Generator) -> Population:
-        """Breed the next generation. Parents are drawn with probabilities proportional to their scores, clipped at 0."""
+        """Breed the next generation of programs by mutation and crossover.
+
+        Parents are drawn with probabilities proportional to their `scores`, where negative scores count as 0.
+        """
         chances = np.maximum(scores, 0.0)
         chances = chances / chances.sum() if chances.sum() > 0 else np.full(len(chances), 1.0 / len(chances))
         wanted = min(self.settings.population, len(parents))
@@ -145,7 +152,10 @@ class Evolution:
         return children.joined(parents.take(rng.choice(len(parents), size=wanted - len(children), p=chances)))
 
     def _children(self, parents: Population, mates: Population, rng: np.random.Generator) -> np.ndarray:
-        """Rows [B, ROW] of one child per parent: a mutant, a crossover with the mate, or a copy. A child may be illegal."""
+        """Return one child per parent, as rows [B, ROW]: a mutant, a crossover with the mate, or a copy of the parent.
+
+        Children may be illegal programs.
+        """
         rows = parents.rows.copy()
         draws = rng.random((len(rows), DRAWS))
         crossed = self.settings.mutation + self.settings.crossover
@@ -157,7 +167,10 @@ class Evolution:
         return rows
 
     def _by_kind(self, sketch: Sketch) -> dict[int, list[Column]]:
-        """Kind of mutation -> the sketch's undecided knobs that it changes. Knobs of no other kind are pragmas."""
+        """Group a sketch's undecided knobs by the kind of mutation that changes them: tiles, computation location, or pragmas.
+
+        A knob that belongs to neither of the first two kinds counts as a pragma.
+        """
         factors, locations = ([KNOB + KNOB_INDEX[n] for n in names] for names in (FACTORS, LOCATIONS))
         kinds: dict[int, list[Column]] = {TILES: [], PRAGMA: [], LOCATION: []}
         for knob in sketch.knobs:
@@ -171,7 +184,10 @@ class Evolution:
         return (np.cumsum(weights) / max(weights.sum(), 1e-300)).tolist()  # type: ignore[no-any-return]
 
     def _mutate(self, row: np.ndarray, sketch: int, draws: list[float]) -> None:
-        """Mutate a row in place; four draws from [0, 1) decide how. A row that cannot be mutated stays unchanged."""
+        """Mutate an encoded program in place; a row that cannot be mutated stays unchanged.
+
+        The random numbers `draws` from [0, 1) choose the kind of mutation, the axis or knob, and its new value.
+        """
         kind = bisect_right(self._kinds[sketch], draws[0])
         if kind > LOCATION:
             return

@@ -83,7 +83,10 @@ def _sums(values: np.ndarray, program: np.ndarray, count: int) -> np.ndarray:
 
 
 def _fitted(features: Statements, target: np.ndarray, shrinkage: float) -> xgb.Booster:
-    """Fit trees until PATIENCE trees bring no gain. These last trees are kept, as in the authors' code."""
+    """Fit boosted trees until PATIENCE trees in a row bring no gain; these last trees are kept, as in the authors' code.
+
+    `target` is the throughput of each program relative to the best, and `shrinkage` XGBoost's L2 penalty.
+    """
     import xgboost as xgb  # from the extra `lab`; only fitting a model needs it
 
     data, program = xgb.DMatrix(features.values), features.program

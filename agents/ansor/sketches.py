@@ -34,7 +34,10 @@ Options = dict[str, tuple[int, ...]]
 
 
 class Sketch(Coordinates):
-    """A structure: one column per axis slot and per undecided knob, with the values that the rules allow."""
+    """A partly decided program: the values that Ansor's rules allow for every axis and for every undecided knob.
+
+    It has one column (a list of allowed values) per axis slot and per undecided knob.
+    """
 
     def __init__(self, name: str, base: np.ndarray, columns: Sequence[Column]) -> None:
         super().__init__(base, columns)
@@ -42,16 +45,19 @@ class Sketch(Coordinates):
 
     @property
     def axes(self) -> tuple[Column, ...]:
-        """Columns of all axis slots, in the order of the slots."""
+        """The columns of the axes, in the order of the axis slots; their values are the allowed tile sizes of all levels."""
         return self.columns[:MAX_AXES]
 
     @property
     def knobs(self) -> tuple[Column, ...]:
-        """Columns of the undecided knobs."""
+        """The columns of the undecided knobs, with their allowed values."""
         return self.columns[MAX_AXES:]
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Random rows int32 [count, ROW], legal or not. Each axis is uniform over its chains, each knob over its values."""
+        """Draw random programs, encoded as rows int32 [count, ROW]; they may be illegal.
+
+        The tile sizes of each axis, and each knob, are drawn uniformly from the sketch's allowed values.
+        """
         return self.rows(self.draw(rng, count))
 
 
@@ -103,7 +109,10 @@ def derive_sketches(
 
 
 def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
-    """Restrict a sketch to the chains that a template would have. An axis that has no such chain keeps all its chains."""
+    """Restrict a sketch to the tile sizes that a manual template would have (`limited` of `derive_sketches`).
+
+    An axis that has no such tile sizes keeps all of its own.
+    """
     kept = []
     for column in sketch.axes:
         chains = column.values
@@ -116,7 +125,10 @@ def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
 
 
 def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
-    """Usable values of every knob that the space changes; without `beyond`, only the knobs and algorithms of Ansor."""
+    """Return the usable values of every knob that the space changes, by the knob's name.
+
+    Without `beyond`, only the knobs and algorithms that Ansor has are included.
+    """
     ints = graph.tables.ints
     found = {KNOBS[k].name: tuple(KNOBS[k].values[i] for i in usable_values(ints, k)) for k in moved_knobs(ints)}
     if beyond:
@@ -126,7 +138,10 @@ def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
 
 
 def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """Rule 6: variants (suffix of the name, options) with a whole reduction and, if allowed, with each way to split it."""
+    """Apply Ansor's rule 6: one variant with the whole reduction and, if allowed, one for each way to split the reduction.
+
+    Return (suffix for the sketch's name, allowed values of every knob) for each variant.
+    """
     knobs = [name for name in ("thread_split", "reduce_threads", "split_k") if name in options]
     whole = options | dict.fromkeys(knobs, (1,))
     found = [("", whole)]
@@ -137,7 +152,10 @@ def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Optio
 
 
 def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """Variants (suffix of the name, options) for every algorithm, because algorithms differ in tiles and knobs."""
+    """Split the allowed values into one variant per algorithm, because algorithms differ in their tiles and knobs.
+
+    Return (suffix for the sketch's name, allowed values of every knob) for each variant.
+    """
     plain: Options = {"tensor_core": (0,), "persistent": (0,), "cluster": (1,)}
     whole = all(1 in options.get(name, (1,)) for name in ("thread_split", "reduce_threads"))
     kinds: list[tuple[str, Options]] = []
@@ -171,7 +189,10 @@ def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost
 
 
 def _kept(graph: ConstructionGraph, base: np.ndarray, axis: Column, max_innermost: int) -> np.ndarray:
-    """Whether the structure allows each chain of an axis, bool [C]. Without data reuse, cache tiles are not allowed."""
+    """Return which values of an axis's column (tile sizes of all levels) the sketch allows, bool [C].
+
+    Without data reuse no cache tiles are allowed. With tensor cores the innermost tile is a whole number of fragments.
+    """
     ints, chains = graph.tables.ints, axis.values
     if base[KNOB + KNOB_INDEX["tensor_core"]] > 0:
         step = int(fragment_length(base, axis.first - TILE, ints))

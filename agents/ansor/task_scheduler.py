@@ -37,17 +37,20 @@ PATIENT = 5
 
 
 def total_latency(weights: np.ndarray) -> Objective:
-    """Objective f1: total latency of all networks. `weights` [networks, n] are each task's appearances in each network."""
+    """Return objective f1: the total latency of all networks.
+
+    `weights` [networks, n] says how often each of the n tasks occurs in each network.
+    """
     return lambda g: float((_appearances(weights) @ g).sum())
 
 
 def latency_targets(weights: np.ndarray, targets: np.ndarray) -> Objective:
-    """Objective f2: the sum over networks of max(latency, target). A latency below the target gains nothing."""
+    """Return objective f2: the sum over networks of max(latency, target), so that being faster than the target gains nothing."""
     return lambda g: float(np.maximum(_appearances(weights) @ g, targets).sum())
 
 
 def geometric_speedup(weights: np.ndarray, baselines: np.ndarray) -> Objective:
-    """Objective f3: minus the geometric mean of the networks' speedups, baseline / latency."""
+    """Return objective f3: minus the geometric mean of the networks' speed-ups, which are baseline / latency."""
     return lambda g: -float(np.exp(np.mean(np.log(baselines / (_appearances(weights) @ g)))))
 
 
@@ -60,7 +63,10 @@ def _appearances(weights: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Progress:
-    """Progress of a task: operations, operator class, and best latency after every batch (infinite without a program)."""
+    """Progress of one task: its operator's class and number of operations, and the best latency after every batch.
+
+    The latency is infinite as long as no program has run.
+    """
 
     flops: float
     kind: str
@@ -73,11 +79,15 @@ class Progress:
 
     @property
     def latency(self) -> float:
-        """Seconds of the best program so far."""
+        """Latency of the best program so far, in seconds; infinite before the first batch."""
         return self.best[-1] if self.best else math.inf
 
     def record(self, latency: float, new_trials: int, early_stopping: int | None) -> None:
-        """Record one batch. The task is dead without a new trial, or `early_stopping` trials after its latency last decreased."""
+        """Record one batch: the best latency that it measured, and its number of new trials.
+
+        The task is dead (gets no more batches) after a batch without a new trial, or `early_stopping` trials after its latency
+        last decreased.
+        """
         self.trials += new_trials
         if latency < self.latency:
             self.last_gain = self.trials
@@ -140,13 +150,17 @@ class GradientScheduler:
         return (self.objective(latencies) - self.objective(less)) / (STEP * latencies[i])
 
     def _backward(self, task: Progress) -> float:
-        """Mean change of latency per batch over the last `window` batches; 0 in the first `window` batches."""
+        """Return a task's mean change of latency per batch over the last `window` batches; 0 in the first `window` batches."""
         if len(task.best) <= self.window or not math.isfinite(task.best[-1 - self.window]):
             return 0.0
         return (task.best[-1] - task.best[-1 - self.window]) / self.window
 
     def _forward(self, tasks: list[Progress], i: int, members: list[int | None]) -> float:
-        """Expected change of latency by one more batch: by -latency / batches, or down to the level of similar tasks if lower."""
+        """Estimate by how much one more batch changes the latency of task `i`, a negative number of seconds.
+
+        The estimate is -latency / batches, or the difference to the speed of similar tasks (those in its group `members`) if that
+        is lower.
+        """
         task = tasks[i]
         gain = -task.latency / len(task.best)
         alike = [t for k, t in enumerate(tasks) if members[i] is not None and members[k] == members[i]]
@@ -169,7 +183,11 @@ class RoundRobin:
 
 
 def groups_of(tasks: list[Progress], beta: float) -> list[int | None]:
-    """Group number of every task. None for a task that left its group, because it stays more than `beta` times slower."""
+    """Assign tasks of similar size and equal operator class to groups; return each task's group number.
+
+    The number is None for a task that has left its group, because it stays more than `beta` times slower than the group's
+    fastest.
+    """
     keys = [(task.kind, int(math.log(task.flops + 1, GROUP))) for task in tasks]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     found: list[int | None] = [numbers[key] for key in keys]

@@ -21,7 +21,10 @@ Score = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class AnnealingOnModel:
-    """Chains of annealing over one template. They keep their points between searches."""
+    """Parallel simulated annealing over one template.
+
+    The annealing chains keep their current configurations between calls of `best`.
+    """
 
     template: Template
     chains: int = 128
@@ -33,7 +36,10 @@ class AnnealingOnModel:
     """Current configurations of the chains, [chains, K]."""
 
     def best(self, score: Score, count: int, tried: set[bytes], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Anneal; return at most `count` of the best untried configurations [N, K], best first, and their scores [N]."""
+        """Anneal the chains on a learned `score`; return the best configurations that are not in `tried`.
+
+        Return (configurations [N, K] with N <= `count`, best first; their scores [N]).
+        """
         if self.points is None:
             self.points = self.template.random(self.chains, rng)
         points, scores = self.points, score(self.points)

@@ -93,7 +93,7 @@ class AutoTvm:
 
 
 class Tuner:
-    """State of one search: tried configurations with their results, the model, and the chains on the model."""
+    """State of one search: tried configurations with their measured times, the cost model, and the annealing chains."""
 
     def __init__(self, settings: AutoTvm, session: Session, rng: np.random.Generator) -> None:
         self.settings, self.session, self.rng = settings, session, rng
@@ -123,7 +123,7 @@ class Tuner:
         return True
 
     def _plan(self) -> np.ndarray:
-        """New configurations for the next batch, by the model and at random. They count as tried from now on."""
+        """Choose the configurations of the next batch, partly by the model and partly at random, and mark them as tried."""
         batch, chosen = self.settings.batch, np.empty((0, len(self.template.counts)), dtype=np.int64)
         learned = len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any()
         if learned or self.earlier:
@@ -143,7 +143,7 @@ class Tuner:
         return found[diverse_pick(found, scores, count, self.settings.alpha)]
 
     def _random(self, count: int) -> np.ndarray:
-        """At most `count` new random configurations. They count as tried from now on."""
+        """Draw at most `count` random untried configurations and mark them as tried."""
         listed = self.template.enumerated
         if listed is not None:
             new = [i for i, key in enumerate(keys_of(listed)) if key not in self.tried]
@@ -157,7 +157,7 @@ class Tuner:
         return found
 
     def features(self, points: np.ndarray) -> np.ndarray:
-        """Features of configurations [B, K] for the model, float32 [B, F]."""
+        """Compute the cost model's input features float32 [B, F] of configurations `points` [B, K]."""
         return program_features(self.settings.features, self.session.graph, self.template.rows(points))
 
     def _score(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -172,12 +172,15 @@ class Tuner:
         return self.model.predict(features, self._margin(features))
 
     def _margin(self, features: np.ndarray) -> np.ndarray | None:
-        """Prediction from earlier tasks; None without earlier tasks, or after enough measurements of the current task."""
+        """Return the scores that the model of earlier tasks predicts from `features`.
+
+        None without earlier tasks, or after enough measurements of the current task.
+        """
         return None if self.earlier is None else self.earlier.margin(features, len(self.seconds))
 
 
 def make_model(settings: AutoTvm, seed: int) -> CostModel:
-    """Make an unfitted cost model of the kind in the settings."""
+    """Make an unfitted cost model of the kind that the settings name: TreeGRU, trees, or an ensemble of trees."""
     if settings.model == "treegru":
         return TreeGru(settings.objective, seed=seed)
     trees = [TreeModel(settings.objective, settings.batch, seed=seed + i) for i in range(MEMBERS)]

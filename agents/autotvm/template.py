@@ -19,7 +19,10 @@ _ROUNDS = 200
 
 
 class Template(Programs):
-    """The template of one graph. Its methods take and return arrays of configurations int64 [B, K]."""
+    """The configurations of one graph: vectors [K] with the index of the chosen value for each of K knobs.
+
+    The methods take and return arrays of configurations, int64 [B, K].
+    """
 
     def __init__(self, graph: ConstructionGraph) -> None:
         super().__init__(graph)
@@ -38,9 +41,10 @@ class Template(Programs):
         return super().legal(vectors) if self._known is None else self._known[self.numbers(vectors)]
 
     def random(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Up to `count` legal configurations, drawn with replacement; fewer if legal configurations are very rare.
+        """Draw up to `count` legal configurations with replacement; fewer if legal configurations are very rare.
 
-        Draws from a small space are uniform. In a large space every stratum gets the same number of draws.
+        Draws from a small space are uniform. In a large space every stratum (CUDA cores or one kind of tensor-core instruction)
+        gets the same number of draws.
         """
         if self.enumerated is not None:
             return self.enumerated[rng.integers(len(self.enumerated), size=count)]
@@ -61,9 +65,9 @@ class Template(Programs):
         return np.concatenate(found)
 
     def mutated(self, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:
-        """Configurations [B, K]: in each, one random knob is set to another random value.
+        """Return copies of the configurations [B, K] in which one random knob has another random value.
 
-        Illegal results are redrawn up to `tries` times. Without a legal result a configuration stays unchanged.
+        Illegal results are redrawn up to `tries` times. A configuration without a legal result stays unchanged.
         """
         result = configurations.copy()
         left = np.arange(len(configurations)) if len(self.counts) else np.empty(0, dtype=np.int64)

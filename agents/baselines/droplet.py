@@ -82,9 +82,10 @@ class Droplet:
     def _batches(
         self, ledger: Ledger, vector: np.ndarray, lucky: list[Direction], rng: np.random.Generator
     ) -> Iterator[list[tuple[np.ndarray, Direction]]]:
-        """Yield batches of (legal vector, direction): first the directions `lucky`, then all at distance 1, then farther ones.
+        """Yield batches of (legal vector, direction) around `vector` to be measured together.
 
-        Directions of equal distance come in random order.
+        First come the directions `lucky`, then all directions at distance 1, then farther ones. Directions of equal distance come
+        in random order.
         """
         programs = ledger.programs
         ways = list(lucky)

@@ -40,7 +40,7 @@ class Exhaustive:
     """Families of a fused operator take turns with programs whose model time is at most this multiple of the shortest."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Measure the schedules or configurations one by one."""
+        """Measure the schedules or configurations one by one, in the order that the class describes."""
         rows = self._ranked(session) if isinstance(session, Session) else chain.from_iterable(session.graph.enumerate())
         for row in rows:
             session.measure([session.graph.schedule(row)])
@@ -59,9 +59,11 @@ class Exhaustive:
 
 
 def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
-    """Order, int64 [B], in which to try programs of a fused operator: rows int32 [B, ROW] with model seconds float64 [B].
+    """Return the order, int64 [B], in which to try programs of a fused operator, given their model seconds float64 [B].
 
-    Programs with a single task form families of their own, because the model errs most on the cost of starting threads.
+    `rows` int32 [B, ROW] are the encoded programs. Families (programs with the same vectorisation, block of rows and streaming)
+    take turns if their best program is within `near` times the overall best. Programs with a single task form families of their
+    own, because the model errs most on the cost of starting threads.
     """
     order = np.argsort(seconds, kind="stable")
     header = GirSchedule.columns(rows)
@@ -77,7 +79,7 @@ def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: fl
 
 
 def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
-    """Order, int64 [B], in which families of programs take turns. Programs are sorted by `seconds` float64 [B].
+    """Return the order, int64 [B], in which families of programs take turns. Programs are sorted by `seconds` float64 [B].
 
     Equal rows of `families` [B, K] are one family, and each turn takes the family's next program. Programs above `limit` seconds
     come last, in sorted order.

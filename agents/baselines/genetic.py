@@ -77,7 +77,7 @@ class Genetic:
         return list(children)
 
     def _child(self, programs: Programs, alive: list[Individual], rng: np.random.Generator) -> np.ndarray:
-        """Vector of a child by uniform crossover of two parents and mutation; it may be illegal."""
+        """Breed a child by uniform crossover of two parents and mutation; return its vector, which may be illegal."""
         mother, father = (self._parent(alive, rng) for _ in range(2))
         child = np.where(rng.random(len(mother)) < 0.5, mother, father)
         chance = min(1.0, self.mutation / max(1, len(child)))

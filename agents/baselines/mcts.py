@@ -46,7 +46,7 @@ class Mcts(Constructing):
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct all programs that a new tree visits, ranked by the model."""
+        """Run simulations in a new tree; return all visited programs, ranked by the model."""
         begin, before = time.perf_counter(), graph.evaluations
         search = Search(self, graph, rng)
         for _ in range(self.simulations):
@@ -58,7 +58,10 @@ class Mcts(Constructing):
 
 @dataclass
 class Node:
-    """A node of the tree. Successors in `untried` become children from the last to the first."""
+    """A node of the search tree: a program and its statistics.
+
+    Programs in `untried` become children from the last to the first.
+    """
 
     row: np.ndarray
     low: float = math.inf
@@ -112,11 +115,14 @@ class Search:
         return max(node.children, key=lambda child: self.bound(node, child)), False
 
     def first_low(self) -> float:
-        """Log of the root's latency."""
+        """Return the log of the latency of the root's program."""
         return math.log(self._latencies(self.root.row[None])[0])
 
     def expand(self, node: Node) -> list[Node]:
-        """New nodes for the successors that are not in the tree yet, slowest first by model latencies with random noise."""
+        """Make nodes for the successors of a node that are not in the tree yet; the last of the list is tried first.
+
+        They are sorted by the model's latency with random noise, slowest first.
+        """
         rows = successors(self.graph, node.row[None])
         fresh = [row for row in rows if row.tobytes() not in self.tree]
         lows = np.log(self._latencies(np.array(fresh, dtype=np.int32).reshape(len(fresh), rows.shape[1])))
@@ -124,17 +130,20 @@ class Search:
         return [Node(fresh[i], float(lows[i]), depth=node.depth + 1) for i in order]
 
     def bound(self, node: Node, child: Node) -> float:
-        """Upper confidence bound of a child's value."""
+        """Return the upper confidence bound of a child's value, by which a simulation chooses among children."""
         if not child.visits:
             return math.inf
         return self.value(child) + self.settings.exploration * math.sqrt(math.log(node.visits) / child.visits)
 
     def value(self, node: Node) -> float:
-        """Mean value of the node's simulations, from 0 for the root's program to 1 for the best program so far."""
+        """Return the mean value of the node's simulations, from 0 for the root's program to 1 for the best program so far."""
         return (self.worst - node.total / node.visits) / max(self.worst - self.best, 1e-9)
 
     def leaf(self, node: Node) -> float:
-        """Log of the best latency in a rollout: a random walk, then steps to the best neighbour until all are slower."""
+        """Run a rollout from a node; return the log of the best latency in it.
+
+        The rollout is a random walk, followed by steps to the best neighbour until all neighbours are slower.
+        """
         steps = int(self.rng.integers(0, self.settings.walk + 1))
         now = self.graph.random_schedule(self.rng, steps, self.graph.schedule(node.row)).row[None]
         best = float(self._latencies(now)[0])
@@ -147,7 +156,7 @@ class Search:
         return math.log(best)
 
     def _latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Evaluate and remember rows [B, ROW]; return their model seconds [B]."""
+        """Evaluate encoded programs `rows` [B, ROW] by the model and remember them; return their model seconds [B]."""
         seconds = self.graph.latencies(rows)
         self.visited.update(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
         return seconds

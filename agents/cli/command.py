@@ -1,4 +1,4 @@
-"""Code that the commands of `experiments` share: readable arguments, errors, the final message."""
+"""Decorators for the commands of `experiments`: Hydra configuration, errors in one line, and the final message."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[]
 
 
 def command_line(run: Callable[[], object]) -> None:
-    """Run a Hydra function on the process's arguments after `readable`. Errors of Hydra become a refusal of one line."""
+    """Run a Hydra function on the process's arguments, after `readable` has rewritten them.
+
+    An error of Hydra ends the process with one line.
+    """
     with refusals():
         sys.argv[1:] = readable(sys.argv[1:])
         try:
@@ -70,5 +73,5 @@ def command_line(run: Callable[[], object]) -> None:
 
 
 def say_where(console: Console, begin: float, folder: Path) -> None:
-    """Print the last line: seconds since `begin` of `time.perf_counter`, and the folder of the results."""
+    """Print a command's last line: the seconds since `begin` (of `time.perf_counter`), and the folder of the results."""
     console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True, markup=False)

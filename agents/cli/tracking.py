@@ -13,7 +13,7 @@ WANDB_MODES = ("offline", "online", "disabled")
 
 @dataclass(frozen=True)
 class Tracking:
-    """Destination and names of runs in W&B. `group` is by default the multirun or folder of the runs."""
+    """Destination and names of runs in W&B. By default `group` is the name of the multirun, or the folder of the runs."""
 
     mode: str = "offline"
     project: str = "gensor_gym"

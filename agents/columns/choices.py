@@ -38,7 +38,10 @@ TYPES: tuple[tuple[str, ...], ...] = (("float16", "bfloat16"), ("int8",), ("floa
 
 
 class Choices(Programs):
-    """A graph's columns with features. Knobs come first, because good tiles depend on the kind of program."""
+    """The columns of one graph, each with its possible values (choices) and their features, as a policy sees them.
+
+    A column is the tile sizes of one axis, or one knob. Knobs come first, because good tiles depend on the kind of program.
+    """
 
     def __init__(self, graph: ConstructionGraph) -> None:
         super().__init__(graph)
@@ -62,7 +65,7 @@ class Choices(Programs):
 
 
 def is_joint(graph: ConstructionGraph) -> bool:
-    """Whether several axes have extents above 1. With a single such axis (a map), a walk finds the best program."""
+    """Return whether several axes have extents above 1. With a single such axis (a map), a walk finds the best program."""
     ints = graph.tables.ints
     return int((ints[EXTENT : EXTENT + MAX_AXES] > 1).sum()) > 1
 
@@ -72,7 +75,7 @@ choices_of = lru_cache(maxsize=4)(Choices)
 
 
 def _column(start: int, ints: np.ndarray) -> np.ndarray:
-    """Features [COLUMN_FEATURES] of the column that begins at position `start` of a row."""
+    """Compute the features [COLUMN_FEATURES] of the column that begins at position `start` of an encoded program."""
     found = np.zeros(COLUMN_FEATURES)
     if start >= KNOB:
         found[COLUMN_FEATURES - len(KNOBS) + start - KNOB] = 1.0
@@ -86,7 +89,11 @@ def _column(start: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
-    """(elements by which a step along an axis shifts a read's window, the window's extent without the axis), or (1, 1)."""
+    """Describe the window of a read that an axis moves along, as in a convolution.
+
+    Return (elements by which a step along the axis shifts the window, extent of the window without the axis), or (1, 1) without a
+    window.
+    """
     extents = ints[EXTENT : EXTENT + MAX_AXES]
     for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
         moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]
@@ -98,7 +105,10 @@ def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
 
 
 def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Features float32 [C, CHOICE_FEATURES] of the C values of a column; `features` are those of the column itself."""
+    """Compute the features float32 [C, CHOICE_FEATURES] of the C values of a column.
+
+    `features` are those of the column itself, and `ints` is the task's table of whole numbers.
+    """
     values, own = column.values, np.zeros((len(column.values), _SIZES + 1))
     if column.is_knob:
         own[:, -1] = values[:, 0] / max(1, len(KNOBS[column.first - KNOB].values) - 1)
@@ -109,7 +119,7 @@ def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.nda
 
 
 def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
-    """Features of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
+    """Compute the size features of an axis's tile sizes, float64 [C, MAX_LEVELS + 1] with the virtual threads last.
 
     They are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles, and flags. The window shifts
     by `step` per iteration; its extent without the axis is `others`.

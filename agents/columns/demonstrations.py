@@ -28,7 +28,7 @@ _known: dict[Choices, np.ndarray] = {}
 
 
 def demonstrated(choices: Choices) -> np.ndarray:
-    """Choices int64 [<= MOST, K] of a task's demonstrations, fastest first.
+    """Return a task's demonstrations as choices int64 [<= MOST, K], one value index per column, fastest program first.
 
     They are computed once and stored in the cache folder.
     """

@@ -17,7 +17,7 @@ class ColumnsUnranked(Columns):
     """Measure the programs of a column policy without the model: first the most probable program, then random draws."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Write and measure one program after another, until the budget is spent or no new program is written."""
+        """Write and measure one program after another, until the budget is spent or the policy writes no new program."""
         graph, memory = session.graph, Memory(self.temperature)
         network = load_columns(str(self.folder(graph)), self.trust)
         while len(rows := write(network, choices_of(graph), 1, memory, rng)):

@@ -37,7 +37,7 @@ With 0.5, the first trial of a structure moves the structure's prediction two th
 
 
 def structure_of(schedule: Schedule) -> bytes:
-    """Hashable key of a program's structure."""
+    """Return a hashable key of a program's structure, the knobs that change the generated code as a whole (STRUCTURE)."""
     return schedule.row[STRUCTURE].tobytes()
 
 
@@ -47,24 +47,24 @@ Predict = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class Feedback:
-    """Mean log of measured / model for every structure. A common factor of all structures does not matter."""
+    """Running means of log(measured / model) for every structure of programs; a common factor of all structures has no effect."""
 
     sums: dict[bytes, float] = field(default_factory=dict)
     counts: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, schedule: Schedule, model: float, measured: float) -> None:
-        """Record one trial; `measured` is infinite if it failed."""
+        """Record one trial with its model time and measured time in seconds; `measured` is infinite if it failed."""
         key = structure_of(schedule)
         ratio = math.log(measured / model) if math.isfinite(measured) else self.scale() + FAILED
         self.sums[key] = self.sums.get(key, 0.0) + ratio
         self.counts[key] = self.counts.get(key, 0) + 1
 
     def scale(self) -> float:
-        """The common log error of the model: the smallest mean over the structures; 0 before any trial."""
+        """Return the smallest mean of log(measured / model) over the structures; 0 before any trial."""
         return min((self.sums[key] / self.counts[key] for key in self.sums), default=0.0)
 
     def corrected(self, schedule: Schedule, model: float) -> float:
-        """Predicted seconds of a program, on the scale of the measurements; `model` is the model's prediction."""
+        """Return a program's predicted seconds on the scale of the measurements; `model` is the model's time."""
         key, scale = structure_of(schedule), self.scale()
         count = self.counts.get(key, 0)
         off = (self.sums.get(key, 0.0) + PRIOR * scale) / (count + PRIOR)
@@ -80,13 +80,16 @@ def measure_with_feedback(
     explored: float = 0.0,
     predict: Predict | None = None,
 ) -> None:
-    """Repeat construction and measurement by `Trials` until the budget is spent or no new program is constructed."""
+    """Construct programs and measure them in the order of corrected predictions, again and again.
+
+    It ends when the budget is spent or no new program is constructed. `Trials` describes the order and the arguments.
+    """
     trials = Trials(session, rng, per_register_tile, near, explored, predict)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 
 
 class Trials:
-    """Choice of the programs to measure: from the ranking or, every other time, a neighbour of the best measured program.
+    """Choice of the next program to measure: the best of a ranking or, every other time, a neighbour of the best measured one.
 
     First come the best programs of structures (`structure_of`) without measurements, if the model's time is at most `explored`
     times the best of all. Next come programs of the ranking whose predicted times are at most `near` times the best, and whose
@@ -98,7 +101,7 @@ class Trials:
         self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float, explored: float = 0.0,
         predict: Predict | None = None,
     ) -> None:  # fmt: skip
-        """Begin without measurements. `predict` ranks neighbours; the default is the graph's model.
+        """Prepare the choice of programs, without measurements. `predict` ranks neighbours, by default the graph's model.
 
         ValueError if `per_register_tile` or `near` is below 1.
         """
@@ -114,7 +117,10 @@ class Trials:
         """(quiet seconds, program) of the fastest measured program."""
 
     def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
-        """Measure all new `schedules`, whose model times are `seconds`; after every second trial also a neighbour of the best."""
+        """Measure all new programs of a ranking, `schedules` with model times `seconds`.
+
+        After every second trial a neighbour of the best program is measured too.
+        """
         left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.measured}
         for schedule in self._unknown(left):
             self._try(schedule, left.pop(schedule))
@@ -126,7 +132,10 @@ class Trials:
                 self._try(*found)
 
     def _unknown(self, left: dict[Schedule, float]) -> list[Schedule]:
-        """The best program of every unmeasured structure within the limit `explored`, fastest first."""
+        """Return the best program of every structure without measurements, fastest first.
+
+        Only programs within `explored` times the shortest model time count.
+        """
         limit, firsts = self.explored * min(left.values(), default=0.0), dict[bytes, Schedule]()
         for schedule in sorted(left, key=left.__getitem__):
             if left[schedule] > limit:

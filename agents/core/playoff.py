@@ -24,9 +24,10 @@ ROUNDS = 15
 
 
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
-    """(finalist with the fastest quiet time of the playoff, its measurement in the search).
+    """Time the best few programs of a search again, alternately; return the winner with its measurement in the search.
 
-    For a backend that does not time kernels, the result is the search's best program. None if no trial succeeded.
+    The winner has the fastest quiet time of the playoff. For a backend that does not time kernels, the result is the search's
+    best program. None if no trial succeeded.
     """
     if session.best is None or not isinstance(session.backend, NativeBackend):
         return session.best

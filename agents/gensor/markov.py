@@ -40,7 +40,10 @@ _LEAST = {
 
 @dataclass(frozen=True)
 class Markov(Constructing):
-    """Gensor's traverser. An exponent of 0 removes a factor from the benefits."""
+    """Gensor's traverser: annealed random walks in which a primitive's probability grows with its benefit.
+
+    The fields are the details that the paper leaves open. An exponent of 0 removes a factor from the benefits.
+    """
 
     space: str = "gensor"
     walkers: int = 64
@@ -87,7 +90,7 @@ class Markov(Constructing):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct and measure in order of rank; construct again when the whole ranking is measured."""
+        """Walk by the model and measure the visited programs in order of rank; walk again when all are measured."""
         measure_rankings(self.construct, session, rng, self.per_register_tile, len(_kinds(session.graph)) > 1)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
@@ -102,7 +105,10 @@ class Markov(Constructing):
     def _part(
         self, graph: ConstructionGraph, kind: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Walk from the rows `kind` [S, ROW]: (programs [P, ROW], their model seconds [P], number of states visited)."""
+        """Walk from the encoded programs `kind` [S, ROW], then refine the best programs found.
+
+        Return (programs [P, ROW], their model seconds [P], number of states visited).
+        """
         starts = np.resize(kind, (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
@@ -124,7 +130,7 @@ class Markov(Constructing):
         return np.concatenate([rows, found]), np.concatenate([seconds, reached])
 
     def register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        """Starts of the second round: the register tiles of the best programs, with no outer level tiled yet.
+        """Return the starts of the second round of walks: the register tiles of the best programs, with no outer level tiled yet.
 
         Knobs are kept if they are legal with the register tile alone (threads that share a reduction need a longer block tile).
         Otherwise the start has the knobs of the unscheduled program. If that is illegal too, the start is the unscheduled
@@ -145,9 +151,10 @@ class Markov(Constructing):
     def _walk(
         self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Walk on all threads: (best programs [<= W * R, ROW], their model seconds, number of states visited).
+        """Walk on all threads from `starts` [W, ROW]; return the best R programs (`retain`) of each walk.
 
-        On a small graph a walk may visit fewer than R programs; unfilled entries are left out.
+        Return (programs [<= W * R, ROW], their model seconds, number of states visited). On a small graph a walk may visit fewer
+        than R programs; unfilled entries are left out.
         """
         rows = np.empty((len(starts), self.retain, ROW), dtype=np.int32)
         seconds = np.empty((len(starts), self.retain))
@@ -175,7 +182,7 @@ class Markov(Constructing):
         return ints
 
     def options(self, steps: int, temperature: float) -> np.ndarray:
-        """Settings of a walk for the compiled code, float64 [`agents.gensor.walk.NUM_OPTIONS`]."""
+        """Encode the settings of a walk for the compiled code, float64 [`agents.gensor.walk.NUM_OPTIONS`]."""
         values = {
             walk.TRAFFIC: self.traffic, walk.FOOTPRINT: self.footprint, walk.MODEL: self.model,
             walk.CACHE_WEIGHT: self.cache, walk.CACHE_GROWTH: self.cache_growth, walk.CONFLICT: self.conflict,
@@ -188,7 +195,7 @@ class Markov(Constructing):
 
 
 def _kinds(graph: ConstructionGraph) -> list[np.ndarray]:
-    """Groups of rows [S, ROW] at which walks begin: one group with all starts on a GPU, one group per start on a CPU.
+    """Group the encoded programs [S, ROW] at which walks begin: one group on a GPU, one group per program on a CPU.
 
     The model's error depends on the kind of program. In one group on a CPU, the best programs would all be of one kind.
     """
@@ -198,7 +205,10 @@ def _kinds(graph: ConstructionGraph) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class MarkovExtended(Markov):
-    """The traverser with knob moves. A knob's benefit is the ratio of the model's latencies."""
+    """The traverser in the extended space, with moves that change knobs.
+
+    A knob's benefit is the ratio of the model's latencies.
+    """
 
     space: str = "extended"
     walkers: int = 72
@@ -217,5 +227,5 @@ class MarkovExtended(Markov):
     """Among programs predicted within this multiple of the best time, rarely measured register tiles are first."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, then measure programs by their predicted times, which measurements correct (`agents.core.feedback`)."""
+        """Walk, then measure programs by their predicted times, which the measurements correct (`agents.core.feedback`)."""
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)

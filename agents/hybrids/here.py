@@ -19,7 +19,7 @@ MACHINE = "hardware.json"
 
 
 def measured_here(hw: Hardware) -> bool:
-    """Whether `gensor adapt` has measured this machine with the number of threads of `hw`.
+    """Return whether `gensor adapt` has measured this machine with the number of threads of `hw`.
 
     RuntimeWarning if the results do not load, for example after a change of the model.
     """
@@ -37,7 +37,10 @@ def measured_here(hw: Hardware) -> bool:
 
 
 def adapted_folder() -> Path:
-    """Folder of this machine's recording and correction in the user's cache. It depends on the cores and the layout of rows."""
+    """Return the folder in the user's cache with this machine's recorded times and correction.
+
+    It depends on the processor's cores and on the layout of encoded programs.
+    """
     info = cpu_info()
     text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))
     return cache_dir() / "adapted" / hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -19,7 +19,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ModelDescent(ModelSearch):
-    """Compiled coordinate descents (`gensor_gym.cost.column_descent`) from random programs, several in a round."""
+    """Run compiled coordinate descents (`gensor_gym.cost.column_descent`) from random programs, several in a round."""
 
     restarts: int = 12
     """Number of descents from random programs in a round."""
@@ -34,7 +34,7 @@ class ModelDescent(ModelSearch):
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each set of descents. Every set begins at new random programs."""
+        """Yield one ranking per round of descents: their ends and all neighbours. Every round begins at new random programs."""
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
         while True:
             begin, before = time.perf_counter(), graph.evaluations
@@ -49,7 +49,10 @@ class ModelDescent(ModelSearch):
             yield Construction(*ranked(rows, seconds, graph), len(rows), made, time.perf_counter() - begin)
 
     def _with_other_tiles(self, programs: Programs, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Descend from variants of `row` with other register tiles: (rows, model seconds), like `descended`."""
+        """Descend from variants of the encoded program `row` with other register tiles.
+
+        Return (ends and their neighbours, their model seconds), like `descended`.
+        """
         rows = programs.other_register_tiles(row)
         seconds = programs.graph.latencies(rows)
         legal = np.isfinite(seconds)
@@ -59,10 +62,11 @@ class ModelDescent(ModelSearch):
 
 @dataclass(frozen=True)
 class ModelDescentExtended(ModelDescent):
-    """`ModelDescent` in the extended space, in many structures. Measurements correct the model structure by structure.
+    """`ModelDescent` in the extended space, in many structures, whose predictions measurements correct one structure at a time.
 
-    The model's error differs by a fifth from structure to structure, because it is too optimistic about caches and misaligned
-    loads. A few trials correct this if the ranking contains good programs of each structure.
+    A structure is the knobs that change the code as a whole. The model's error differs by a fifth from structure to structure,
+    because it is too optimistic about caches and misaligned loads. A few trials correct this if the ranking contains good
+    programs of each structure.
     """
 
     space: str = "extended"

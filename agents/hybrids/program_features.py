@@ -35,7 +35,7 @@ for _place, _knob in enumerate(KNOBS):
 
 
 def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Features float32 [B, F] of rows int32 [B, ROW], which are legal programs of the graph."""
+    """Compute the features float32 [B, F] of encoded programs `rows` int32 [B, ROW], which must be legal."""
     op, hw = graph.operator, graph.hardware
     found = graph.terms_of(rows)
     seconds, terms = found[:, 0], found[:, 1:]
@@ -63,9 +63,10 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 @compiled
 def fill_held(rows, ints, out):  # noqa: ANN001, ANN201
-    """Fill out float64 [B, 7] for rows int32 [B, ROW]: accumulators, vectors per row of a register tile, bytes of HELD's tiles.
+    """Compute features of what registers and caches hold, `out` float64 [B, 7], for encoded programs `rows` int32 [B, ROW].
 
-    A GPU's programs have no vectors to count.
+    They are accumulators, vectors per row of a register tile, and the bytes of HELD's tiles. A GPU's programs have no vectors to
+    count.
     """
     for b in range(rows.shape[0]):
         row = rows[b]

@@ -27,7 +27,7 @@ from gensor_gym.operators.types import Operator
 
 
 def operators_of(given: str | ListConfig | None) -> list[Operator]:
-    """Distinct operators of a file, or of a list, a table's name or a text. ValueError names the faulty line."""
+    """Return the distinct operators of a file, a list, a table's name or a text. ValueError names the faulty line."""
     if given is None:
         raise ValueError("no operators: name a file of them, as in gensor export FILE folder=FOLDER")
     if not isinstance(given, str) or not Path(given).is_file():
@@ -47,7 +47,7 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
 
 
 def check_known(ops: Sequence[Operator], search: Search) -> None:
-    """Check that every operator has a known program unless `trials` allows a search. ValueError names those without."""
+    """Check that every operator has a stored program, unless `trials` allows a search. ValueError names those without."""
     if search.trials is None and search.backend.stored:
         missing = [op for op in ops if fastest(op, search.hardware, search.backend, search.store) is None]
     else:

@@ -20,7 +20,7 @@ from agents.learners.observer import Observer
 
 @dataclass(frozen=True)
 class Learner:
-    """A method of training a policy."""
+    """A method of training a policy, as functions to make, load and evaluate its models."""
 
     make: Callable[[Mapping[str, Any], Any, int | None], Any]
     """(settings, `VecEnv`, seed or None) -> an untrained model, which has `policy`, `learn` and `num_timesteps`."""
