@@ -74,7 +74,7 @@ class TuningPolicy:
 
 
 def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
-    """Check that a policy was learned on the parameters and values of `space`. ValueError if not."""
+    """Check that a policy was trained on the parameters and values of `space`. ValueError if not."""
     learned = [(name, tuple(values)) for name, values in card["parameters"]]
     if learned != space.variables:
         raise ValueError(

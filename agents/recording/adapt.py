@@ -38,7 +38,10 @@ HERE = 4.0
 
 
 def record(hw: Hardware, journal: Journal, minutes: float, compilers: set[int], console: Console, seed: int) -> None:
-    """Time programs of operators that the journal lacks, for `minutes`."""
+    """Time programs for `minutes`, of operators that the journal does not have yet.
+
+    `compilers` are the CPUs that compile meanwhile.
+    """
     count = TextColumn("{task.fields[operators]} operators")
     bars = TextColumn("{task.description}"), BarColumn(24), count, TimeRemainingColumn()
     listed, begin = operators_to_learn_from(), time.monotonic()
@@ -54,12 +57,12 @@ def record(hw: Hardware, journal: Journal, minutes: float, compilers: set[int], 
 
 
 def operators_to_learn_from() -> list[Chosen]:
-    """The operators of the part `train` in their random order."""
+    """Return the operators of Measured v1's part `train`, in their random order."""
     return [one for one in chosen() if one.part == "train"]
 
 
 def learned(rows: Sequence[Row], hw: Hardware, seed: int = 0) -> tuple[Any, dict[str, Any]]:
-    """(correction, card) learned from the rows of a journal of `hw` and from the machines of Measured v1."""
+    """Learn a correction from the rows of a journal of `hw` and from the machines of Measured v1; return (correction, card)."""
     others = [observations(name, hw, SPACE) for name in measured.names("cpu")]
     here = Observed.of_table(pack.packed(rows), hw, SPACE)
     return learn([*others, here], SPACE, seed, last=HERE)
@@ -67,7 +70,7 @@ def learned(rows: Sequence[Row], hw: Hardware, seed: int = 0) -> tuple[Any, dict
 
 @command("adapt")
 def run(config: DictConfig, console: Console) -> Path:
-    """Measure, learn, and keep the correction; return the folder with it."""
+    """Measure programs, learn the correction and keep it; return the folder with it."""
     check_positive(config, "minutes")
     check_whole(config, 0, "cpu", "seed", null=("cpu",))
     compilers = alone_on(config.cpu) if config.cpu is not None else set[int]()

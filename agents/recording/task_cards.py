@@ -27,7 +27,7 @@ NEAR = (0.01, 0.05, 0.10)
 
 @dataclass(frozen=True)
 class Card:
-    """Size and difficulty of a task."""
+    """Size and difficulty of a task as a search problem."""
 
     operator: str
     hardware: str
@@ -53,7 +53,10 @@ class Card:
 
 
 def card_of(graph: ConstructionGraph, most: int = 20_000, candidates: int = 200_000, seed: int = 0) -> Card:
-    """The card of a task. Up to `most` states are visited. If there are more, programs are drawn from `candidates` candidates."""
+    """Compute the size and difficulty of a task.
+
+    Up to `most` states are visited. If there are more, programs are drawn from `candidates` candidates instead.
+    """
     try:
         states = explore(graph, most)
     except ValueError:
@@ -88,7 +91,7 @@ def _card(graph: ConstructionGraph, **rest: object) -> Card:
 
 
 def _near(seconds: np.ndarray, best: float) -> dict[str, float]:
-    """For each share in NEAR, the fraction of latencies that exceed the best by at most that share."""
+    """Return, for each share in NEAR, the fraction of latencies that exceed the best by at most that share."""
     return {f"{share:.0%}": float((seconds <= best * (1 + share)).mean()) if len(seconds) else 0.0 for share in NEAR}
 
 

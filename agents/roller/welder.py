@@ -41,7 +41,7 @@ Key = tuple[float, int]
 
 @dataclass(frozen=True)
 class Welder(ConstructingByRules):
-    """Welder's best-first search over tiles with the graph's default knobs and virtual threads. It is deterministic."""
+    """Welder's best-first search over tiles, with the graph's default knobs and virtual threads. It is deterministic."""
 
     space: str = "tree"
     limit: int = 2000
@@ -64,7 +64,10 @@ class Welder(ConstructingByRules):
             session.measure([schedule])
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(programs [P, ROW] with a tile for every level, best key first; number of states visited)."""
+        """Construct programs by the search, without calling the model.
+
+        Return (programs [P, ROW] with a tile for every level, best key first; number of states visited).
+        """
         best = [graph.initial().row.copy()]
         visited = 0
         for level in range(int(graph.tables.ints[NUM_LEVELS])):
@@ -79,7 +82,10 @@ class Welder(ConstructingByRules):
         return best, visited
 
     def _some_of_each_size(self, rows: list[np.ndarray], level: int) -> list[np.ndarray]:
-        """The first `kept` rows for every power of two of elements in the level's tile. A block needs many threads too."""
+        """Return the first `kept` programs for every power of two of elements in the level's tile.
+
+        Tiles of all sizes are kept, because a block needs many threads too.
+        """
         taken: dict[int, int] = {}
         some = []
         for row in rows:
@@ -106,10 +112,11 @@ class Welder(ConstructingByRules):
 
 
 def key(row: np.ndarray, graph: ConstructionGraph) -> Key:
-    """(score, minus the size of the reduction tile): for equal scores, the longer reduction step has the smaller key.
+    """Return the sort key of a program: (score, minus the size of the reduction tile), the best program first.
 
-    The score is (bytes moved into the current level by a tile over the whole reduction + 1) x waves of tiles. On a GPU it is also
-    multiplied by the ratio between a block's warps and four warps, or the reciprocal if that is larger.
+    For equal scores, the longer reduction step has the smaller key. The score is (bytes moved into the current level by a tile
+    over the whole reduction + 1) x waves of tiles. On a GPU it is also multiplied by the ratio between a block's warps and four
+    warps, or the reciprocal if that is larger.
     """
     ints = graph.tables.ints
     extents = ints[EXTENT : EXTENT + MAX_AXES]

@@ -1,4 +1,4 @@
-"""The schedules of a task that a study visits: its whole space, or a random draw from it."""
+"""Choose the schedules of a task that a study visits: the whole space, or a random draw from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MISSES = 200
 
 
 def schedules_of(op: Operator, hw: Hardware, space: str, count: int | None = None, seed: int = 0) -> list[Schedule]:
-    """All legal schedules of a space, or `count` distinct random schedules (fewer if the space has no more)."""
+    """Return all legal schedules of a space, or `count` distinct random schedules (fewer if the space has no more)."""
     graph = ConstructionGraph(op, hw, space)
     if count is None:
         return [Schedule(row) for batch in graph.enumerate() for row in batch]

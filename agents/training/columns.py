@@ -1,4 +1,4 @@
-"""Training of policies that write programs column by column (`agent=columns`), for `gensor train`.
+"""Train policies that write programs column by column (`agent=columns`), for `gensor train`.
 
 The learner is not from stable-baselines3. It plays whole episodes of `gensor_gym/Write-v0`. A written program counts as one step,
 which is one evaluation of the model. Curves, validation, checkpoints and cards are those of all agents.
@@ -71,7 +71,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
 
 
 def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
-    """Graphs of the training tasks: those of the operators, or of the machine `agent.measured` of Measured v1.
+    """Make the graphs of the training tasks: those of the operators, or of the machine `agent.measured` of Measured v1.
 
     `agent.unrecorded` operators are added: for a CPU from unrecorded classes, for a GPU from the given operators. With
     `agent.machines` every operator has a machine of its own, drawn near these machines.
@@ -125,7 +125,7 @@ def _train(
 
 
 def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any]) -> dict[str, float]:
-    """Score `over_floor` on the validation tasks, of the best of `eval_episodes` programs for each."""
+    """Compute the score `over_floor` on the validation tasks, with the best of `eval_episodes` programs for each."""
     rng, found = np.random.default_rng(config["seed"]), []
     for choices in judges:
         rows = write(learner.network, choices, config["eval_episodes"], Memory(1.0), rng)
@@ -141,5 +141,5 @@ def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
 
 
 def _begun(config: dict[str, Any]) -> dict[str, Any]:
-    """Facts about the configuration and its tasks that a checkpoint must match."""
+    """Return the facts about a configuration and its tasks that a checkpoint must match."""
     return {**identity(config), "fingerprint": bound(config["operators"], config["env"])["fingerprint"], "sees": SEES}

@@ -46,7 +46,7 @@ PROCESS = ("horizon", "discount", "step_cost", "shaping")
 
 @dataclass(frozen=True)
 class RecordedTraining:
-    """Settings of a policy's training."""
+    """Settings of a policy's training in recorded spaces."""
 
     spaces: tuple[str, ...]
     """Files of one kernel. Each environment uses one of them, and the files take turns."""
@@ -91,7 +91,7 @@ class RecordedTraining:
 
 
 class RecordedVecEnv(DummyVecEnv):
-    """Environments of several spaces with the same parameters, stepped one after another."""
+    """Environments for stable-baselines3 of several recorded spaces with the same parameters, stepped one after another."""
 
     def __init__(self, training: RecordedTraining) -> None:
         spaces = [load_space(path) for path in training.spaces]
@@ -103,7 +103,7 @@ class RecordedVecEnv(DummyVecEnv):
 
 
 class Curve(BaseCallback):
-    """Callback that records means over the last hundred episodes after every rollout."""
+    """Callback that records mean return and length over the last hundred episodes after every rollout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ def check_alike(spaces: list[TuningSpace]) -> None:
 def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
     """Train the policy on one thread, unless the folder already has it, and return its card.
 
-    policy.safetensors and curve.jsonl are written, and card.json last. A training with equal settings has exactly the same curve.
+    policy.safetensors and curve.jsonl are written, and card.json last. Trainings with equal settings have exactly the same curve.
     """
     if (card := known_card(training, folder)) is not None:
         return card
@@ -173,7 +173,7 @@ def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | Non
 
 
 def training_of(config: DictConfig) -> RecordedTraining:
-    """The training of a configuration (conf/train_recorded.yaml). ValueError names an invalid setting."""
+    """Read the settings of a training from a configuration (conf/train_recorded.yaml). ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     if not isinstance(plain["spaces"], list) or not plain["spaces"]:
         raise ValueError(f"spaces is {plain['spaces']!r}: expected a list of files, as in 'spaces=[a.json.gz, b.json.gz]'")

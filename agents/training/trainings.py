@@ -1,4 +1,4 @@
-"""The kinds of training: for each agent, how a policy is trained, and evaluated on held-out operators with the model."""
+"""The kinds of training: how each agent's policies are trained, and evaluated with the model on held-out operators."""
 
 from __future__ import annotations
 
@@ -51,12 +51,15 @@ OTHERS = {
 
 
 def training_of(agent: str) -> Training:
-    """The training of an agent; `WALK` if the agent has no training of its own. `WALK.learn` reports an unknown agent."""
+    """Return the kind of training of an agent: `WALK` if the agent has none of its own.
+
+    `WALK.learn` reports an unknown agent.
+    """
     return OTHERS.get(agent, WALK)
 
 
 def judged(config: dict[str, Any]) -> list[Any]:
-    """Tasks of `eval_operators` on which policies of the configuration's agent can be evaluated."""
+    """Return the tasks of `eval_operators` on which policies of the configuration's agent can be evaluated."""
     env, training = config["env"], training_of(config["agent"]["name"])
     if training.fused:
         return train_fused.graphs_of(config["eval_operators"], env)
@@ -65,7 +68,7 @@ def judged(config: dict[str, Any]) -> list[Any]:
 
 
 def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
-    """Scores of a folder's policy, by the model, over the operators of `eval_operators` (the validation split).
+    """Evaluate a folder's policy by the model on `eval_operators` (the validation split); return its scores by name.
 
     One score is the geometric mean of (latency of the best of the policy's episodes) / (latency of the traverser's best program).
     Over the tasks with a certified optimum there are also mean regrets, latency / optimum - 1, of the greedy episode and of the

@@ -1,4 +1,4 @@
-"""Training of policies that walk on the construction graph, with learners of stable-baselines3, for `gensor train`."""
+"""Train policies that walk on the construction graph, with learners of stable-baselines3, for `gensor train`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gensor_gym.files import whole
 
 @dataclass(frozen=True)
 class Ground:
-    """Learner and environments of a kind of walking policy."""
+    """Functions that make the learner and the environments of one kind of walking policy."""
 
     learner: Callable[[str], Learner]
     """Agent's name -> learner."""
@@ -54,7 +54,10 @@ CONSTRUCTIONS = Ground(get_learner, _constructions, operators.resolve, Construct
 
 
 def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
-    """Train a fresh model by behaviour cloning on the operators without their variants, if `clone` names a teacher."""
+    """Train a fresh model by behaviour cloning on the configured operators, without their variants.
+
+    Nothing happens unless `clone` names a teacher.
+    """
     if config["clone"] is None:
         return
     if not hasattr(model.policy, "evaluate_actions"):
@@ -69,7 +72,7 @@ def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
 
 
 def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None:
-    """Periodic validation of the policy with the model; None if it is off."""
+    """Make the periodic validation of a training's policy by the model; None if it is off."""
     arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
     if config["eval_every"] == 0:
         return None

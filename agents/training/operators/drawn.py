@@ -37,9 +37,10 @@ Draw = Callable[[np.random.Generator], dict[str, int]]
 
 
 def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Operator]:
-    """Training operators of `drawn`, none near an operator of `drawn.apart` or of a held-out part of split v1.
+    """Draw the training operators that the configuration `drawn` requests.
 
-    Near is within a factor of two on every axis. ValueError names an invalid setting.
+    None is near an operator of `drawn.apart` or of a held-out part of split v1, that is within a factor of two on every axis.
+    ValueError names an invalid setting.
     """
     settings = config.get("drawn") or {"count": 0}
     check_whole(settings, 0, "count", of="drawn.")
@@ -82,7 +83,7 @@ def random_operator(name: str, rng: np.random.Generator, dtype: str = "float32")
 
 
 def _size(rng: np.random.Generator, low: int, high: int) -> int:
-    """A random size between two sizes, with a uniform logarithm before rounding."""
+    """Draw a size between `low` and `high`, with a uniform logarithm before rounding."""
     size = 2 ** rng.uniform(math.log2(low), math.log2(high))
     kind = int(rng.integers(4))
     if kind == 0:
