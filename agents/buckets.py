@@ -27,7 +27,7 @@ class CompiledBuckets:
     padding: Mapping[str, float]
     """Name of an input -> value that pads it; other inputs are padded with 0."""
     axes: tuple[Axes, ...]
-    """For each output, the axes of inputs that determine its sizes."""
+    """For each output, the axes of the inputs that determine its sizes."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Run the smallest bucket that holds the inputs (NumPy, torch or CuPy arrays) and return the module's results.

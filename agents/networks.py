@@ -52,14 +52,14 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 LEAST_SECONDS = 1e-3
-"""Seconds for the search of pieces if the budget was spent before the search. Each piece is then tried once."""
+"""Seconds that the search of pieces gets if the budget was spent before it began. Each piece is then tried once."""
 ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
-"""An operator and a fused operator. Options of a search are valid for networks if the search of either accepts them."""
+"""Texts of one operator and one fused operator. A network accepts those options that the search of either accepts."""
 OF_EVERY_STRATEGY = ("backend", "store", "reuse", "on_trial")
 """Options of `optimize` that are not hyperparameters of a strategy."""
 Examples = Sequence[Any] | Mapping[str, Any]
 TARGETS = ("c", "cuda")
-"""Languages of networks' kernels (`codegen.targets`)."""
+"""Languages of the kernels that a network may have (`codegen.targets`)."""
 FALLBACKS = ("error", "torch")
 """Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
 
@@ -74,11 +74,11 @@ class CompiledNetwork:
     plan: Plan
     hardware: Hardware
     results: tuple[Result, ...]
-    """Search result of each step. Steps with equal computations share a result."""
+    """Search result of each step of the plan. Steps with equal computations share a result."""
     kernels: tuple[Kernel, ...]
-    """The kernel of each step."""
+    """The kernel of each step of the plan."""
     function: NetworkFunction | GpuNetwork | EmulatedNetwork
-    """The network: loaded into this process, or on a GPU at the first call."""
+    """The compiled network as one function, loaded into this process or, on a GPU, at the first call."""
 
     @cached_property
     def digest(self) -> str:
@@ -376,7 +376,7 @@ class FallenBack:
 
     module: Any
     reason: str
-    """Text of the error, such as the unsupported operation and its position in the module."""
+    """Text of the error why the module was not compiled, such as the unsupported operation and its position in the module."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Call the module by torch, without gradients, and return its result."""

@@ -37,7 +37,7 @@ from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
 from gensor_gym.operators.types import Operator
 
 ENDING = 0.25
-"""Share of a budget that is reserved for its end, when the best programs are timed again and checked."""
+"""Share of a budget in seconds that is reserved for the end, when the best programs are timed again and checked."""
 AT_ONCE = 64
 """Maximum number of pieces that are searched side by side. Each holds its tables and waits in a thread."""
 TRIES = 8
@@ -186,7 +186,7 @@ class Piece:
         return self.count * (best[1].seconds if best else warm_floor(self.asked.task.operator, self.asked.task.hardware))
 
     def advance(self, trials: int, seconds: float = math.inf) -> None:
-        """Continue the piece's search with `trials` more trials, the last of which begins within `seconds`.
+        """Continue the piece's search with `trials` more trials; the last one begins within `seconds`.
 
         The strategy starts again and repeats its earlier trials, which the session answers without measuring. On a CPU, the last
         trial of a product, unless it is the first, is a program with a plain block of rows (`networks.tasks`): the model ranks

@@ -25,8 +25,8 @@ MOST_TRIALS = 64
 QUICK = {"walkers": 16, "refiners": 10, "descents": 12, "columns": 3}
 """Hyperparameters of the traverser if only the model chooses.
 
-They need a third of the processor time, and the chosen programs of ResNet-50, MobileNetV2 and BERT are 0.6 % faster by the model
-(64 pieces, at most 25 % slower, AMD EPYC Zen 4).
+Walks need a third of the processor time with them, and the chosen programs of ResNet-50, MobileNetV2 and BERT are 0.6 % faster by
+the model (64 pieces, at most 25 % slower, AMD EPYC Zen 4).
 """
 
 

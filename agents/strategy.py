@@ -51,7 +51,7 @@ class Strategy(Search[Session], Protocol):
     """Interface of a strategy that searches the construction graph of one task."""
 
     space: str
-    """Name of the space of the session's graph."""
+    """Name of the space of schedules that the strategy searches."""
 
 
 CONSTRUCTIONS, RECORDED, FUSED = "construction graphs", "recorded spaces", "fused operators"
@@ -89,7 +89,7 @@ class Entry:
     where: str
     """Text "module:class"."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
-    """Kind of search, such as CONSTRUCTIONS or FUSED -> hyperparameters whose default differs from that of the class."""
+    """Kind of search, such as CONSTRUCTIONS or FUSED -> hyperparameters whose default then differs from the class's."""
 
 
 STRATEGIES: dict[str, Entry] = {
@@ -160,13 +160,16 @@ STRATEGIES: dict[str, Entry] = {
     "elsewhere": Entry("agents.recorded.other_devices:OtherDevices", {RECORDED: {}}),
     "policy": Entry("agents.recorded.policy:TuningPolicy", {RECORDED: {}}),
 }
-"""Strategies by name. In a recorded space `random_walk` is a random search."""
+"""Registered strategies by name. In a recorded space `random_walk` is a random search."""
 DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
 """Default strategies: Gensor's traverser, and for fused operators, whose space is small, enumeration by the model."""
 _DESCENTS = "gir_descent"
 _WITH_KNOBS = "markov_ext"
 _ADAPTED, _MEASURED, _TIMED = "in_turn", "agents.hybrids.here:measured_here", "float32"
-"""Default strategy on a machine that `gensor adapt` has measured, the function that checks for such a machine, the type."""
+"""Constants of the default strategy on machines that `gensor adapt` has measured.
+
+They are the strategy's name, the function that says whether this machine was measured, and the data type that was timed.
+"""
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:

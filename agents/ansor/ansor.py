@@ -43,13 +43,13 @@ class Ansor:
     random_generations: int = 2
     """Number of generations while scores are random numbers."""
     measured: float = 0.2
-    """Largest share of the best measured programs in the first population."""
+    """Largest share of a batch's first population that may consist of the best measured programs."""
     mutation: float = 0.85
     crossover: float = 0.05
     shrinkage: float = 1.0
     """L2 penalty on leaf values of the model's trees."""
     max_innermost: int = 64
-    """Bound on the innermost factor of an axis."""
+    """Largest innermost factor of an axis: its register tile, divided by its virtual threads on a GPU."""
     beyond: bool = True
     """Whether sketches include algorithms and knobs that Ansor does not have (see `agents.ansor.sketches`)."""
     limited: bool = False

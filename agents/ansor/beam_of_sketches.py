@@ -16,7 +16,10 @@ from gensor_gym.construction import ConstructionGraph
 WIDTH = 128
 """Number of incomplete programs that are kept after a decision."""
 BRANCHES = 16
-"""Number of values that are tried for a program's next decision. WIDTH x BRANCHES is the size of a generation of evolution."""
+"""Number of values that are tried for the next decision of each program in the beam.
+
+WIDTH x BRANCHES is the size of a generation of evolution.
+"""
 
 
 class BeamOfSketches:

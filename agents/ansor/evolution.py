@@ -24,19 +24,22 @@ from gensor_gym.graph.tables.tables import IS_CPU, NUM_LEVELS
 
 TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
 WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}
-"""Probabilities of mutating tiles, parallel granularity, unrolling and vectorisation, computation location (TVM v0.8)."""
+"""Kind of hardware -> probabilities of the four mutations (TVM v0.8).
+
+They change tiles, parallel granularity, unrolling and vectorisation, and computation location.
+"""
 FACTORS = ("thread_split", "reduce_threads", "split_k")
-"""Knobs that are factors of a reduction. They are mutated together with tiles."""
+"""Knobs that split a reduction into factors. They are mutated together with tiles."""
 
 LEAST = 50
 """Smallest number of random programs in a first population (TVM v0.8: sample_init_min_population)."""
 ROUNDS = 500
-"""Maximum number of rounds in which random programs are drawn for a first population."""
+"""Maximum number of rounds of draws for the random programs of a first population."""
 DRAWS = 5
 """Number of random numbers that decide one child."""
 
 Score = Callable[[np.ndarray], np.ndarray]
-"""Predicted scores float64 [B] of rows [B, ROW]; larger is better."""
+"""Function that predicts the scores float64 [B] of encoded programs [B, ROW]; larger is better."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Settings:
     mutation: float = 0.85
     crossover: float = 0.05
     tries: int = 10
-    """Maximum number of rounds in which children are drawn. Copies of parents then replace missing children."""
+    """Maximum number of rounds of draws for the children of a generation. Copies of parents then replace missing children."""
 
 
 @dataclass(frozen=True)

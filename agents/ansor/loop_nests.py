@@ -19,7 +19,7 @@ from gensor_gym.operators.traits import is_product
 
 SERIAL, PARALLEL, UNROLLED, VECTORISED, BLOCK, VIRTUAL, THREAD = range(7)
 NO_AXIS = -1
-"""Value of `axis` for the loop over the partial sums of a split reduction."""
+"""Value of `Loop.axis` for the loop over the partial sums of a split reduction, which belongs to no axis."""
 
 
 @dataclass(frozen=True)

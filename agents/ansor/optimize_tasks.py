@@ -24,9 +24,9 @@ class TasksResult:
     results: tuple[Result | None, ...]
     """Result of every operator; None for an operator whose kernels all failed."""
     order: tuple[int, ...]
-    """Index of the task of every batch."""
+    """For every batch, the index of the operator that it was spent on."""
     objective: tuple[float, ...]
-    """Objective after every batch; infinite until every task has a program."""
+    """Value of the objective after every batch; infinite until every operator has a program."""
     trials: tuple[int, ...]
     """Total number of trials spent after every batch."""
 

@@ -25,9 +25,9 @@ from gensor_gym.operators.types import Operator
 PARALLEL = 16
 """Number of parallel tasks per core that counts as enough (authors' code)."""
 AUTHORS = ("split_k", "reduce_threads", "vector", "unroll", "pack_a", "pack_b", "loop_order", "thread_split")
-"""Knobs that Ansor has. `beyond` adds the other knobs of the space."""
+"""Knobs that Ansor has too. `beyond` of `derive_sketches` adds the other knobs of the space."""
 ALGORITHMS = {"convolution": (0, 1), "tensor_core": (0,)}
-"""Values of algorithmic knobs that Ansor's own rules can produce: direct convolutions without tensor cores."""
+"""Values of those knobs that choose an algorithm which Ansor's own rules can produce: direct convolutions, no tensor cores."""
 
 Options = dict[str, tuple[int, ...]]
 """Name of a knob -> its allowed values."""

@@ -25,7 +25,10 @@ CURVE = 10
 """Number of points on the curve of arithmetic intensity."""
 OPERATIONS = ("mad", "add", "mul", "div", "cmp", "math", "other")
 POSITIONS = 8
-"""Number of one-hot positions of annotated loops: no loop; inner, middle or outer spatial; the same of reduce axes; both."""
+"""Number of one-hot positions of annotated loops in a nest.
+
+They are: no such loop; inner, middle or outer spatial loop; inner, middle or outer reduce loop; both kinds.
+"""
 BUFFER = 18
 NUM_FEATURES = 8 + 3 * (3 + POSITIONS) + 8 + MAX_BUFFERS * BUFFER + CURVE + 4 + 3 + len(KNOBS)
 """Number of features of a statement."""

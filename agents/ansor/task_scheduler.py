@@ -31,9 +31,12 @@ Objective = Callable[[np.ndarray], float]
 STEP = 1e-4
 """Relative step of the finite difference for df/dg."""
 GROUP = 1.618
-"""Tasks of one operator class are similar if log_1.618 of their numbers of operations has the same integer part."""
+"""Base of the logarithm that groups tasks by size.
+
+Tasks of one operator class are similar if log_1.618 of their numbers of operations has the same integer part.
+"""
 PATIENT = 5
-"""A task may leave its group as too slow if it has had this many batches more than every other task of the group."""
+"""A task may leave its group as too slow once it has had this many batches more than every other task of the group."""
 
 
 def total_latency(weights: np.ndarray) -> Objective:
@@ -105,7 +108,7 @@ class GradientScheduler:
     beta: float = 2.0
     window: int = 3
     epsilon: float = 0.05
-    """Probability that the task is drawn uniformly at random."""
+    """Probability that the next task is drawn uniformly at random instead of by gradient."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.alpha <= 1 and 0 <= self.epsilon <= 1 and self.beta > 0 and self.window >= 1):

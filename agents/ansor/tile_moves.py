@@ -16,7 +16,7 @@ from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.tables.layout import MAX_LEVELS
 
 Groups = list[np.ndarray]
-"""Chains [N, levels + 1] that are one move away from a chain: one array for every pair of levels."""
+"""Chains (an axis's tile sizes by level) that are one move away from a chain: one array [N, levels + 1] per pair of levels."""
 
 
 class TileMoves:

@@ -16,7 +16,7 @@ import numpy as np
 from agents.autotvm.template import Template, keys_of
 
 Score = Callable[[np.ndarray], np.ndarray]
-"""Scores float64 [B] of configurations int64 [B, K]; larger is better."""
+"""Function that predicts the scores float64 [B] of configurations int64 [B, K]; larger is better."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class AnnealingOnModel:
     patience: int = 50
     """Number of steps without a change among the best candidates after which the search ends."""
     points: np.ndarray | None = field(default=None, init=False)
-    """Current configurations of the chains, [chains, K]."""
+    """Current configurations of the annealing chains, [chains, K]; None before the first search."""
 
     def best(self, score: Score, count: int, tried: set[bytes], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Anneal the chains on a learned `score`; return the best configurations that are not in `tried`.

@@ -48,9 +48,12 @@ class AutoTvm:
     acquisition: str = ""
     """Empty for a single model; `mean`, `ucb` or `ei` for an ensemble on random subsets, which needs objective `regression`."""
     diversity: int = 1
-    """The paper's lambda: a batch is chosen among this many candidates per program. 1 takes the best candidates."""
+    """The paper's lambda: each batch is chosen for diversity among this many times as many candidates. 1 takes the best ones."""
     alpha: float = 1.0
-    """Weight of a knob value that is new in the batch, in units of the model's score. If it is infinite, scores do not count."""
+    """Weight of a knob value that is new in the batch, relative to the model's score, when a batch is chosen for diversity.
+
+    If it is infinite, scores do not count.
+    """
     chains: int = 128
     """Number of chains of simulated annealing on the model."""
     steps: int = 500
@@ -58,7 +61,7 @@ class AutoTvm:
     patience: int = 50
     """Number of steps without a change among the best candidates after which the annealing ends."""
     history: str = ""
-    """Store, table or folder of tables with trials of earlier tasks, from which a global model is fitted; empty for none."""
+    """Store, table or folder of tables with trials of earlier tasks, to which a global model is fitted; empty for none."""
 
     def __post_init__(self) -> None:
         for name in ("batch", "diversity", "chains", "steps", "patience"):

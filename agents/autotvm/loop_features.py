@@ -42,8 +42,11 @@ from gensor_gym.graph.tables.tables import (
 from gensor_gym.operators.bodies import OBSERVED
 
 STAGES = 4
-"""Number of loops over one axis. On a GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register
-tile. On a CPU: task tiles (or reduce blocks), L1 tiles, register tiles, register tile."""
+"""Number of loops over each axis.
+
+On a GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register tile. On a CPU: task tiles (or reduce
+blocks), L1 tiles, register tiles, register tile.
+"""
 LOOPS = STAGES * MAX_AXES
 ANNOTATIONS = ("serial", "parallel", "block", "vthread", "thread", "unrolled", "vectorized")
 SERIAL, PARALLEL, BLOCK, VIRTUAL, THREAD, UNROLLED, VECTORIZED = range(len(ANNOTATIONS))
@@ -52,12 +55,12 @@ LENGTH, POSITION, TOPDOWN, BOTTOMUP, ANNOTATION = range(5)
 TOUCH_FIELDS = ("stride", "count", "reuse", "thread_count", "thread_reuse")
 STRIDES, COUNT, REUSE, THREAD_COUNT, THREAD_REUSE = range(5)
 BLOCK_WIDTH = len(LOOP_FIELDS) + MAX_TENSORS * len(TOUCH_FIELDS)
-"""Number of columns of a loop."""
+"""Number of feature columns that describe one loop."""
 KNOBS_AT = LOOPS * BLOCK_WIDTH
 TASK_AT = KNOBS_AT + len(KNOBS)
 TASK_FIELDS = (*(f"extent{a}" for a in range(MAX_AXES)), "flops", "bytes", "units", "item", "cpu", *OBSERVED)
 WIDTH = TASK_AT + len(TASK_FIELDS)
-"""Number F of all columns."""
+"""Number F of all feature columns."""
 _CONVOLUTION, _LOOP_ORDER = KNOB + KNOB_INDEX["convolution"], KNOB + KNOB_INDEX["loop_order"]
 _TOUCHES, _FIELDS = len(LOOP_FIELDS), len(TOUCH_FIELDS)
 

@@ -20,9 +20,9 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_TENSORS, ROW
 
 FEATURES = ("loops", "curve", "knobs")
 SAMPLES = 20
-"""Number of thresholds of a curve: 2^0 to 2^19, as in the authors' tuner."""
+"""Number of thresholds at which a relation curve is sampled: 2^0 to 2^19, as in the authors' tuner."""
 _RELATIONS = ((COUNT, REUSE), (REUSE, COUNT), (COUNT, -1), (-1, COUNT))
-"""Fields (x, y) of the four curves of y over x; -1 is the product of lengths from the outermost loop."""
+"""Fields (x, y) of the four relation curves of y over x; -1 is the product of lengths from the outermost loop."""
 
 
 def program_features(kind: str, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:

@@ -20,7 +20,10 @@ from gensor_gym.graph.tables.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
 from gensor_gym.graph.tables.tables import COLUMNS_FROM, IMAGES, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M, ROW_STEP
 
 _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
-"""Position of a knob -> the only stratum that the knob applies to. Programs of other strata keep the knob's default."""
+"""Position of a knob in an encoded program -> the only stratum that the knob applies to.
+
+Programs of other strata keep the knob's default.
+"""
 
 
 def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:

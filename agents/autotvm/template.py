@@ -27,7 +27,10 @@ class Template(Programs):
     def __init__(self, graph: ConstructionGraph) -> None:
         super().__init__(graph)
         self.strata = strata_of(self.columns, graph.tables.ints)
-        """Strata of `agents.autotvm.strata`. `random` draws the same number of configurations from each."""
+        """Allowed values of every stratum (CUDA cores or a kind of tensor-core instruction), as in `agents.autotvm.strata`.
+
+        `random` draws the same number of configurations from each stratum.
+        """
         self._known: np.ndarray | None = None
         self.enumerated: np.ndarray | None = None
         """All legal configurations int64 [N, K] of a small space; None for a large space."""

@@ -22,7 +22,7 @@ from gensor_gym.measure.records.store import Record
 from gensor_gym.measure.records.tables import read_table
 
 LEAST_RECORDS = 500
-"""Smallest number of trials of other tasks that a global model is fitted to."""
+"""Smallest number of stored trials of other tasks to which a global model is fitted."""
 MOST_OF_A_TASK = 2000
 """Maximum number of trials of one task that the global model learns from. They are spread evenly over the task's records."""
 HALF, DROPPED = 64, 0.05

@@ -45,7 +45,7 @@ class TreeModel:
 
     objective: str = "rank"
     recall_of: int = 64
-    """Boosting ends by the average recall of this many best programs (`top` of `average_recall`)."""
+    """Number of best programs by whose average recall boosting ends (`top` of `average_recall`)."""
     rounds: int = 8000
     patience: int = 20
     depth: int = 3

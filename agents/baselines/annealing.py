@@ -44,11 +44,11 @@ class Annealing:
 
     space: str = "extended"
     starts: int = 6
-    """Number of random nodes that are measured before every chain that begins at the best of them."""
+    """Number of random programs that are measured before a chain; the chain begins at the best of them."""
     reach: int = 4
     """Maximum number of actions in one step of a chain. Several help, because outer tiles depend on the register tile."""
     hot: float = 0.3
-    """Temperature at the start of a chain. There, a node that is 1.35 times slower is accepted with probability 1 / e."""
+    """Temperature at the start of a chain. There, a program that is 1.35 times slower is accepted with probability 1 / e."""
     cold: float = 0.02
     """Temperature at the end of a chain."""
     steps: int = 48
@@ -56,7 +56,7 @@ class Annealing:
     patience: int = 60
     """Number of consecutive steps without a new trial after which a chain ends, because its neighbourhood is known.
 
-    In a recorded space the search ends after this number of consecutive chains without a new trial.
+    In a recorded space it is also the number of consecutive chains without a new trial after which the search ends.
     """
 
     def __post_init__(self) -> None:

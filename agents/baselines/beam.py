@@ -30,7 +30,7 @@ class Beam(Constructing):
     width: int = 32
     patience: int = 12
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs (see `agents.core.ranking.diverse`)."""
+    """Number of programs of each register tile that precede all others in the order of measuring."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.patience < 1:

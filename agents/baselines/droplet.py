@@ -32,12 +32,14 @@ class Droplet:
 
     space: str = "extended"
     starts: int = 4
-    """Number of programs of Roller's rules that are measured to find the start. Later descents measure random programs instead.
+    """Number of programs of Roller's rules that are measured; the first descent starts at the best.
+
+    Later descents measure random programs instead.
     """
     batch: int = 8
     """Number of neighbours per batch of measurements (16 in the source, for several devices)."""
     reach: int = 3
-    """Largest distance of speculative points, in steps along one position of a column."""
+    """Largest distance of neighbours that are measured speculatively, in steps of one number of a program."""
     level: float = 0.05
     """Significance level of the t-test."""
 

@@ -15,9 +15,9 @@ from gensor_gym.measure.session import SearchSession, Session
 
 STORING = GirSchedule.places["streaming"]
 FAMILY = [GirSchedule.places["vector"], GirSchedule.places["rows"], STORING]
-"""Positions in a fused operator's row that are equal for all programs of a family."""
+"""Positions in an encoded fused schedule at which all programs of a family are equal."""
 BEFORE_OTHER = 3
-"""The best program with the other kind of store is tried after at most this many trials."""
+"""Maximum number of trials before the best program with the other kind of store is tried (bypassing the caches or not)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Exhaustive:
     keep: int = 4096
     """Number of programs that are kept for measuring, unless the budget has more trials."""
     near: float = 1.2
-    """Families of a fused operator take turns with programs whose model time is at most this multiple of the shortest."""
+    """Families of a fused operator take turns with their programs whose model time is at most this multiple of the shortest."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Measure the schedules or configurations one by one, in the order that the class describes."""

@@ -35,7 +35,7 @@ class FlexTensor:
     warm_up: int = 8
     """Number of random programs that are measured first."""
     starting_points: int = 4
-    """Number of programs drawn per round, among the measured programs that have an untried direction."""
+    """Number of measured programs per round from which one direction is followed each. They have an untried direction."""
     gamma: float = 4.0
     """A program with half the best performance is drawn with exp(-gamma / 2) of the best program's probability."""
     epsilon: float = 0.15
@@ -44,7 +44,7 @@ class FlexTensor:
     train_every: int = 5
     """Number of new trials between trainings of the network."""
     train_steps: int = 20
-    """Number of steps of a training; each step uses `batch` transitions."""
+    """Number of gradient steps in each training of the network; each step uses `batch` transitions."""
     batch: int = 32
     width: int = 64
     """Width of the network's hidden layers."""

@@ -28,13 +28,13 @@ class Genetic:
     space: str = "extended"
     population: int = 16
     elite: int = 6
-    """Number of parents that survive a generation. The other programs of a population are children."""
+    """Number of best programs that survive a generation. The other programs of a population are children."""
     tournament: int = 3
     """Number of programs drawn in a tournament. The fastest of them becomes a parent."""
     mutation: float = 1.5
     """Mean number of columns of a child that mutate."""
     local: float = 0.7
-    """Share of mutations that move one step at one position of a column. Other mutations draw any value of the column."""
+    """Share of mutations that change one number of a column by one step. Other mutations draw any value of the column."""
 
     def __post_init__(self) -> None:
         if not 0 < self.elite < self.population or self.tournament < 1:

@@ -28,9 +28,9 @@ class Mcts(Constructing):
 
     space: str = "extended"
     simulations: int = 400
-    """Number of simulations of a tree. A new tree begins when all programs that the last tree visited are measured."""
+    """Number of simulations in one tree. A new tree begins when all programs that the last tree visited are measured."""
     exploration: float = 0.5
-    """Weight of the confidence bound."""
+    """Weight of the confidence bound's exploration term."""
     widening: float = 2.0
     """A node that was visited n times has at most widening x n^exponent children."""
     exponent: float = 0.5
@@ -39,7 +39,7 @@ class Mcts(Constructing):
     climb: int = 12
     """Maximum number of steps in the greedy part of a rollout."""
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs."""
+    """Number of programs of each register tile that precede all others in the order of measuring."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Repeat simulations and measurement until the budget is spent or no new program is visited."""
@@ -65,7 +65,7 @@ class Node:
 
     row: np.ndarray
     low: float = math.inf
-    """Log of the latency in seconds of the program, or of the best known program near it."""
+    """Log of the latency in seconds of the node's program, or of the best known program near it."""
     prior: float = 1.0
     depth: int = 0
     untried: list[Node] | None = None
@@ -80,7 +80,7 @@ class Search:
     def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
         self.settings, self.graph, self.rng = settings, graph, rng
         self.visited: dict[bytes, float] = {}
-        """Bytes of a row -> model seconds, for all evaluated programs."""
+        """Bytes of an encoded program -> model seconds, for all evaluated programs."""
         self.root = Node(graph.initial().row)
         self.tree = {self.root.row.tobytes()}
         self.root.low = self.first_low()

@@ -21,7 +21,10 @@ from agents.cli.refusal import refusals
 from agents.cli.words import in_a_line
 
 Run = Callable[[DictConfig, Console], Path | None]
-"""A command as a function of its configuration. It returns the folder of its results, or None if it prints the folder itself."""
+"""Type of a command as a function of its configuration and a console.
+
+It returns the folder of its results, or None if it prints the folder itself.
+"""
 
 
 def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], None]]:

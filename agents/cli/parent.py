@@ -11,7 +11,7 @@ import time
 from threading import Thread
 
 PARENT = "GENSOR_GYM_PARENT"
-"""Environment variable with the id of the parent process; the command ends with that process."""
+"""Environment variable with the id of the parent process, with which the command ends."""
 _POLL = 0.5  # seconds
 
 

@@ -27,7 +27,10 @@ _LIBRARIES = (
     ("omegaconf.errors", "OmegaConfBaseException"), ("hydra.errors", "HydraException"), ("yaml", "YAMLError"),
     ("gensor_gym.hardware.compiler", "NoCompilerError"),
 )  # fmt: skip
-"""(module, name) of further user errors: of configurations, and of a missing compiler. Each counts once its module is loaded."""
+"""(module, name) of error classes of libraries that count as user errors: configurations, a missing compiler.
+
+Each counts once its module is loaded.
+"""
 
 
 def users_errors() -> tuple[type[Exception], ...]:

@@ -35,7 +35,10 @@ _POKE = signal.SIGUSR2
 _EVERY = 0.05
 """Seconds between two wake-up signals."""
 _LOST = 1.0
-"""Seconds after which a stop counts as lost if nobody is handling it. Code that catches a stop may end in its own way."""
+"""Seconds after which a stop that nobody handles counts as lost, and is raised again.
+
+Code that catches a stop may end in its own way.
+"""
 
 _asked = threading.Event()
 _raised_at = math.inf

@@ -22,7 +22,7 @@ from gensor_gym.graph.tables.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS
 SEES = 2
 """Version of the observation and the network. Raise it with each change, so that no old policy is loaded."""
 _MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
-"""(level, numbers): a feature per number says whether the level's tile is a multiple of it (vectors, transactions, warps)."""
+"""(level, numbers): one feature per number says whether the level's tile is a multiple of it (vectors, transactions, warps)."""
 _SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
 COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
 """Number of features of a column.
@@ -31,10 +31,10 @@ They say whether the axis is spatial; its extent; for two reads and the write, w
 and whether to the next element in memory; for a window, its shift per step and its extent without the axis; the knob, one-hot.
 """
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
-"""Number of features of a choice: sizes of an axis's chain, the index of a knob's value, and the features of the column."""
+"""Number of features of one choice: sizes of an axis's tiles, the index of a knob's value, and the column's features."""
 TASK_FEATURES, MACHINE_FEATURES = 3, GROUPS["hardware"]
 TYPES: tuple[tuple[str, ...], ...] = (("float16", "bfloat16"), ("int8",), ("float8_e4m3fn",), ("tf32", "tf32x3"))
-"""Kinds of data types that networks distinguish. float32 belongs to none of them."""
+"""Kinds of data types that networks distinguish, each with its types. float32 belongs to none of them."""
 
 
 class Choices(Programs):
@@ -50,9 +50,9 @@ class Choices(Programs):
         described = [_column(column.first, ints) for column in self.columns]
         parts = [_described(column, own, ints) for column, own in zip(self.columns, described, strict=True)]
         self.features = np.concatenate([np.empty((0, CHOICE_FEATURES), dtype=np.float32), *parts])
-        """Features of all choices, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
+        """Features of the values (choices) of all columns, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
         self.column_features = np.array(described, dtype=np.float32).reshape(-1, COLUMN_FEATURES)
-        """Features of the columns, float32 [K, COLUMN_FEATURES]."""
+        """Features of the K columns, float32 [K, COLUMN_FEATURES]."""
         flops, size = floats[FLOPS], floats[BYTES]
         self.task = np.array([np.log2(flops) / 32, np.log2(size) / 32, np.log2(flops / size) / 8], dtype=np.float32)
         """Logarithms of the number of operations, of the compulsory bytes, and of their ratio, float32 [TASK_FEATURES]."""
@@ -71,7 +71,7 @@ def is_joint(graph: ConstructionGraph) -> bool:
 
 
 choices_of = lru_cache(maxsize=4)(Choices)
-"""The choices of a graph, cached for the next round of a search."""
+"""Function that returns the choices of a graph, cached for the next round of a search."""
 
 
 def _column(start: int, ints: np.ndarray) -> np.ndarray:

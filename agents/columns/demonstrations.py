@@ -23,7 +23,7 @@ RESTARTS = 24
 MOST = 24
 """Maximum number of demonstrations of a task."""
 WITHIN = 1.5
-"""Largest model time of a demonstration, relative to the fastest one."""
+"""Largest model time of a demonstration, as a multiple of the fastest demonstration's."""
 _known: dict[Choices, np.ndarray] = {}
 
 

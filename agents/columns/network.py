@@ -19,7 +19,10 @@ from agents.columns.feasible import Feasible
 from agents.columns.given import Given
 
 CLOSED = -1e9
-"""Logit of a closed choice; it makes the probability 0. If all choices of a column are closed, they are equally likely."""
+"""Logit of a choice that is not open, which makes its probability 0.
+
+If no choice of a column is open, all are equally likely.
+"""
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:

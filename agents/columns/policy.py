@@ -27,16 +27,20 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.locate import located
 
 BLOCK, FEW = 256, 4
-"""Number of programs drawn in a block; a block with fewer than FEW new legal programs is idle."""
+"""Number of programs drawn at a time (a block), and the number of new legal programs below which a block is idle."""
 KNOWN, BARREN = 16, 256
-"""Number of idle blocks after which drawing ends: KNOWN if most legal draws are known, BARREN if almost no draw is legal."""
-FRESH, WARMER = (0.25, 0.75), 1.25
-"""Shares of new programs among a block's legal programs, and a factor of the temperature.
+"""Numbers of idle blocks after which drawing ends.
 
-The temperature rises by the factor WARMER if the share is below the first number, and falls again if it is above the second.
+KNOWN applies if most legal draws are known, BARREN if almost no draw is legal.
+"""
+FRESH, WARMER = (0.25, 0.75), 1.25
+"""Rules for the temperature of the draws, by the share of new programs among a block's legal programs.
+
+The temperature rises by the factor WARMER if the share is below the first number of FRESH, and falls again if it is above the
+second.
 """
 HOTTEST = 40
-"""Maximum number of rises of the temperature. 1.25 to the power of 40 makes all probabilities equal."""
+"""Maximum number of times that the temperature rises. 1.25 to the power of 40 makes all probabilities equal."""
 
 
 @dataclass
@@ -51,7 +55,7 @@ class Memory:
     narrow: bool = False
     """Whether choices are restricted to feasible choices, because a block had fewer than FEW legal programs."""
     warmer: int = 0
-    """Number of rises of the temperature minus the number of falls."""
+    """Number of times that the temperature has risen, minus the number of times that it has fallen."""
 
     @property
     def temperature(self) -> float:

@@ -12,7 +12,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 
 _NEAR = 24
-"""Number of steps of a random walk from a start of a certain kind. Longer walks would leave the kind."""
+"""Number of steps of a random walk from a small program of a certain kind. Longer walks would leave the kind."""
 
 
 def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> list[np.ndarray]:

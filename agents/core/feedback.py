@@ -24,13 +24,13 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 FAILED = math.log(4.0)
-"""Log ratio of a failed trial for its structure, relative to the common scale: four times slower than predicted."""
+"""Log ratio that counts for a failed trial, relative to the common scale: four times slower than predicted."""
 SLACK = 1.03
 """A neighbour of the best program is measured only if its predicted time is within this multiple of the best program's."""
 TRIES = 20
 """Maximum number of neighbours that are drawn to find a new one."""
 PRIOR = 0.5
-"""Weight, in trials, of the best structure's ratio in every structure's mean.
+"""Weight, in trials, of the best structure's mean ratio in the mean of every structure.
 
 With 0.5, the first trial of a structure moves the structure's prediction two thirds of the way.
 """
@@ -42,7 +42,7 @@ def structure_of(schedule: Schedule) -> bytes:
 
 
 Predict = Callable[[np.ndarray], np.ndarray]
-"""Seconds float64 [B] of rows int32 [B, ROW] of the session's graph, by the model that ranks."""
+"""Function that predicts the seconds float64 [B] of encoded programs int32 [B, ROW] by the model that ranks."""
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Trials:
         self.tiles: dict[bytes, int] = {}
         self.measured: set[Schedule] = set()
         self.best: tuple[float, Schedule] | None = None
-        """(quiet seconds, program) of the fastest measured program."""
+        """(quiet seconds, schedule) of the fastest measured program; None before any succeeded."""
 
     def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
         """Measure all new programs of a ranking, `schedules` with model times `seconds`.

@@ -14,7 +14,7 @@ from gensor_gym.measure.records.tuned import programs, searched
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
-"""(program, its measurement, trials that checked imported programs)."""
+"""(stored program, its measurement, trials that checked imported programs)."""
 
 
 def kept(

@@ -19,7 +19,7 @@ from gensor_gym.measure.workers.process import WorkerLost
 
 FINALISTS = 5
 WITHIN = 1.1
-"""Largest quiet time of a finalist, relative to the best finalist."""
+"""Largest quiet time of a program that takes part in a playoff, as a multiple of the best one's."""
 ROUNDS = 15
 
 

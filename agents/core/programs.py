@@ -24,10 +24,13 @@ BLOCK = 4096
 BLOCKS = 256
 """Number of blocks without a legal program after which a random walk replaces the uniform draw."""
 LISTED = 1 << 18
-"""Largest number of candidates of a space that is enumerated."""
+"""Largest number of candidates for which all programs of a space are enumerated."""
 
 Direction = tuple[int, int, int]
-"""(column, position in it, number of steps through the distinct numbers there: positive upwards, negative downwards)."""
+"""A move of one number of a program: (column, position in it, number of steps).
+
+Steps go through the distinct numbers at the position, positive upwards, negative downwards.
+"""
 
 
 class Programs(Coordinates):

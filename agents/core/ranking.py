@@ -18,9 +18,9 @@ from gensor_gym.graph.tables.layout import MAX_AXES, TILE
 from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
-"""Positions of the register tile in a row."""
+"""Positions of the register tile's sizes in an encoded program."""
 STRUCTURE = [knob.place for knob in KNOBS if knob.structural]
-"""Positions in a row of the knobs that change the generated code as a whole.
+"""Positions in an encoded program of the knobs that change the generated code as a whole.
 
 Programs with equal values at these positions have the same structure. The model's error is similar for such programs.
 """
@@ -34,7 +34,7 @@ class Construction:
     latencies: tuple[float, ...]
     """Model seconds of every schedule."""
     visited: int
-    """Number of states that the construction visited."""
+    """Number of states of the graph that the construction visited."""
     evaluations: int
     """Number of model evaluations, which the graph has counted too."""
     seconds: float
@@ -101,7 +101,7 @@ def measure_rankings(
 
 
 IDLE = 16
-"""Number of consecutive constructions without a new trial after which a search ends."""
+"""Number of consecutive rankings without a new trial after which a search ends."""
 
 
 def measure_first_of_each(constructions: Iterator[Construction], session: Session) -> None:

@@ -20,7 +20,7 @@ class Certifier(ModelSearch):
     """Prove the optimum of the analytic model (`gensor_gym.exact`) and measure the optimal program. It is deterministic."""
 
     nodes: int = MOST_NODES
-    """Number of block tiles after which the proof is given up."""
+    """Number of block tiles that the proof may visit before it is given up."""
     exhaustive: ClassVar[bool] = True
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:

@@ -29,7 +29,7 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.locate import located
 
 DESCENTS = 8
-"""Number of best samples from which coordinate descents start."""
+"""Number of random programs, the fastest by the model, from which coordinate descents start."""
 
 
 @dataclass

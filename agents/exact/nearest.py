@@ -29,7 +29,7 @@ from gensor_gym.locate import located
 from gensor_gym.measure.session import Session
 
 OTHER_CLASS = 64.0
-"""Extra distance to an operator of another class, in doublings of an extent. It exceeds all distances within a class."""
+"""Extra distance to an operator of another class, in doublings of an extent, which exceeds all distances within a class."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, STOP, UNCACHE, space_action
 from gensor_gym.graph.compiled import plain
 
 _NEXT_DRAW = 0x9E3779B97F4A7C15
-"""Increment of the state of the generator `walk.uniform` at every draw."""
+"""Increment of the random generator's state (`walk.uniform`) at every draw."""
 OPTIMUM = "optimum"
 
 
@@ -42,7 +42,10 @@ class Player:
     name: str
     about: str
     next: Callable[[Position], Address | None]
-    """The address one step later; None at the end. ValueError or ImportError if the player cannot play here."""
+    """Function from a position to the address one step later; None at the player's end.
+
+    ValueError or ImportError if the player cannot play here.
+    """
 
 
 def players_of(graph: ConstructionGraph) -> dict[str, Player]:

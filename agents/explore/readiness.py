@@ -29,7 +29,7 @@ STAGES: tuple[tuple[str, Callable[[Address], object]], ...] = (
     ("compiling the traverser's benefits", lambda address: chances_of(position_of(address))),
     ("looking for a certified optimum", lambda address: view_of(position_of(address))),
 )
-"""(words, function) of the steps before the first page, in order."""
+"""(description, function) of each step of compilation before the first page can be shown, in order."""
 
 
 @dataclass

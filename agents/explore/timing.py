@@ -34,7 +34,7 @@ class Timed:
     time: str = ""
     interval: str = ""
     beside: str = ""
-    """Comparison with the model and the roofline."""
+    """Comparison of the time with the model and the roofline, in words."""
     error: str = ""
 
 

@@ -20,7 +20,7 @@ from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 
 LINKED = 24
-"""Number of last steps that have links. An address grows with its path, so that links to all steps would make the page slow."""
+"""Number of the last steps that have links. An address grows with its path, so that links to all steps would be slow."""
 _KINDS = {
     "block": "outer", "task": "outer", "slice": "outer", "thread": "middle", "share": "middle", "step": "middle", "l1": "middle",
     "tile": "middle", "chunk": "inner", "vthread": "inner", "inner": "inner",
@@ -34,7 +34,7 @@ class Move:
 
     action: str
     words: str
-    """Subject of the action, such as `tile m`. `change` is the old and the new value."""
+    """Subject of the action, such as `tile m`. The field `change` has its old and new value."""
     change: str
     seconds: str
     gain: float
@@ -137,7 +137,7 @@ class View:
     nest: list[Nest]
     terms: list[Bar]
     floor: float
-    """The roofline's floor, as a share of the width of the bars `terms`."""
+    """The roofline's lower bound on the latency, as a share of the width of the bars `terms`."""
     total: float
     """The latency, as a share of the width of the bars `terms`."""
     floor_seconds: float

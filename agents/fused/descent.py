@@ -27,7 +27,7 @@ class GirDescent(Constructing):
 
     space: str = "gir"
     per_register_tile: int = 2
-    """Number of programs of one placement that are measured before all other programs (see `agents.core.ranking.diverse`)."""
+    """Number of programs of each placement that precede all others in the order of measuring (`agents.core.ranking.diverse`)."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Repeat descent and measurement until the budget is spent or a descent finds no new program."""

@@ -26,7 +26,7 @@ class GirPpo(Episodic, LearnedWalk):
 
     space: str = "gir"
     episodes: int = 64
-    """Number of episodes in a round. The first episode is greedy, the others are sampled."""
+    """Number of episodes per ranking. The first episode is greedy, the others are sampled."""
     temperature: float = 1.0
     agent: ClassVar[str] = "gir_ppo"
 

@@ -36,7 +36,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 LEAST = 0.01
-"""Smallest score in the form of differences, so that a move that saves no traffic keeps a probability above 0."""
+"""Smallest value of Roller's score, so that a move that saves no traffic keeps a probability above 0."""
 
 
 @compiled

@@ -29,7 +29,7 @@ class Chain:
 
     states: StateGraph
     gains: np.ndarray
-    """Logarithm of every edge's benefit before any step at the level, float64 [E]."""
+    """Logarithm of every edge's benefit without any earlier step at the memory level, float64 [E]."""
     options: np.ndarray
     start: int = 0
 

@@ -35,7 +35,7 @@ _LEAST = {
     1: ("walkers", "steps", "refine_steps", "retain", "per_register_tile"),
     0: ("refiners", "descents", "columns", "traffic", "footprint", "model", "cache", "cache_growth", "conflict"),
 }
-"""Smallest allowed value -> fields."""
+"""Smallest allowed value -> names of the fields of `Markov` that must not be below it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Markov(Constructing):
     traffic: float = 2.0
     footprint: float = 0.25
     form: Form = "ratio"
-    """Form of a tiling's benefit in traffic Q and footprint F.
+    """Form of the benefit of changing a tile, from the traffic Q and footprint F of the tile before (T) and after (T').
 
     "ratio" multiplies Q(T) / Q(T') and F(T) / F(T'), each with its exponent. "difference" is Roller's (Q(T) - Q(T')) / (F(T') -
     F(T)), with differences divided by Q(T) and F(T), and with the exponent of traffic.
@@ -68,13 +68,15 @@ class Markov(Constructing):
     refine_steps: int = 96
     refine_temperature: float = 0.25
     descents: int = 24
-    """Number of best programs from which the walk continues at temperature zero."""
+    """Number of best programs from which descents by the model start, like a walk at temperature zero."""
     columns: int = 0
     """Number of best programs of different structures from which coordinate descents over whole columns start."""
     retain: int = 4
     """Number of best programs that are kept from each walk."""
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs, because neighbours are nearly equal.
+    """Number of programs of each register tile that precede all others in the order of measuring.
+
+    Further programs of a register tile are nearly equal.
     """
     backtracking: bool = True
     """Whether walks may take inverse primitives. Without them the graph is a tree, like Roller's."""
@@ -224,7 +226,7 @@ class MarkovExtended(Markov):
     descents: int = 16
     columns: int = 8
     near: float = 1.3
-    """Among programs predicted within this multiple of the best time, rarely measured register tiles are first."""
+    """Register tiles with few measurements come first among programs predicted within this multiple of the best time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Walk, then measure programs by their predicted times, which the measurements correct (`agents.core.feedback`)."""

@@ -22,7 +22,7 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS
 TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, DIFFERENCE = range(10)
 NUM_OPTIONS = 10
 MOST_IMPROVEMENTS = 512
-"""Maximum number of entries of a trace. When it is full, the last entry is replaced."""
+"""Maximum number of entries of a trace of improvements. When it is full, the last entry is replaced."""
 
 
 def new_trace() -> np.ndarray:
@@ -166,8 +166,7 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
     """Run one annealed walk from program `row`, in place; fill the best `rows` with their `seconds`, and the `trace`.
 
-    `space` is the model's scratch memory (`ConstructionGraph.room`). Returns (number of states visited, number of model
-    evaluations).
+    `space` is scratch memory of the model. Returns (number of states visited, number of model evaluations).
     """
     state = seeded(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)

@@ -24,7 +24,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW
 
 template_of = lru_cache(maxsize=4)(Template)
-"""The template of a graph, cached for the next round, because making it enumerates every column."""
+"""Function that returns the template of a graph, cached for the next round, because making it enumerates every column."""
 
 
 def annealed(
@@ -59,7 +59,7 @@ class Annealed:
     """Mixin of a constructing strategy: annealing chains (`agents.autotvm.annealing_on_model`) continue from its programs."""
 
     chains: int = 2
-    """Number of annealing chains. They begin at the best programs of different register tiles."""
+    """Number of annealing chains, each from the best program of another register tile."""
     chain_steps: int = 512
     """Number of steps of each chain."""
     chain_temperature: float = 0.02

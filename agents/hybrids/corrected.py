@@ -34,7 +34,7 @@ class Corrected(Constructing):
 
     space: str = "extended"
     proposer: str = "markov_ext"
-    """A strategy that constructs by the model alone."""
+    """Name of the strategy that constructs the programs by the model alone."""
     checkpoint: str = ""
     """Folder of the proposer's policy, if the proposer has a policy."""
     trust: bool = False
@@ -42,13 +42,13 @@ class Corrected(Constructing):
     correction: str = ""
     """Folder that `gensor learn_correction` wrote; if empty, the model is not corrected."""
     most: int = 512
-    """Maximum number of programs that are corrected and kept: the fastest by the model."""
+    """Maximum number of the proposer's programs, the fastest by the analytic model, that the corrected model evaluates."""
     refined: int = 0
-    """Number of programs from which a descent over columns begins: the fastest by the corrected model."""
+    """Number of programs, the fastest by the corrected model, from which descents over columns begin."""
     descents: int = 6
     """Maximum number of steps of a descent."""
     walkers: int = 0
-    """Number of walks of the traverser by the corrected model. They begin at the register tiles of the fastest programs."""
+    """Number of the traverser's walks by the corrected model, from the register tiles of the fastest programs."""
     steps: int = 48
     """Number of steps of each walk."""
     per_register_tile: int = 2

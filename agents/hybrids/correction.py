@@ -25,7 +25,7 @@ from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.foreign import meant, parse_object, read_json, read_text
 
 FILE = "correction.json.gz"
-"""File of the trees. It is written last."""
+"""File name of the trees in the folder of a correction. It is written last."""
 SETTINGS: dict[str, Any] = {
     "objective": "reg:squarederror", "max_depth": 8, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
     "min_child_weight": 4, "lambda": 2.0, "nthread": 1, "verbosity": 0,
@@ -33,9 +33,9 @@ SETTINGS: dict[str, Any] = {
 ROUNDS = 300
 _LOOKED_AT = {"cpu": "cascade_lake", "gpu": "h200"}
 NEARER, LEAST_WEIGHT = 2.0, 0.05
-"""A program's training weight is (best time of its operator / its time) ** NEARER, but at least LEAST_WEIGHT."""
+"""Constants of a program's training weight, (best time of its operator / its time) ** NEARER, at least LEAST_WEIGHT."""
 FINGERPRINTED = 8
-"""Maximum number of training tasks in the fingerprint of a correction; more would take minutes."""
+"""Maximum number of training tasks whose fingerprints a correction's card contains; more would take minutes."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 
 MACHINE = "hardware.json"
-"""File of the measured machine in the folder of `gensor adapt`."""
+"""File name of the measured machine's description in the folder of `gensor adapt`."""
 
 
 def measured_here(hw: Hardware) -> bool:

@@ -23,7 +23,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 DEFAULT = {"cpu": POLICIES / "columns_timed_cpu", "gpu": POLICIES / "columns_extended_gpu"}
-"""Kind of machine -> default policy.
+"""Kind of machine -> folder of the default policy.
 
 The CPU's policy is seed 0 of the study `arms=wide`, trained on kernel times of one core of a Zen 4 (results/cpu_study/README.md).
 The GPU's policy was trained on the analytic model.

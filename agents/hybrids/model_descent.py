@@ -25,10 +25,10 @@ class ModelDescent(ModelSearch):
     """Number of descents from random programs in a round."""
 
     structures: int = 0
-    """Number of structures (packed operands, loop order, ..). In each, a descent continues from the structure's best program."""
+    """Number of structures (packed operands, loop order, ..) in each of which a descent continues from the best program."""
 
     register_tiles: int = 0
-    """Number of other register tiles, the fastest by the model. With each, a descent continues from the best program.
+    """Number of other register tiles, the fastest by the model, with each of which a descent continues from the best program.
 
     They are used only on CPUs, because their effect on a GPU was not measured.
     """
@@ -74,10 +74,9 @@ class ModelDescentExtended(ModelDescent):
     structures: int = 12
     register_tiles: int = 8
     near: float = 1.3
-    """Among programs predicted within this multiple of the best time, rarely measured register tiles are first."""
+    """Register tiles with few measurements come first among programs predicted within this multiple of the best time."""
     explored: float = 1.2
-    """Before them, the best program of each new structure is measured if it is predicted within this multiple of the best time.
-    """
+    """The best program of each new structure is measured early if it is predicted within this multiple of the best time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Descend, then measure programs by their predicted times, which measurements correct (`agents.core.feedback`)."""

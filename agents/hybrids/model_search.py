@@ -86,7 +86,7 @@ class ModelAnnealing(ModelSearch):
     chains: int = 2
     steps: int = 512
     start_temperature: float = 0.02
-    """At the start, a program that is slower by this difference of log latencies is accepted with probability 1 / e."""
+    """Temperature at the start: a program whose log latency is larger by it is accepted with probability 1 / e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """Yield one ranking per annealing. Every annealing begins at new random programs."""

@@ -28,7 +28,7 @@ class Recorded:
     """The successful recorded programs of one operator in Measured v1, with their times."""
 
     rows: np.ndarray
-    """int32 [P, ROW], with a tile for every memory level."""
+    """The programs, encoded as rows int32 [P, ROW], with a tile for every memory level."""
     seconds: np.ndarray
     """`quiet` seconds float64 [P]."""
 

@@ -39,7 +39,7 @@ from gensor_gym.operators.loops import Tensor
 from gensor_gym.operators.types import Operator
 
 NAME = 9
-"""Width of the column of names."""
+"""Width of the printed column of names, in characters."""
 TURNS = 9
 """Number of timings of the kernel's call, each of tens of milliseconds."""
 LEVELS = {"cpu": ("registers", "L1 tile", "task (L2)"), "gpu": ("registers", "block (shared memory)")}

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 _LEAST = {"n_steps": 2, "batch_size": 2, "buffer_size": 1}
-"""Training setting that determines a buffer's size -> its smallest value."""
+"""Training setting that determines a buffer's size -> the smallest value that it may have."""
 
 
 class Blank(VecEnv):

@@ -26,7 +26,7 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 
 MOST_STATES = 3000
-"""Maximum number of states that the search for a path may visit. A task whose path is not found by then is left out."""
+"""Maximum number of states that the search for a path may visit. A task without a path by then is left out."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Answer:
     seconds: np.ndarray
     """Model seconds of the programs, float [B]."""
     nearest: np.ndarray
-    """Model seconds of the fastest program that is observed from each program, float [B]. A program observes itself too."""
+    """Model seconds of the fastest program that is observed from each program, which includes itself, float [B]."""
 
 
 class Guide:

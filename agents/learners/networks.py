@@ -15,7 +15,7 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
 _MOVES = 6
-"""Number of features of an axis in the group `operator` besides the extent.
+"""Number of features of an axis in the group `operator` besides its extent.
 
 For each of 3 tensors they say whether a step along the axis changes the element, and whether to the next element in memory.
 """
@@ -25,7 +25,7 @@ HIDEABLE: dict[str, slice] = {
     "kind": slice(OFFSETS["operator"] + MAX_AXES, OFFSETS["operator"] + GROUPS["operator"]),
     "hardware": slice(OFFSETS["hardware"], OFFSETS["hardware"] + GROUPS["hardware"]),
 }
-"""Groups of features in the flat observation that can be hidden from a network.
+"""Groups of features in the flat observation that can be hidden from a network, by name.
 
 `kind` is the group `operator` without the extents, which identifies the operator class. `hardware` are the machine's constants.
 Both are constant in an episode, and out of distribution for new operator classes and machines.

@@ -57,14 +57,17 @@ class Programs(Protocol):
 
 
 Charge = Callable[[int, np.ndarray], None]
-"""Type of `ConstructionGraph.charge`: (number of evaluations, improvements float64 [K, 2] of (evaluations so far, seconds))."""
+"""Type of `ConstructionGraph.charge`, a function of the number of evaluations and the improvements among them.
+
+The improvements are float64 [K, 2] of (evaluations so far, seconds).
+"""
 
 
 class Observer:
     """Observer that passes on the flat observation of `envs` and remembers the `retain` fastest programs of every episode."""
 
     extra = 0
-    """Number of values in addition to the flat observation."""
+    """Number of values that the observer adds to the flat observation."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
         """Prepare the memory of fastest programs.

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import torch
 
 POLICY, ZIP = "policy.safetensors", "policy.zip"
-"""Names of a policy's file: our own format, and that of stable-baselines3 (from other projects and earlier versions)."""
+"""File names of a policy: in our own format, and in that of stable-baselines3 (other projects and earlier versions)."""
 MOST_BYTES = 256 << 20
 """Maximum size of a policy's file. The shipped files have less than one megabyte."""
 MOST_WIDTH = 2048
-"""Largest width of a layer."""
+"""Largest width of a network's layer that is loaded."""
 _LAYERS, _WIDTHS = 8, ("width", "n_quantiles")
 FACTS = ("observations", "actions")
-"""Entries of the file's header: sizes of the observation space and the action space of a policy that walks on the graph."""
+"""Entries of the header of a policy's file: numbers of observed features and of actions of a policy that walks on the graph."""
 
 
 def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], **facts: int) -> None:

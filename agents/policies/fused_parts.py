@@ -27,9 +27,9 @@ UNSEEN = ("masked_softmax",)
 _DRAWN: Mapping[str, tuple[int, tuple[str, ...], int]] = MappingProxyType({
     "fused/train": (0, SEEN, 6), "fused/validation": (1, SEEN, 2), "fused/test": (2, SEEN, 1), "fused/unseen": (3, UNSEEN, 4),
 })  # fmt: skip
-"""Part -> (seed, factories, number of shapes per factory)."""
+"""Part -> (seed of its shapes, names of the operators' factories, number of shapes per factory)."""
 _LARGEST = 1 << 23
-"""Maximum product of all extents of an operator."""
+"""Largest product of all extents of a drawn fused operator."""
 DIGITS = 16
 
 

@@ -40,14 +40,14 @@ class Learned(Constructing):
     checkpoint: str = ""
     """Folder of the policy; if empty, the shipped agents/data/policies/<agent>_<kind of hardware>."""
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs."""
+    """Number of programs of each register tile that precede all others in the order of measuring."""
     trust: bool = False
     """Whether a `policy.zip` of stable-baselines3 may be read. Reading it can run any code that its author put into it."""
     agent: ClassVar[str] = "ppo"
     """Name of the agent that trained the default policy."""
 
     near: float | None = None
-    """If set, measurements correct the model's predictions, as in `markov_ext` with this `near` (`agents.core.feedback`).
+    """If set, measurements correct the model's predictions, as `near` does in `markov_ext` (`agents.core.feedback`).
 
     If None, programs are measured in the order of the model.
     """
@@ -93,7 +93,7 @@ class LearnedWalk(Learned):
     """A search with a policy that walks on the construction graph step by step and remembers the visited programs."""
 
     retain: int = 4
-    """Number of fastest programs that are kept from each episode, or from the neighbourhood of each evaluated program."""
+    """Number of the fastest programs that are kept from each episode, or from the neighbourhood of each evaluated program."""
     descents: int = 0
     """Number of best programs, with different register tiles, from which descents by the model start, as in `Markov`."""
 

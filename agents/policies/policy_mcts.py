@@ -55,7 +55,7 @@ class GuidedSearch(Search):
     ) -> None:
         self.guide, self.critic = guide, critic
         self.chances: dict[bytes, np.ndarray] = {}
-        """Bytes of a row -> log-probabilities of its actions."""
+        """Bytes of an encoded program -> log-probabilities of its actions."""
         super().__init__(settings, graph, rng)
 
     def first_low(self) -> float:

@@ -22,7 +22,7 @@ class Ppo(Episodic, LearnedWalk):
     """Run episodes of a policy and rank the programs on their way. The policy may come from any learner, by default PPO."""
 
     episodes: int = 64
-    """Number of episodes in a round. The first episode is greedy, the others are sampled."""
+    """Number of episodes per ranking. The first episode is greedy, the others are sampled."""
     temperature: float = 1.0
     """Temperature of sampling. Above 1 the policy explores more, which pays off with many episodes."""
 

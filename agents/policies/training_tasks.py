@@ -10,7 +10,7 @@ from gensor_gym import operators
 from gensor_gym.fingerprint import common, fingerprints
 
 KEPT = "fingerprints"
-"""Field of a card: operator's text -> fingerprint of its task. The field `fingerprint` is the common hash of all tasks."""
+"""Field of a card that maps an operator's text to its task's fingerprint. `fingerprint` is the common hash of all tasks."""
 
 
 def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 
 SLOWEST = 2.0
-"""The log regret of a configuration that failed on a device is this multiple of the largest log regret there."""
+"""Log regret that counts for a configuration that failed on a device, as a multiple of the largest log regret there."""
 
 
 @dataclass(frozen=True)

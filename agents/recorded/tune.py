@@ -30,9 +30,9 @@ class Tuned:
     configuration: dict[str, Value]
     seconds: float
     regret: float
-    """log(T / T*) with the best recorded time T*; zero if T is statistically tied with T*."""
+    """log(T / T*) of the found time T and the best recorded time T*; zero if T is statistically tied with T*."""
     in_optimal_set: bool
-    """Whether the configuration is statistically tied with the best."""
+    """Whether the found configuration is statistically tied with the best."""
     trace: tuple[TraceRow, ...]
 
 

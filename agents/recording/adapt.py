@@ -32,9 +32,12 @@ from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.records import measured
 
 NAME_OF_TABLE = "adapted"
-"""Name of the Parquet file of all rows so far. A machine of Measured v1 has a file of this kind."""
+"""Name of the Parquet file with all rows recorded so far, in the format of Measured v1."""
 HERE = 4.0
-"""Weight of a program timed here relative to a program timed elsewhere. Cross-validation on 80 operators chose it."""
+"""Training weight of a program timed on this machine; programs timed elsewhere weigh 1.
+
+Cross-validation on 80 operators chose it.
+"""
 
 
 def record(hw: Hardware, journal: Journal, minutes: float, compilers: set[int], console: Console, seed: int) -> None:

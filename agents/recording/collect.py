@@ -37,12 +37,16 @@ from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.requests import Built
 
 RULES = TimingRules(budget=0.03, sample=1e-3, warmup=4e-3, least=3)
-"""Timing rules with a third of a search's budget: many programs matter more here than the last percent of precision.
+"""Timing rules of the recording, with a third of a search's budget per program.
 
-The second timing (AGAIN) shows how much two times of a program differ.
+Many programs matter more here than the last percent of precision. The second timing (AGAIN) shows how much two times of a program
+differ.
 """
 AGAIN = 1
-"""Value of `pass` for the second timing of an operator's first successful program, after all its other programs."""
+"""Value of the field `pass` in the row of an operator's second timing.
+
+The operator's first successful program is timed again after all its other programs.
+"""
 NAME = "trials.jsonl"
 FIELDS = ("operator", "digest", "pass")
 """Fields whose values identify a row of the journal."""

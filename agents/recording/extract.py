@@ -27,7 +27,7 @@ LANGUAGE = {  # hidden size, width of the feed-forward part, heads, size of a he
     "bart_large": (1024, 4096, 16, 64, 16), "pythia_70m": (512, 2048, 8, 64, 8), "qwen2_0_5b": (896, 4864, 14, 64, 2),
     "llama_3_2_1b": (2048, 8192, 32, 64, 8), "tinyllama": (2048, 5632, 32, 64, 4), "gemma_2b": (2048, 16384, 8, 256, 1),
 }  # fmt: skip
-"""Sizes from the models' published configurations."""
+"""Language model -> sizes of `language`, from the models' published configurations."""
 
 
 def vision(name: str, network: nn.Module) -> Iterator[Layer]:

@@ -30,7 +30,7 @@ from gensor_gym.measure.records import measured
 from gensor_gym.registry import check_known
 
 ENVIRONMENT, RANDOM = "gensor_gym/Write-v0", "random"
-"""Environment of the episodes; origin of the programs whose mean return is the reference score 0."""
+"""Environment of the episodes, and origin of those programs whose mean return is the reference score 0."""
 AT_ONCE = 500
 """Number of episodes that are kept in memory and written together."""
 

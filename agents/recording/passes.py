@@ -32,13 +32,13 @@ from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators.types import Operator
 
 BATCH = 16
-"""Number of kernels that are compiled before they are timed. Nothing is compiled while a kernel is timed."""
+"""Number of kernels that are compiled at a time and then timed. Nothing is compiled while a kernel is timed."""
 MOOD = (Status.TIMEOUT, Status.CRASHED)
-"""Transient statuses: the machine may be the cause, so the program is tried again."""
+"""Statuses of a trial that the machine may have caused, so that the program is tried again."""
 ATTEMPTS = 3
 """Maximum number of attempts at a program with a transient status."""
 BUDGET = 8.0
-"""Maximum number of seconds for the samples of one pass. The worker's deadline is 10."""
+"""Maximum number of seconds for a program's samples in one pass. The worker's deadline is 10."""
 
 
 @dataclass(frozen=True)

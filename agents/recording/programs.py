@@ -20,13 +20,13 @@ from gensor_gym.operators.types import Operator
 
 SPACE = "extended"
 TRAVERSER_RANKS, POLICY_RANKS = (0, 1, 2, 3, 7, 31, 127), (0, 1)
-"""Ranks that are taken from the programs of `markov_ext` and of the policy. The model ranks both, fastest first."""
+"""Ranks whose programs are recorded from the rankings of `markov_ext` and of the policy. The model ranks both, fastest first."""
 PAPER_RANKS = (0,)
-"""Ranks that are taken from the programs of `markov`."""
+"""Ranks whose programs are recorded from the ranking of `markov`."""
 NEAR, STEPS = 5, (1, 2, 4)
-"""Number of programs near one of the traverser's first three, and their possible distances in random actions."""
+"""Number of recorded programs near one of the traverser's first three, and their possible distances in random actions."""
 RANKED, OF = 2, 16
-"""Number of programs that are each the best of OF random programs by the model."""
+"""Number of recorded programs that are each the best by the model of OF random programs."""
 RANDOM = 2
 POLICY = ROOT / "agents" / "data" / "policies" / "columns_cpu"
 

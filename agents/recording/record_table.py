@@ -29,7 +29,7 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 LICENCE = "Apache-2.0"
 BY_RECORD = "Recorded by `python -m experiments record`, read by backend `recorded`."
 CACHED = 5e-3
-"""Shorter compilations, in seconds, were read from the cache of compiled kernels."""
+"""Seconds below which a compilation must have been read from the cache of compiled kernels."""
 _KEPT = ("passes", "compile_seconds", "trial_seconds", "calls_per_sample", "lost")
 _SHARED = ("device", "threads", "cache", "compiler", "driver")
 _DIGITS = 16
@@ -50,9 +50,9 @@ class Content:
     fingerprint: str
     version: str
     drift: float = 0.0
-    """Standard deviation of the drift between passes, for a table with one pass; see `optimum.find_optimum`."""
+    """Standard deviation of the drift between passes that is assumed for a table with one pass; see `optimum.find_optimum`."""
     notes: tuple[str, ...] = (BY_RECORD,)
-    """Sentences of the card on the origin of the timings."""
+    """Sentences of the data card on the origin of the timings."""
     protocol: int = PROTOCOL
     """Version of the timing protocol of all times in the table."""
 

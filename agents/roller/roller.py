@@ -103,7 +103,7 @@ class _Search:
     graph: ConstructionGraph
     results: list[np.ndarray] = field(default_factory=list)
     border: list[np.ndarray] = field(default_factory=list)
-    """Last legal program of each branch that ended without becoming compute-intensive."""
+    """The last legal program of each branch of the search that ended without becoming compute-intensive."""
     visited: int = 0
     _seen: set[bytes] = field(default_factory=set)
     _epsilon: float = 0.0

@@ -36,7 +36,7 @@ WARPS = 4
 """Desired number of warps in a block (BitBLAS)."""
 
 Key = tuple[float, int]
-"""Sort key of the queue, smallest first."""
+"""Sort key of the search's queue: (score, minus the size of the reduction tile), smallest first."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Welder(ConstructingByRules):
     top_k: int = 64
     """Maximum number of programs that are measured."""
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs."""
+    """Number of programs of each register tile that precede all others in the order of measuring."""
 
     def __post_init__(self) -> None:
         if min(self.limit, self.kept, self.top_k) < 1:

@@ -25,7 +25,10 @@ from gensor_gym.fingerprint import fingerprints
 from gensor_gym.measure.session import BudgetSpent
 
 WARM_UP, WARM_UP_EVALUATIONS = ("gemm(m=16, n=16, k=16)", "gemm(m=128, n=128, k=128)"), 5000
-"""Operators that a process searches first to warm up (one is enumerated, one bounded), and the budget of evaluations."""
+"""Operators that a process searches first to compile its code, and the budget of evaluations for each.
+
+One of them is enumerated, the other bounded.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Search:
     strategy: str
     """The strategy's name in the study."""
     of: str
-    """The strategy's name in the registry."""
+    """The strategy's registered name."""
     parameters: Mapping[str, Any]
     operator: str
     hardware: str
@@ -47,7 +50,7 @@ class Search:
     once: bool = False
     """Whether the search ends with its first round."""
     policy: str = ""
-    """Digest of the policy in the folder `parameters["checkpoint"]`."""
+    """Digest of the policy's weights in the folder `parameters["checkpoint"]`; empty without a policy."""
 
     @property
     def config(self) -> dict[str, Any]:

@@ -18,9 +18,12 @@ FIELDS = (
     "operator", "hardware", "backend", "strategy", "seed", "trial", "elapsed_s", "schedule", "seconds", "status",
     "evaluations", "fingerprint", "job",
 )  # fmt: skip
-"""Fields of every line. `seconds` is null unless the status is OK; `job` names the configuration of the trial."""
+"""Fields of every line of results.jsonl.
+
+`seconds` is null unless the status is OK; `job` is a key that names the configuration of the trial.
+"""
 SLOT = ("operator", "hardware", "backend", "strategy", "seed")
-"""Fields whose values make up `Job.slot`."""
+"""Fields of a row whose values make up `Job.slot`, which identifies the job."""
 
 
 class Results:

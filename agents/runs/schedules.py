@@ -10,7 +10,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 MISSES = 200
-"""Number of consecutive known random schedules after which a space counts as exhausted."""
+"""Number of consecutive random schedules that are already known after which a space counts as exhausted."""
 
 
 def schedules_of(op: Operator, hw: Hardware, space: str, count: int | None = None, seed: int = 0) -> list[Schedule]:

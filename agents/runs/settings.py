@@ -114,14 +114,14 @@ class Settings:
     backend: Backend
     rounds: int
     processes: int
-    """Number of processes that time the winners, one after another."""
+    """Number of processes that time the best programs again, one after another."""
     output: Path
     store: Path
     figures: bool
     config: dict[str, object]
-    """The configuration as it was given."""
+    """The configuration as it was given, before it was resolved."""
     group: str | None = None
-    """The multirun that contains this comparison."""
+    """Name of the multirun that contains this comparison."""
 
 
 def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:

@@ -13,7 +13,7 @@ from gensor_gym.env import CONSTRUCT
 from gensor_gym.suites.session import LearningSession
 
 Act = Callable[[Any, np.ndarray, bool], int]
-"""(observation, legal actions bool [N], whether to take the most probable action) -> action."""
+"""A policy as a function: (observation, legal actions bool [N], whether to take the most probable action) -> action."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class FromScratch(ABC):
 
     space: str = "gensor"
     shown: int = 2000
-    """Number of steps reserved for the episodes whose programs are measured."""
+    """Number of environment steps reserved for the episodes whose programs are measured."""
 
     def search(self, session: LearningSession, rng: np.random.Generator) -> None:
         """Train the policy, then run episodes and measure their programs until no trial is left.

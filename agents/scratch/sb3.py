@@ -99,7 +99,7 @@ class ScratchMaskedWriting(ScratchMaskedPpo):
     """MaskablePPO of sb3-contrib in `Write-v0`, which writes whole programs, trained on one task from scratch."""
 
     def environment(self) -> dict[str, Any]:
-        """Choose `Write-v0` with sizes as actions, of which there are 256.
+        """Choose `Write-v0` with sizes as actions; there are 256 sizes.
 
         With whole columns, actions would be more than a thousand, and a run would be four times as expensive.
         """

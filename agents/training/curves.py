@@ -13,7 +13,7 @@ from agents.policies.card import CARD
 from gensor_gym.foreign import read_json, read_objects
 
 POINTS = 200
-"""Number of steps at which the runs of a group are sampled."""
+"""Number of steps at which the learning curves of a group of runs are sampled."""
 PRIVATE = ("seed", "output", "resume", "checkpoint_every", "torch_threads")
 """Configuration entries in which the runs of one group may differ."""
 

@@ -35,7 +35,7 @@ FOLDS = 5
 LEAST = 4
 """Smallest number of an operator's kernels for which rankings are compared."""
 FIRSTS = {"first": 1, "first4": 4}
-"""Name of a score -> number of first choices whose best time counts."""
+"""Name of a score of rankings -> number of first choices whose best time counts."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Observed:
     groups: np.ndarray
     """Index of each program's operator, int64 [B]."""
     programs: np.ndarray
-    """Rows of the schedules, int32 [B, ROW]."""
+    """The measured programs, encoded as rows int32 [B, ROW]."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], hardware: Hardware | str, space: str, to_learn: bool = True) -> Observed:

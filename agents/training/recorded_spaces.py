@@ -49,7 +49,7 @@ class RecordedTraining:
     """Settings of a policy's training in recorded spaces."""
 
     spaces: tuple[str, ...]
-    """Files of one kernel. Each environment uses one of them, and the files take turns."""
+    """Files with recordings of one kernel on one or several devices. The environments use them in turn."""
     agent: Mapping[str, Any]
     """Settings of `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)

@@ -45,7 +45,10 @@ from gensor_gym.foreign import meant
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 LEAST = ("learning_starts", "gradient_steps")
-"""Counts of an agent that may be less than 1: 0 waits for nothing, and -1 takes as many steps as were played."""
+"""Settings of an agent that are counts and may be less than 1.
+
+0 waits for nothing, and -1 takes as many steps as were played.
+"""
 EVALUATION = ("eval_operators", "eval_episodes")
 """Settings that affect the scores but not the policy."""
 

@@ -33,9 +33,9 @@ class Training:
     strategy: type[Ppo | ColumnWriter | GirPpo]
     """Strategy that constructs programs with the policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
-    """Whether the trained policies can be evaluated on a task."""
+    """Function that says whether the trained policies can be evaluated on a task."""
     sees: int | None = None
-    """Version of the policies' observation, if neither the layout of a row nor the fingerprint implies it."""
+    """Version of what the policies observe, if neither the layout of a row nor the fingerprint implies it."""
     shows_itself: bool = True
     """Whether the learner writes TensorBoard events itself."""
     fused: bool = False

@@ -36,9 +36,12 @@ class Ground:
     learner: Callable[[str], Learner]
     """Agent's name -> learner."""
     training: Callable[[dict[str, Any]], Any]
-    """Configuration -> training environments for stable-baselines3."""
+    """Function from a configuration to the training environments for stable-baselines3."""
     judged: Callable[[Any], Sequence[Any]]
-    """Names of operators in a configuration -> operators for validation. `envs` makes the environments of one of them."""
+    """Function from the names of operators in a configuration to operators for validation.
+
+    `envs` makes the environments of one of them.
+    """
     envs: Callable[..., Any]
 
 

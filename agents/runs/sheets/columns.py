@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from agents.runs.sheets.cells import Cell
 
 _NUMBER = re.compile(r"([<>~+\-]*\d[\d,]*)((?:\.\d+)?.*)")
-"""Integer part of a number, and its fraction with the unit."""
+"""Pattern of a number in a cell: its integer part, and its fraction with the unit."""
 _BRACKETS = re.compile(r"[\[(][^])]*[])]")
-"""A bracketed text: an interval, or an explanation of a number."""
+"""Pattern of a bracketed text in a cell: an interval, or an explanation of a number."""
 
 
 @dataclass(frozen=True)

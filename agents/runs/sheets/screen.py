@@ -24,7 +24,7 @@ GAP = 2
 NAME = 24
 """Minimum width of the column of names, in characters, while other columns can still move below the rows."""
 LONG = 18
-"""Texts with more characters move below the row before any number does."""
+"""Number of characters above which texts move below the row before any number does."""
 INDENT = 4
 SHORTENED = "Intervals: on a wider screen, and in the files."
 

@@ -35,7 +35,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 PER_REGISTER_TILE = 2
-"""Number of kernels of one register tile that are measured before those of the next register tile, as in the strategies."""
+"""Number of kernels of each register tile that precede all others in the order of measuring, as in the strategies."""
 Line = Mapping[str, Any]
 """A measured kernel: operator, schedule, seconds (None if it failed), and other fields."""
 
@@ -112,7 +112,7 @@ class MeasuredLearner(ColumnLearner):
         self.judges = {choices: Judge(choices, mine.get(str(choices.graph.operator), ())) for choices in self.choices}
         warm = settings["warm_kernels"]
         self.turns = ((settings["kernels"] - warm, 1.0), (warm, float(settings["temperature"])))
-        """(number of kernels to measure, temperature of the draws): the first draws, then the draws at a higher temperature."""
+        """The two rounds of measuring: (number of kernels to measure, temperature at which the policy draws them)."""
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
         """Return the seconds of the programs with choices `chosen`, one per column, as the task's judge has or predicts them."""

@@ -35,7 +35,7 @@ from gensor_gym.operators.types import Operator
 BEGUN, MEASURED = "begun.json", "measured.jsonl"
 """Files of a fine-tuning folder: the initial settings, and the measurements."""
 FREE = ("measurements", "seconds", "store", "output", "hydra", "trust")
-"""Settings that may differ when a run is resumed."""
+"""Settings that may differ when a fine-tuning is resumed."""
 
 
 def chosen(config: DictConfig) -> list[Operator]:

@@ -29,12 +29,12 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task
 
 CURVE = "measured_curve.jsonl"
-"""File of the learning curve. It gets a line whenever the policy is saved."""
+"""File name of the learning curve. It gets a line whenever the policy is saved."""
 _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "schedule", "digest", "status"), str), **dict.fromkeys(("reward", "modelled"), int | float),
     "seconds": int | float | None,
 }  # fmt: skip
-"""Fields of a line in the file of measurements, with their types."""
+"""Fields of a line in the file of measurements -> their types."""
 
 
 class Timings:

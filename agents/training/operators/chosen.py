@@ -20,24 +20,24 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 PARTS = {"train": 1500, "validation": 100, "test": 64, "unseen": 64}
-"""Part -> number of operators."""
+"""Part of Measured v1 -> number of operators."""
 KNOWN = ("conv2d", "gemm", "conv2d", "max_pool2d", "gemm", "conv2d", "reduce_sum", "gemv", "avg_pool2d")
-"""Classes of all parts except `unseen`, in the order in which they take turns."""
+"""Operator classes of all parts except `unseen`, in the order in which they take turns."""
 UNSEEN = ("depthwise_conv2d", "batched_gemm")
 FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
-"""(smallest, largest) number of floating-point operations, and of bytes of traffic.
+"""(smallest, largest) allowed number of floating-point operations, and of bytes of traffic, of an operator.
 
 They allow microseconds to tens of milliseconds on one core.
 """
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
-"""Share of matrix products and convolutions with constant weights, as in networks; epilogues, given to half of them."""
+"""Share of matrix products and convolutions that have constant weights, as in networks; epilogues, given to half of them."""
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
 """Later part -> number of operators. They are of the classes UNSEEN, and their times are not recorded.
 
 Policies are trained on `unrecorded`, with times predicted by models of time.
 """
 FEW, MOST_TURNS = 30, 4
-"""Maximum number of draws of a class in one turn, and of turns per wanted operator."""
+"""Maximum number of draws of a class in one turn, and maximum number of turns per wanted operator."""
 SEED = 1
 
 

@@ -20,7 +20,7 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 SECONDS = (0.1e-6, 5e-3)
-"""Limits of the roofline time, in seconds.
+"""Shortest and longest allowed roofline time of an operator, in seconds.
 
 A shorter time is dominated by the launch, and a longer time is not measured in practice.
 """
@@ -31,7 +31,7 @@ _TYPES = ("float32", "float16", "bfloat16", "int8")
 _WITH_TYPES = ("gemm", "batched_gemm", "conv2d")
 """Classes that are also drawn in other data types than float32, because tensor cores support them."""
 _GRAIN = 8
-"""Half of the sizes are multiples of this number; a quarter are powers of two, and a quarter are any number."""
+"""Half of the drawn sizes are multiples of this number; a quarter are powers of two, and a quarter are any number."""
 
 Draw = Callable[[np.random.Generator], dict[str, int]]
 

@@ -18,9 +18,9 @@ from gensor_gym.operators.types import Operator
 
 FILE = ROOT / "experiments" / "data" / "network_layers.csv"
 SIZE, TOKENS = 224, 128
-"""Side of the image and number of tokens for which the file has the extents."""
+"""Side of the image and number of tokens for which the file of layers has the extents."""
 SIDES = (64, 96, 128, 160, 192, 224, 256, 320, 384)
-"""Sides of the images that are drawn."""
+"""Sides of the images among which a layer's size is drawn."""
 MOST_BATCH = 8
 _DEFAULT = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 

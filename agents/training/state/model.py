@@ -13,7 +13,7 @@ COUNTERS = (
     "num_timesteps", "_num_timesteps_at_start", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls",
     "_current_progress_remaining", "exploration_rate", "_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer",
 )  # fmt: skip
-"""Attributes that change while a model learns. Not every model has all of them."""
+"""Attributes of a model that change while it learns. Not every model has all of them."""
 _EPISODES = ("ep_info_buffer", "ep_success_buffer")
 _COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 """Attributes of a replay buffer that are arrays. The first two may be dictionaries of arrays."""

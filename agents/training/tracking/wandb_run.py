@@ -48,7 +48,7 @@ class WandbRun:
     path: Path | None = field(default=None, init=False)
     """Folder of the run; None before it began, or if it could not begin."""
     steps: float = field(default=-1.0, init=False)
-    """Last value of the metric `steps` that the server has from an earlier part of the run; -1 without an earlier part."""
+    """Last value of the metric `steps` that the server has from an earlier part of the run; -1 if there was none."""
     _run: Any = field(default=None, init=False)
 
     def begin(self) -> WandbRun:
