@@ -99,7 +99,7 @@ def optimize(
     on_trial: Callable[[TraceRow], None] | None = None,
     **hyperparameters: object,
 ) -> Result:
-    """Search with a budget of measured trials and return the best program.
+    """Search for a fast kernel with a budget of measured trials and return the best program.
 
     `operator` is an operator, a fused operator such as `softmax(m=128, n=768)`, or the text of a user's graph. The default
     strategy is `markov`. Without hyperparameters it is `in_turn` for float32 on a machine that `gensor adapt` has measured, and

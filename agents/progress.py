@@ -1,4 +1,4 @@
-"""Progress of the search of a network's pieces: a bar on a terminal, or lines elsewhere on request."""
+"""Show the progress of the search for a network's kernels: a bar on a terminal, or lines elsewhere on request."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Entry:
     """Entry of a strategy in the registry: where its class is defined, and which kinds of search it supports."""
 
     where: str
-    """Text "module:class"."""
+    """Location of the class, as the text "module:class"."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
     """Kind of search, such as CONSTRUCTIONS or FUSED -> hyperparameters whose default then differs from the class's."""
 

@@ -1,4 +1,4 @@
-"""Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned model.
+"""Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned cost model.
 
 The analytic model of this repository is not used. Constants that the paper does not give are those of the authors' code (TVM
 v0.8).
@@ -26,14 +26,14 @@ TUNINGS = ("evolution", "beam", "none")
 class Ansor:
     """Ansor's search: measure batches of evolved programs until the budget is spent or no new program is found.
 
-    Each batch begins with random programs and the best measured programs. They evolve under the learned model. The best new
-    programs and a share `epsilon` of random programs are measured, and the model is fitted again. Until `warmup` programs are
-    measured, scores are random numbers, as in the authors' code. The defaults are the paper's setting.
+    The first population of a batch consists of random programs and the best measured programs. It evolves under the learned cost
+    model. The best new programs and a share `epsilon` of random programs are measured, and the model is fitted again. Until
+    `warmup` programs are measured, scores are random numbers, as in the authors' code. The defaults are the paper's setting.
     """
 
     space: str = "extended"
     batch: int = 64
-    """Programs measured per batch."""
+    """Number of programs that are measured per batch."""
     epsilon: float = 0.05
     """Share of random programs in a batch. Their number is rounded down."""
     warmup: int = 100
@@ -75,7 +75,7 @@ class Ansor:
             idle = 0 if rounds.advance(self.batch) else idle + 1
 
     def model(self) -> ScoreModel:
-        """A model without data."""
+        """Make an unfitted cost model."""
         return ScoreModel(self.warmup, self.shrinkage)
 
     def rounds(self, session: Session, rng: np.random.Generator, model: ScoreModel) -> Rounds:

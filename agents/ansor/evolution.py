@@ -69,11 +69,11 @@ class Population:
         return Population(self.rows[indices], self.sketches[indices])
 
     def head(self, count: int) -> Population:
-        """The first `count` programs, or all if the population is smaller."""
+        """Return the first `count` programs, or all if the population is smaller."""
         return self.take(np.arange(min(count, len(self))))
 
     def joined(self, other: Population) -> Population:
-        """The programs of this population, then those of `other`."""
+        """Return a population with the programs of this one, then those of `other`."""
         return Population(np.concatenate([self.rows, other.rows]), np.concatenate([self.sketches, other.sketches]))
 
     def keys(self) -> list[bytes]:
@@ -81,7 +81,7 @@ class Population:
         return [row.tobytes() for row in self.rows]
 
     def new(self, known: Container[bytes] = ()) -> Population:
-        """The distinct programs whose keys are not in `known`, in the order of this population."""
+        """Return the distinct programs whose keys are not in `known`, in the order of this population."""
         first = {key: i for i, key in reversed(list(enumerate(self.keys()))) if key not in known}
         return self.take(np.sort(np.fromiter(first.values(), dtype=np.int64, count=len(first))))
 

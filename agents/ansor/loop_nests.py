@@ -1,4 +1,4 @@
-"""The innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
+"""Derive the innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
 
 Statements are the update of an output element, its store, a copy for every staged or packed operand, and the addition of partial
 sums if a reduction is split. Loops are listed from the outermost. They follow from the schedule, not from generated code. An
@@ -74,7 +74,7 @@ class Programs:
         self.reduce = [a for a in self.axes if a >= SPATIAL_SLOTS]
 
     def knob(self, name: str) -> np.ndarray:
-        """Value of a knob in every program, float64 [B]."""
+        """Return the value of a knob in every program, float64 [B]."""
         values = np.array(KNOBS[KNOB_INDEX[name]].values, dtype=np.float64)
         return values[self.rows[:, KNOB + KNOB_INDEX[name]]]
 

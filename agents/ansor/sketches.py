@@ -1,10 +1,10 @@
-"""Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are undecided.
+"""Ansor's sketches (OSDI 2020, section 4): partly decided programs, derived by rules, without tile sizes and annotations.
 
-Here, a sketch is a set of programs of our space: the allowed chains of tiles of every axis, and the allowed values of every knob.
-The rules are those of the paper's table 1 and section 4.3, with the conditions of the authors' code. Our programs are always
-tiled, with a fused epilogue, accumulators in registers, and staged reads in shared memory. So the rules Always Inline, Fusion,
-Add Cache Stage and Skip leave no choice. The remaining rules decide the number of tile levels, the factors of a reduction and,
-like the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` lists where `ansor` differs from the paper.
+Here, a sketch is a set of programs of our space: the allowed tile sizes of every axis, and the allowed values of every knob. The
+rules are those of the paper's table 1 and section 4.3, with the conditions of the authors' code. Our programs are always tiled,
+with a fused epilogue, accumulators in registers, and staged reads in shared memory. So the rules Always Inline, Fusion, Add Cache
+Stage and Skip leave no choice. The remaining rules decide the number of tile levels, the factors of a reduction and, like the
+paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` lists where `ansor` differs from the paper.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Sketch(Coordinates):
 
 
 def has_data_reuse(op: Operator) -> bool:
-    """Whether several outputs use the same elements of an operand. Ansor tiles such operators on several levels."""
+    """Return whether several outputs use the same elements of an operand. Ansor tiles such operators on several levels."""
     missing = sum(
         any(op.extents[a] > 1 and access.axis_strides()[a] == 0 for a in op.spatial) for access in op.reads
     )
@@ -70,7 +70,10 @@ def has_data_reuse(op: Operator) -> bool:
 
 
 def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
-    """Whether outputs alone give too little parallelism, so that the reduction is split (rule 6; on a GPU across threads)."""
+    """Return whether the outputs alone give too little parallelism, so that the reduction is split too (Ansor's rule 6).
+
+    On a GPU it is split across threads.
+    """
     op, hw = graph.operator, graph.hardware
     space = math.prod(op.extents[a] for a in op.spatial)
     reduction = math.prod(op.extents[a] for a in op.reduce)

@@ -47,7 +47,7 @@ class Statements:
 
     @classmethod
     def joined(cls, parts: list[Statements]) -> Statements:
-        """Concatenate batches. The programs of the result are numbered consecutively."""
+        """Concatenate the features of several batches of programs. The programs of the result are numbered consecutively."""
         starts = np.cumsum([0, *(part.count for part in parts)])
         values = [np.empty((0, NUM_FEATURES), dtype=np.float32), *(part.values for part in parts)]
         program = [np.empty(0, dtype=np.int64), *(p.program + s for p, s in zip(parts, starts[:-1], strict=True))]
@@ -134,7 +134,7 @@ def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.nda
 
 
 def _threads(p: Programs, loops: list[Loop]) -> np.ndarray:
-    """Features [B, 8] of parallelism on a GPU, all 0 on a CPU.
+    """Return features [B, 8] of parallelism on a GPU, all 0 on a CPU.
 
     The columns are 1; the logs of the numbers of blocks along the innermost spatial axis, the second innermost, and all other
     axes; the same three for threads; and the log of the number of virtual threads.

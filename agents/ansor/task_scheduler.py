@@ -20,10 +20,10 @@ import numpy as np
 
 
 class Scheduler(Protocol):
-    """A rule that chooses the task of the next batch."""
+    """Interface of a rule that chooses the task whose search gets the next batch of trials."""
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Index of the chosen task; None if all tasks are dead."""
+        """Return the index of the chosen task; None if all tasks are dead (get no more batches)."""
 
 
 Objective = Callable[[np.ndarray], float]
@@ -101,7 +101,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class GradientScheduler:
-    """Ansor's scheduler: every task gets one batch, in order; then the task with the largest gradient gets the next."""
+    """Ansor's scheduler: every task gets one batch, in order; then the task with the largest gradient gets the next batch."""
 
     objective: Objective
     alpha: float = 0.2
@@ -118,7 +118,7 @@ class GradientScheduler:
             )
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Index of the task for the next batch; None if all tasks are dead."""
+        """Return the index of the task for the next batch; None if all tasks are dead (get no more batches)."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         for i in alive:
             if not tasks[i].best:
@@ -135,7 +135,10 @@ class GradientScheduler:
         return alive[int(ties[int(rng.integers(len(ties)))])]
 
     def gradients(self, tasks: list[Progress]) -> np.ndarray:
-        """Gradient df/dt of every task, float64 [n]; zero for dead tasks and tasks without a program."""
+        """Return the gradient of the objective by the batches of each task, float64 [n].
+
+        It is zero for dead tasks (which get no more batches) and for tasks without a program.
+        """
         latencies = np.array([task.latency for task in tasks])
         known = np.where(np.isfinite(latencies), latencies, 0.0)
         members = groups_of(tasks, self.beta)
@@ -175,12 +178,15 @@ class GradientScheduler:
 
 @dataclass(frozen=True)
 class RoundRobin:
-    """The paper's ablation without a scheduler (figure 10): tasks take turns. The objective is accepted but not used."""
+    """Scheduler that gives batches to the tasks in turn: the paper's ablation (figure 10).
+
+    An objective is accepted but not used.
+    """
 
     objective: Objective
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Index of the first live task with the fewest batches; None if all tasks are dead."""
+        """Return the index of the first live task with the fewest batches; None if all tasks are dead (get no more batches)."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         return min(alive, key=lambda i: len(tasks[i].best), default=None)
 

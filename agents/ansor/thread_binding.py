@@ -1,4 +1,4 @@
-"""Ansor's filter of random programs on a GPU: at least a warp of threads, and few virtual threads (TVM v0.8).
+"""Ansor's filter of random programs on a GPU, which demands at least a warp of threads and few virtual threads (TVM v0.8).
 
 Ansor's code drops a sampled program with fewer threads than a warp, unless there are at most two warps of outputs. It also drops
 programs with more virtual threads than a quarter of a warp. Evolution may still produce such programs.

@@ -1,9 +1,9 @@
 """Parallel simulated annealing on a learned cost model, by which AutoTVM finds the programs to measure next.
 
-128 chains change one knob at a time. The temperature falls linearly from 1 to 0 over at most 500 steps. The search ends early
-when the best candidates have not changed for 50 steps. After the model is fitted again, chains continue from their last points
-(Chen et al., NeurIPS 2018, section 3.3; the numbers are those of the authors' released tuner). In a small space every program is
-scored once and steps look scores up, which only saves time.
+128 annealing chains change one knob at a time. The temperature falls linearly from 1 to 0 over at most 500 steps. The search ends
+early when the best candidates have not changed for 50 steps. After the model is fitted again, chains continue from their last
+configurations (Chen et al., NeurIPS 2018, section 3.3; the numbers are those of the authors' released tuner). In a small space
+every program is scored once and steps look scores up, which only saves time.
 """
 
 from __future__ import annotations

@@ -30,7 +30,10 @@ IDLE_BATCHES = 20
 
 @dataclass(frozen=True)
 class AutoTvm:
-    """AutoTVM's search on a learned cost model. The defaults are the paper's; `autotvm_small` is our variant."""
+    """AutoTVM's search: annealing on a learned cost model proposes the programs to measure. The defaults are the paper's.
+
+    `autotvm_small` is our variant for few trials.
+    """
 
     space: str = "extended"
     batch: int = 64
@@ -82,11 +85,17 @@ class AutoTvm:
 
     @property
     def unguided(self) -> int:
-        """Number of trials at the start of a search that no measurement guides."""
+        """Return the number of trials that are chosen before any measurement of this search can guide the choice.
+
+        It is 0 with a `history`, which guides the first trial.
+        """
         return 0 if self.history else max(self.batch, self.warm_up)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Propose, measure and learn until the budget is spent or no new program is left."""
+        """Propose programs, measure them and fit the cost model, again and again.
+
+        It ends when the budget is spent or no new program is left.
+        """
         tuner, idle = Tuner(self, session, rng), 0
         while idle < IDLE_BATCHES:
             before = session.trials
@@ -115,7 +124,7 @@ class Tuner:
         self._listed_features = None if listed is None else self.features(listed)
 
     def propose_and_measure(self) -> bool:
-        """Measure one batch; return False if no untried configuration is left."""
+        """Choose and measure one batch of configurations; return False if no untried configuration is left."""
         plan = self._plan()
         if not len(plan):
             return False
@@ -192,7 +201,7 @@ def make_model(settings: AutoTvm, seed: int) -> CostModel:
 
 @dataclass(frozen=True)
 class AutoTvmSmall(AutoTvm):
-    """Our variant of AutoTVM for few trials: it measures batches of 8 and learns after the first batch."""
+    """Our variant of AutoTVM for few trials: it measures batches of 8 and fits its model after the first batch."""
 
     batch: int = 8
     warm_up: int = 0

@@ -1,4 +1,4 @@
-"""Choice of a batch of candidates that are good and diverse (Chen et al., NeurIPS 2018, section 3.3)."""
+"""Choose a batch of candidates that are both good and diverse (Chen et al., NeurIPS 2018, section 3.3)."""
 
 from __future__ import annotations
 

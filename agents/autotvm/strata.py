@@ -1,4 +1,4 @@
-"""Strata of a space, for stratified draws: programs on CUDA cores, and programs of each kind of tensor-core instruction.
+"""Strata of a space (programs on CUDA cores or for one kind of tensor-core instruction), for stratified random draws.
 
 TVM has a separate template for every algorithm, including tensor cores. Our spaces contain all algorithms. In uniform draws
 tensor-core programs are very rare, because their tiles must be whole fragments. So each stratum has its own draws, from values

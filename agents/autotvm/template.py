@@ -1,6 +1,6 @@
-"""The template of a task: its programs as configurations of knobs, in AutoTVM's terms.
+"""The template of a task, in AutoTVM's terms: the programs of its space as configurations of knobs.
 
-A knob of the template is a column: the whole tile chain of one axis (AutoTVM's `define_split`) or one knob that the space varies
+A knob of the template is a column: the tile sizes of one axis (AutoTVM's `define_split`) or one knob that the space varies
 (`define_knob`). A configuration is a vector of `agents.core.programs`, with an index for each column. Configurations that are not
 legal schedules are skipped, as AutoTVM skips configurations that do not build.
 """
@@ -40,7 +40,7 @@ class Template(Programs):
             self.enumerated = every[self._known]
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
-        """Whether each configuration of `vectors` [B, K] is a legal program, bool [B]."""
+        """Return whether each configuration of `vectors` [B, K] is a legal program, bool [B]."""
         return super().legal(vectors) if self._known is None else self._known[self.numbers(vectors)]
 
     def random(self, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -89,5 +89,5 @@ class Template(Programs):
 
 
 def keys_of(configurations: np.ndarray) -> list[bytes]:
-    """Hashable keys of configurations."""
+    """Return one hashable key per configuration: its bytes."""
     return [configuration.tobytes() for configuration in np.ascontiguousarray(configurations, dtype=np.int64)]

@@ -1,8 +1,8 @@
-"""Transfer from earlier tasks: a global model under the local model (Chen et al., NeurIPS 2018, section 4).
+"""Transfer from earlier tasks: a global cost model supports the local model (Chen et al., NeurIPS 2018, section 4).
 
-The prediction is global(x) + local(x): the local model is boosted on top of the global model's margin. The margin is halved for
-every 64 trials and dropped below 5 % (numbers of the authors' released tuner). Features must have the same meaning for other
-operators: `curve` is made for that, and our `loops` has the same columns for all operators.
+The prediction is global(x) + local(x): the local model is boosted on top of the global model's scores (its margin). The margin is
+halved for every 64 trials and dropped below 5 % (numbers of the authors' released tuner). Features must have the same meaning for
+other operators: `curve` is made for that, and our `loops` has the same columns for all operators.
 """
 
 from __future__ import annotations

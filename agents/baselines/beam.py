@@ -1,4 +1,4 @@
-"""Beam search over the construction graph on the analytic model. The best programs are measured afterwards."""
+"""Beam search over the construction graph by the analytic model. The best visited programs are measured afterwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Beam(Constructing):
             raise ValueError(f"width={self.width}, patience={self.patience}: expected 1 or more for both")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat beam search and measurement until the budget is spent or no new program is found."""
+        """Run beam searches and measure their programs, until the budget is spent or no new program is found."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 

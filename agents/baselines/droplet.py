@@ -28,7 +28,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Droplet:
-    """Coordinate descent by measurement from programs of Roller's rules. No model is used."""
+    """Coordinate descent by measurement, from the best of the programs that Roller's rules construct. No model is used."""
 
     space: str = "extended"
     starts: int = 4
@@ -44,7 +44,10 @@ class Droplet:
     """Significance level of the t-test."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend from Roller's programs, then from random programs, until the budget is spent or every program is measured."""
+        """Descend from the best of Roller's programs, then from random programs.
+
+        It ends when the budget is spent or every program is measured.
+        """
         ledger = Ledger(session)
         starts = self._by_rule(ledger) or ledger.walked(rng, self.starts)
         while starts:

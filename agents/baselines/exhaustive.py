@@ -1,4 +1,4 @@
-"""Exhaustive search: every legal schedule of a space, or every configuration of a recorded space, once."""
+"""Exhaustive search: measure every legal schedule of a space, or every configuration of a recorded space, once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ BEFORE_OTHER = 3
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
 
-    Programs of a fused operator form families (vector, rows, streaming, single task or not), because the model's error is similar
-    within a family. Families whose best program is near the overall best take turns; each turn measures the family's next
-    program. The best program with the other kind of store (with or without bypassing the caches) is measured fourth at the
-    latest, even if its model time is long, because the cost of stores differs most between processors.
+    Programs of a fused operator form families, with equal vectorisation, block of rows, streaming, and number of tasks (one or
+    several), because the model's error is similar within a family. Families whose best program is near the overall best take
+    turns; each turn measures the family's next program. The best program with the other kind of store (with or without bypassing
+    the caches) is measured fourth at the latest, even if its model time is long, because the cost of stores differs most between
+    processors.
 
     In space `compact` and without a limit on trials this measures the whole space and finds the backend's optimum. A recorded
     space has no model; its configurations are measured in the order of the file.

@@ -51,7 +51,7 @@ class FlexTensor:
     rate: float = 0.003
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Run rounds until the budget is spent or every program is measured."""
+        """Run rounds of Q-learning until the budget is spent or every program is measured."""
         exploration = _Exploration(self, Ledger(session), rng)
         exploration.start(self.warm_up)
         while exploration.round():

@@ -1,4 +1,4 @@
-"""Genetic algorithm over the columns of programs: a gene is the tile chain of an axis, or a knob."""
+"""Genetic algorithm over programs: a gene is the tile sizes of one axis, or a knob."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 TRIES = 64
-"""Maximum number of draws per child to find legal and new children. Random programs then replace missing children."""
+"""Maximum number of draws per child until it is legal and new. Random programs then replace missing children."""
 
 Individual = tuple[float, np.ndarray]
 """(seconds, vector) of a measured program."""
@@ -22,7 +22,8 @@ Individual = tuple[float, np.ndarray]
 class Genetic:
     """Genetic algorithm by measurement, with tournament selection, uniform crossover, mutation and elitism.
 
-    Every column of a child comes from one of two parents. Illegal or already measured children are drawn again. No model is used.
+    Every gene (the tile sizes of an axis, or a knob) of a child comes from one of two parents. Illegal or already measured
+    children are drawn again. No model is used.
     """
 
     space: str = "extended"

@@ -42,7 +42,7 @@ class Mcts(Constructing):
     """Number of programs of each register tile that precede all others in the order of measuring."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat simulations and measurement until the budget is spent or no new program is visited."""
+        """Run simulations and measure their programs, until the budget is spent or no new program is visited."""
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
@@ -75,7 +75,10 @@ class Node:
 
 
 class Search:
-    """A search in one tree. A subclass may order, bound and value children differently (see `agents.policies.policy_mcts`)."""
+    """A Monte-Carlo tree search in one tree.
+
+    A subclass may order, bound and value children differently (see `agents.policies.policy_mcts`).
+    """
 
     def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
         self.settings, self.graph, self.rng = settings, graph, rng

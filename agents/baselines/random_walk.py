@@ -19,7 +19,7 @@ DRAWN = 64
 
 @dataclass(frozen=True)
 class RandomWalk:
-    """Measure the ends of random walks from the unscheduled program, until the budget is spent."""
+    """Measure the programs at the ends of random walks from the unscheduled program, until the budget is spent."""
 
     space: str = "extended"
     batch: int = 4

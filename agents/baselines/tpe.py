@@ -35,7 +35,7 @@ class Tpe:
     """Whether one density covers all parameters; otherwise each parameter has a density of its own."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Propose and measure until the budget is spent or every program is measured."""
+        """Let TPE propose programs and measure them, until the budget is spent or every program is measured."""
         ledger = Ledger(session)
         study, space = self._study(int(rng.integers(2**31))), _distributions(ledger)
         initial = ledger.walked(rng, self.start)

@@ -24,7 +24,7 @@ _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
 
 def readable(arguments: list[str]) -> list[str]:
-    """Rewrite arguments in Hydra's syntax.
+    """Rewrite a command's arguments in Hydra's syntax.
 
     `operator=X` is unchanged if X names options of group `operator`; otherwise it sets the value `operators`. Operator texts such
     as gemm(m=512, n=384, k=1000)+bias are quoted in every argument. The first argument may be the value of `operators`.

@@ -28,7 +28,10 @@ It returns the folder of its results, or None if it prints the folder itself.
 
 
 def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], None]]:
-    """Decorate a function to be the command of conf/`name`.yaml. Errors of the classes `more` also count as user errors."""
+    """Decorate a function to be the command that conf/`name`.yaml configures.
+
+    The function gets the configuration and a console. Errors of the classes `more` also count as user errors.
+    """
 
     def made(run: Run) -> Callable[[], None]:
         @configured(name)
@@ -47,7 +50,10 @@ def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], N
 
 
 def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], Any]]:
-    """Decorate a function that takes a configuration: conf/`name`.yaml with the process's arguments, after `check_shape`."""
+    """Decorate a function so that it gets its configuration from Hydra: conf/`name`.yaml with the process's arguments.
+
+    `check_shape` checks the configuration first.
+    """
 
     def made(run: Callable[[DictConfig], Any]) -> Callable[[], Any]:
         @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)

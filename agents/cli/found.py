@@ -1,4 +1,4 @@
-"""Functions that a command finds by their definitions, without registration: suites of benchmarks, papers' tables."""
+"""Find functions of commands by their definitions, without registration: suites of benchmarks, papers' tables."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def functions_of(name: str, package: str) -> dict[str, str]:
 
 
 def loaded(found: str) -> Callable[..., Any]:
-    """The function MODULE:FUNCTION."""
+    """Import and return the function that the text MODULE:FUNCTION names."""
     module, _, function = found.partition(":")
     return getattr(import_module(module), function)  # type: ignore[no-any-return]

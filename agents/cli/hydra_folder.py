@@ -1,4 +1,4 @@
-"""The inputs of a run, kept next to its results in the folder `.hydra`, as Hydra writes it.
+"""Keep the inputs of a run next to its results in the folder `.hydra`, as Hydra writes it.
 
 `overrides.yaml` suffices to repeat the run.
 """

@@ -1,4 +1,4 @@
-"""Exit of a command on a user error: one line on standard error, exit code 2.
+"""End a command on a user error, with one line on standard error and exit code 2.
 
 A user error concerns the input: a value, a file, a missing package, a full disk. Any other error is a fault of this project and
 is shown with its traceback. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error with its traceback.

@@ -42,7 +42,7 @@ Code that catches a stop may end in its own way.
 
 _asked = threading.Event()
 _raised_at = math.inf
-"""Time of the monotonic clock when the main thread last raised a stop; infinite while it must not raise."""
+"""Time (monotonic clock) at which the main thread last raised a stop; infinite while it must not raise."""
 _held = 0
 
 

@@ -1,4 +1,4 @@
-"""Settings of W&B in a configuration, and their check."""
+"""Read and check the W&B settings of a configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tracking:
 
     @property
     def on(self) -> bool:
-        """Whether runs are tracked."""
+        """Whether runs are tracked in W&B."""
         return self.mode != "disabled"
 
 

@@ -1,4 +1,4 @@
-"""Hydra's errors about unknown words, rewritten as one line with similar words."""
+"""Rewrite Hydra's errors about unknown words as one line that suggests similar words."""
 
 from __future__ import annotations
 

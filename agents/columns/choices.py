@@ -1,7 +1,8 @@
 """Observation of a policy that chooses a program column by column: features of choices, of columns, and of the task.
 
-A column is the whole chain of tiles and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). Features
-describe a choice by its sizes, without the analytic model. A program thus costs one model evaluation, when it is complete.
+A column is the tile sizes and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). A choice is one value of
+a column. Features describe a choice by its sizes, without the analytic model. A program thus costs one model evaluation, when it
+is complete.
 """
 
 from __future__ import annotations

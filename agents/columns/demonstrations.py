@@ -1,4 +1,4 @@
-"""Demonstrations: the fastest programs by the model that coordinate descents find. A policy learns from them.
+"""Demonstrations: fast programs that coordinate descents by the model find, from which a policy learns.
 
 Some units need matching tiles, and a policy that draws one column at a time rarely draws their best programs. Demonstrations rank
 first, so that their columns become likely together.

@@ -1,7 +1,7 @@
-"""Training of a policy that writes programs column by column, by the rank of each program among those drawn for its task.
+"""Train a policy that writes programs column by column, by the rank of each program among those drawn for its task.
 
-A batch has several programs for each of a few tasks. A step of REINFORCE (Williams 1992) follows it. A program's weight in
-training depends on its rank within its task and is 0 beyond the best share of programs; the mean weight is subtracted. This
+A batch has several programs for each of a few tasks, and is followed by one step of REINFORCE (Williams 1992). A program's weight
+in training depends on its rank within its task and is 0 beyond the best share of programs; the mean weight is subtracted. This
 improves the best programs and not the average, because only the fastest of several programs counts (risk-seeking policy
 gradients, Petersen et al. 2021). Ranks need no scale, no optimum and no value function. Illegal programs rank last. An entropy
 bonus decreases over training.
@@ -33,7 +33,7 @@ _CLIP = 1.0
 
 
 class ColumnLearner:
-    """A network and its training on the analytic model of several tasks.
+    """A network that writes programs column by column, and its training on the analytic model of several tasks.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
     With `machines` the network sees the machine's constants, with `types` the kind of the data type, with `frozen` whether
@@ -43,7 +43,7 @@ class ColumnLearner:
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
-        """Prepare a training of `steps` programs in total. ValueError names a setting out of range."""
+        """Prepare a training with `steps` written programs in total. ValueError names a setting out of range."""
         for name, least in (("width", 1), ("tasks", 1), ("programs", 2)):
             if type(settings[name]) is not int or settings[name] < least:
                 raise ValueError(f"agent.{name} is {settings[name]!r}; expected a whole number, {least} or more")

@@ -72,7 +72,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class ColumnWriter(Episodic, Learned):
-    """Sample programs from a policy that `agent=columns` learned: first the most probable program, then random draws."""
+    """Write programs with a policy that `agent=columns` learned: first the most probable program, then random draws."""
 
     space: str = "gensor"
     episodes: int = 64
@@ -167,9 +167,10 @@ def _legal(
 
 @lru_cache(maxsize=8)
 def load_columns(folder: str, trust: bool = False) -> Any:
-    """Load the network of a checkpoint folder. Errors and a warning are those of `agents.policies.card.checked_card`.
+    """Load the network of a column policy from a checkpoint folder.
 
-    ValueError if the policy is not a column policy, or observes another version's features.
+    Errors and a warning are those of `agents.policies.card.checked_card`. ValueError if the policy is not a column policy, or
+    observes another version's features.
     """
     from agents.columns.network import network_of
 

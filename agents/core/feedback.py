@@ -1,9 +1,10 @@
-"""Measuring programs in the order of the model's predictions, which measurements correct, structure by structure.
+"""Measure programs in the order of the model's predictions, which measurements correct, structure by structure.
 
-The model's error is similar for similar programs: for example, all programs with an unpacked operand suffer from the same cache
-sets. A program's predicted time is therefore the model's time multiplied by the mean ratio measured / model so far of programs
-with the same structure. Two rules diversify the trials. Each register tile has a limit of trials among programs that are
-predicted to be near the best. Every other trial is a neighbour of the best measured program.
+A structure is the knobs that change the code as a whole. The model's error is similar for similar programs: for example, all
+programs with an unpacked operand suffer from the same cache sets. A program's predicted time is therefore the model's time
+multiplied by the mean ratio measured / model so far of programs with the same structure. Two rules diversify the trials. Each
+register tile has a limit of trials among programs that are predicted to be near the best. Every other trial is a neighbour of the
+best measured program.
 
 The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 next to other work on the
 machine kept to the structure of its first four trials (1.3 to 3.0 ms) and ended at 1.16 ms instead of 0.89 ms.
@@ -26,7 +27,7 @@ from gensor_gym.measure.session import Session
 FAILED = math.log(4.0)
 """Log ratio that counts for a failed trial, relative to the common scale: four times slower than predicted."""
 SLACK = 1.03
-"""A neighbour of the best program is measured only if its predicted time is within this multiple of the best program's."""
+"""Largest predicted time of a neighbour that is measured, as a multiple of the best program's."""
 TRIES = 20
 """Maximum number of neighbours that are drawn to find a new one."""
 PRIOR = 0.5

@@ -1,4 +1,4 @@
-"""A ledger of the programs that a search has measured. It also draws programs that the search has not measured."""
+"""Record of the programs that a search has measured, which can also draw programs that it has not measured."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ledger:
 
     @property
     def trials(self) -> int:
-        """Number of measured programs."""
+        """Number of programs that the search has measured."""
         return len(self._known)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:

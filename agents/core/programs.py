@@ -1,8 +1,8 @@
 """The legal programs of a graph as vectors of choices, one choice for each column (see `gensor_gym.graph.coordinates`).
 
-A choice for an axis is a whole chain of tiles and virtual threads. A *place* is the position of one number in the choices of a
-column. A neighbour along a place is a choice with another number at this place. Among such choices, it is the one whose other
-numbers change least (in logarithms of sizes).
+A choice for an axis is a list of tile sizes and the number of virtual threads. A *place* is the position of one number in the
+choices of a column. A neighbour along a place is a choice with another number at this place. Among such choices, it is the one
+whose other numbers change least (in logarithms of sizes).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A significance test of whether one kernel is faster than another, from the samples of two measurements."""
+"""Test from the samples of two measurements whether one kernel is significantly faster than the other."""
 
 from __future__ import annotations
 

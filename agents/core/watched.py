@@ -42,7 +42,7 @@ class Curve:
             self.elapsed.append(elapsed)
 
     def best(self, evaluations: np.ndarray | float) -> np.ndarray:
-        """Best latency after each number of `evaluations`, in the same shape; infinite before the first program."""
+        """Return the best latency after each number of `evaluations`, in the same shape; infinite before the first program."""
         at = np.searchsorted(np.array(self.evaluations), evaluations, side="right")
         return np.array([math.inf, *self.latencies])[at]
 
@@ -70,7 +70,7 @@ class Watched:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of the clock since `start`."""
+        """Processor seconds since `start` was called, or those of another `clock`."""
         return self.clock() - self._begun
 
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
@@ -127,7 +127,7 @@ class WatchedGraph(Watched, ConstructionGraph):
 
 
 class WatchedGir(Watched, GirGraph):
-    """A graph of a fused operator that records a curve; see `Watched`."""
+    """A graph of a fused operator that records a curve over evaluations and seconds; see `Watched`."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str, limit: int, seconds: float) -> None:
         super().__init__(operator, hardware, space)

@@ -1,4 +1,4 @@
-"""Distribution of compiled work over worker threads."""
+"""Distribute compiled work over worker threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof of an optimum as a search: descents first, then a complete enumeration or branch and bound."""
+"""Prove an optimum as a search: run descents first, then a complete enumeration or branch and bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baseline for policies trained on other operators: transferred optima of the most similar training operators.
+"""Baseline for policies that are trained on other operators: reuse the optima of the most similar training operators.
 
 Certified optima of the train part serve as a table of tuned programs. The neighbours of an operator are sorted by the distance of
 their extents, and also of the machines' rates if there are several machines. Operators of the same class come first.
@@ -38,9 +38,9 @@ class Known:
 
     kind: str
     place: np.ndarray
-    """Coordinates of the task for distances, float64 [MAX_AXES + 4]; see `_place`."""
+    """Coordinates of the operator's task for distances, float64 [MAX_AXES + 4]; see `_place`."""
     row: np.ndarray
-    """Row of the optimal program, int32 [ROW]."""
+    """The optimal program, encoded as a row int32 [ROW]."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Nearest(ModelSearch):
 
 @dataclass(frozen=True)
 class NearestDescents(Nearest):
-    """Compiled coordinate descents from the transferred optima of `Nearest`, then from random programs."""
+    """Run compiled coordinate descents from the transferred optima of `Nearest`, then from random programs."""
 
     exhaustive: ClassVar[bool] = False
 

@@ -41,7 +41,7 @@ class Address:
 
     @property
     def task(self) -> tuple[str, str, str]:
-        """(operator, machine, space)."""
+        """The task as (operator, machine, space)."""
         return self.operator, self.machine, self.space
 
     def after(self, action: str) -> Address:

@@ -1,4 +1,4 @@
-"""The generated source of a program. The lines that the last action changed are marked."""
+"""Show the generated source of a program, with the lines marked that the last action changed."""
 
 from __future__ import annotations
 

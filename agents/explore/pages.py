@@ -1,4 +1,4 @@
-"""HTML of the page and of its parts, rendered from `views`, `figures` and `code`. Every value is escaped."""
+"""Render the page and its parts as HTML, from `views`, `figures` and `code`. Every value is escaped."""
 
 from __future__ import annotations
 

@@ -28,7 +28,10 @@ class Explorer:
     """Handlers of the page's HTTP requests. Their only state is the measurements and the progress of compilation."""
 
     def __init__(self, token: str, first: Address, readiness: Readiness | None = None, timer: Timer | None = None) -> None:
-        """Set up the handlers. The page shows `first` if the request has no query."""
+        """Set up the handlers. The page shows `first` if the request has no query.
+
+        `token` permits measurements.
+        """
         self.token, self.first = token, first
         self.readiness, self.timer = readiness or Readiness(), timer or Timer()
 
@@ -104,7 +107,10 @@ class Explorer:
         return await run_in_threadpool(self._measured, body.decode("latin-1"))
 
     def _measured(self, query: str) -> Response:
-        """Answer with a measurement of the program; 409 while another measurement or the compilation is running."""
+        """Measure the program whose address is `query`, and answer with the result.
+
+        The status is 409 while another measurement or the compilation is running.
+        """
         try:
             address, _ = read(query)
             if self.readiness.waiting_for(address) is not None:

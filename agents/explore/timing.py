@@ -1,4 +1,4 @@
-"""Verified times of programs on this machine. One measurement runs at a time, and earlier results are kept."""
+"""Time programs on this machine, with verified kernels. One measurement runs at a time, and earlier results are kept."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class GirDescent(Constructing):
     """Number of programs of each placement that precede all others in the order of measuring (`agents.core.ranking.diverse`)."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat descent and measurement until the budget is spent or a descent finds no new program."""
+        """Run descents and measure their programs, until the budget is spent or a descent finds no new program."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 

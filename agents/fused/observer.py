@@ -20,7 +20,7 @@ class GirObserver(Observer):
 
     @property
     def space(self) -> gymnasium.spaces.Box:
-        """Observation space of one environment."""
+        """Observation space of a single environment."""
         return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES,), dtype=np.float32)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A policy learned on fused operators as a strategy: its episodes propose programs, and the model ranks them."""
+"""Strategy with a policy that was trained on fused operators: its episodes propose programs, and the model ranks them."""
 
 from __future__ import annotations
 

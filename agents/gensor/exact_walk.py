@@ -35,7 +35,7 @@ class Chain:
 
     @property
     def steps(self) -> int:
-        """Number of steps of a walk."""
+        """Number of steps of one walk."""
         return int(self.options[walk.STEPS])
 
     def temperatures(self) -> np.ndarray:
@@ -179,7 +179,7 @@ def chain_of(graph: ConstructionGraph, strategy: Markov | None = None, states: S
 
 
 def expected_best(seconds: np.ndarray, chances: np.ndarray, count: int) -> float:
-    """Expected minimum of `count` independent draws from `seconds` [N] with probabilities `chances` [N].
+    """Return the expected minimum of `count` independent draws from `seconds` [N] with probabilities `chances` [N].
 
     ValueError for a count below 1.
     """

@@ -1,7 +1,8 @@
-"""One walk of the traverser over the construction graph, compiled; many run in parallel.
+"""Compiled walk of the traverser over the construction graph; many run in parallel.
 
-The walk is a Markov chain: the next primitive depends only on the current program, the number of steps at its level, the hardware
-and the temperature. Each step draws a legal primitive a with probability P(a) proportional to its benefit B(a)^(1 / temperature).
+The walk is a Markov chain: the next primitive depends only on the current program, the number of steps at its memory level, the
+hardware and the temperature. Each step draws a legal primitive a with probability P(a) proportional to its benefit B(a)^(1 /
+temperature).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Annealing by the model after another construction: its chains begin at the construction's best programs.
+"""Annealing by the model from the best programs of another strategy's ranking.
 
-A walk on the construction graph changes one tile at a time. A chain changes the whole column of tiles of an axis at once, so it
+A walk on the construction graph changes one tile at a time. An annealing chain changes all tile sizes of an axis at once, so it
 crosses barriers of the model. Chains continue from the programs that a walk or a policy finds within hundreds of evaluations.
 """
 

@@ -119,9 +119,9 @@ def _fingerprint(card: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=4)
 def load_correction(folder: str) -> Correction:
-    """Load the correction in a folder.
+    """Load the correction of the analytic model in a folder.
 
-    FileNotFoundError if it is missing, ValueError if it is damaged or has another fingerprint.
+    FileNotFoundError if it is missing, ValueError if it is damaged or was learned under another version of the model.
     """
     import xgboost
 

@@ -1,4 +1,4 @@
-"""Compiled coordinate descents by the model from the programs of a policy that writes columns."""
+"""Compiled coordinate descents by the model, which start at the programs of a policy that writes column by column."""
 
 from __future__ import annotations
 

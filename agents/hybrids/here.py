@@ -1,4 +1,4 @@
-"""Results of `gensor adapt` on this machine: their folder, and whether they fit a search."""
+"""Locate the results of `gensor adapt` on this machine, and say whether they fit a search."""
 
 from __future__ import annotations
 

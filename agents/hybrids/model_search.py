@@ -99,7 +99,7 @@ class ModelAnnealing(ModelSearch):
 
 
 def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Generator) -> Asked:
-    """Anneal `chains` once, with -log of the model's latency as the score; return all evaluated programs."""
+    """Run the annealing chains once, with -log of the model's latency as the score; return a record of all evaluated programs."""
     asked = Asked(graph)
 
     def score(points: np.ndarray) -> np.ndarray:

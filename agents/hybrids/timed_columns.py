@@ -1,4 +1,4 @@
-"""Training of a column policy on kernel times: recorded in Measured v1 if possible, otherwise predicted by corrections."""
+"""Train a column policy on kernel times: recorded in Measured v1 if possible, otherwise predicted by corrections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Recorded:
     rows: np.ndarray
     """The programs, encoded as rows int32 [P, ROW], with a tile for every memory level."""
     seconds: np.ndarray
-    """`quiet` seconds float64 [P]."""
+    """Seconds of the programs' quietest samples, float64 [P]."""
 
 
 _NOTHING = Recorded(np.empty((0, ROW), dtype=np.int32), np.empty(0))
@@ -114,7 +114,7 @@ class TimedColumnLearner(ColumnLearner):
         return recorded(self.settings["measured"], choices.graph.space).get(str(choices.graph.operator))
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """See `Times.seconds`."""
+        """Return the kernel times of a task's programs, see `Times.seconds`; without corrections, those of the model."""
         if not self._corrections:
             return super().seconds(choices, chosen)
         if choices not in self._times:

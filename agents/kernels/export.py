@@ -58,7 +58,7 @@ def check_known(ops: Sequence[Operator], search: Search) -> None:
 
 
 def show(results: Sequence[Result], console: Console) -> None:
-    """Print a table with a row for each kernel."""
+    """Print a table of kernels, one row each: operator, time, and number of trials."""
     rows = [
         (str(one.task.operator), seconds(one.seconds), f"{len(one.trace)} trials" if one.trace else "before")
         for one in results
@@ -68,7 +68,7 @@ def show(results: Sequence[Result], console: Console) -> None:
 
 @command("export")
 def main(config: DictConfig, console: Console) -> None:
-    """Find or search the programs of all operators, and write the folder of the library."""
+    """Find a kernel for every operator, searching if necessary, and write the library's folder."""
     if config.folder is None:
         raise ValueError("no folder: name a new one, as in gensor export FILE folder=FOLDER")
     folder = check_folder(config.folder)

@@ -143,7 +143,7 @@ def _check_file(path: Path) -> None:
 
 @command("optimize")
 def main(config: DictConfig, console: Console) -> None:
-    """Search, print the result, and write the requested files."""
+    """Search for a kernel, print the result, and write the requested files."""
     if config.operators is None:
         raise ValueError("no operator: name one, as in gensor optimize 'gemm(m=512, n=512, k=512)'")
     op, search = resolve_computation(config.operators), Search.of(config)

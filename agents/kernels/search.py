@@ -66,7 +66,10 @@ class Search:
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
     def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
-        """Search for the best program; with `reuse` prefer a stored program. Exits with status 1 if no program succeeded."""
+        """Search for the best program of an operator with a progress bar; with `reuse` prefer a stored program.
+
+        The process exits with status 1 if no program succeeded.
+        """
         strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),

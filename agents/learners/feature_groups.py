@@ -20,7 +20,10 @@ class Groups(BaseFeaturesExtractor):
     """
 
     def __init__(self, observation_space: spaces.Space, groups: tuple[str, ...] | None = None) -> None:
-        """Keep `groups`, names of `gensor_gym.env.observation.GROUPS`; None keeps all. ValueError names an unknown group."""
+        """Keep the columns of `groups`, which are names of `gensor_gym.env.observation.GROUPS`; None keeps all.
+
+        ValueError names an unknown group.
+        """
         flat = observation_space["observation"] if isinstance(observation_space, spaces.Dict) else observation_space
         total = int(np.prod(flat.shape or ()))
         slices = group_slices(groups).values()

@@ -1,4 +1,4 @@
-"""Networks of policies: a loop nest as a set of axes, and scores of actions by their successor programs.
+"""Networks of policies that treat a loop nest as a set of axes, or score actions by the programs that they lead to.
 
 The flat network of `ppo`, `a2c` and `dqn` is that of their library, with the layers `net_arch` of a file in `conf/agent/`. Set
 networks are those of Zaheer et al. (2017, Deep Sets): one perceptron for all axes, pooled by mean and maximum. An axis's features
@@ -70,7 +70,7 @@ class Flat(nn.Module):
     """Perceptron from the flat observation to the context of a state (a vector that describes it), without embeddings of axes."""
 
     def __init__(self, width: int) -> None:
-        """Make two layers of `width`, which is also the context's width."""
+        """Make two layers of `width`, which is also the width of the context."""
         super().__init__()
         self.width = width
         self.body = perceptron([NUM_FEATURES, width, width])
@@ -184,7 +184,7 @@ class BySuccessor(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """The `mlp_extractor` of MaskablePPO: logits of all actions from one network, the critic's features from another.
+    """Actor and critic in one network, as the `mlp_extractor` of MaskablePPO: it outputs action logits and the critic's features.
 
     The critic is flat and thus cheap. Only training and the leaves of a tree search use it.
     """

@@ -46,7 +46,7 @@ class Programs(Protocol):
 
     @property
     def task_indices(self) -> np.ndarray:
-        """Index of each program's task, int64 [B]."""
+        """Index of the task that each program belongs to, int64 [B]."""
 
     @property
     def rows(self) -> np.ndarray:
@@ -80,7 +80,7 @@ class Observer:
 
     @property
     def space(self) -> gymnasium.spaces.Box:
-        """Observation space of one environment."""
+        """Observation space of a single environment."""
         return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES + self.extra,), dtype=np.float32)
 
     @staticmethod
@@ -99,7 +99,7 @@ class Observer:
         return flat
 
     def _asked(self, count: int) -> None:
-        """Charge `count` model evaluations. The best program so far counts as found by the last of them."""
+        """Charge `count` model evaluations to the graph. The best program so far counts as found by the last of them."""
         if count:
             self.charge(count, np.array([[count, self.seconds.min()]]))
 

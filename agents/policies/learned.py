@@ -90,7 +90,7 @@ class Episodic(Constructing):
 
 @dataclass(frozen=True)
 class LearnedWalk(Learned):
-    """A search with a policy that walks on the construction graph step by step and remembers the visited programs."""
+    """Base of searches with a policy that walks on the construction graph step by step and remembers the visited programs."""
 
     retain: int = 4
     """Number of the fastest programs that are kept from each episode, or from the neighbourhood of each evaluated program."""

@@ -1,4 +1,4 @@
-"""A learned policy as a strategy: its episodes propose programs, the model ranks them, and the best are measured."""
+"""Strategies with a learned policy that walks: its episodes propose programs, the model ranks them, the best are measured."""
 
 from __future__ import annotations
 

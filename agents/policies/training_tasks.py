@@ -1,4 +1,4 @@
-"""Fingerprints of a policy's training tasks. The card stores them, so that a change of the tasks is noticed."""
+"""Compute fingerprints of a policy's training tasks. The card stores them, so that a change of the tasks is noticed."""
 
 from __future__ import annotations
 

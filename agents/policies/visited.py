@@ -1,4 +1,4 @@
-"""Choice of actions that keeps an episode from returning to programs that it has visited.
+"""Choose actions so that an episode does not return to programs that it has visited.
 
 Gensor's graph has an inverse for every primitive. A greedy policy loops forever as soon as it reaches a program twice, and a
 sampling policy spends model evaluations on programs that it has visited before. The rule is ours.

@@ -81,7 +81,7 @@ class Collection:
         return [one for one in listed if str(one.operator) not in done]
 
     def compiled(self, one: Chosen) -> list[Ready]:
-        """Compile the distinct kernels of an operator."""
+        """Generate and compile the distinct kernels that are to be timed for an operator."""
         op, hw = one.operator, self.hardware
         made = [(program, make_kernel(op, program.schedule, hw)) for program in programs(op, hw, self.seed)]
         different = {kernel.digest: (program, kernel) for program, kernel in reversed(made)}
@@ -134,7 +134,7 @@ def machine(name: str, folder: Path) -> Hardware:
 
 @command("collect")
 def run(config: DictConfig, console: Console) -> Path:
-    """Record the operators, or resume an earlier recording; return the folder of the recording."""
+    """Record the operators of Measured v1, or resume an earlier recording; return the folder of the recording."""
     check_whole(config, 1, "operators", null=("operators",))
     check_whole(config, 0, "cpu", "seed")
     others = alone_on(config.cpu)

@@ -97,7 +97,7 @@ class Recording:
 
     @property
     def programs(self) -> int:
-        """Number of distinct kernels."""
+        """Number of distinct kernels of the task."""
         return len(self._kernels)
 
     @property

@@ -167,7 +167,6 @@ def card(about: dict[str, Any]) -> str:
 
 
 def _cannot(count: int) -> str:
-    """Words after a number of schedules, singular or plural: "3 .. be told from the fastest"."""
     return "schedule alone can" if count == 1 else "schedules cannot"
 
 

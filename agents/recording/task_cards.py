@@ -34,7 +34,7 @@ class Card:
     space: str
     horizon: int
     candidates: int
-    """Number of combinations of tiles (one per axis and level), virtual threads and knobs, legal or not."""
+    """Number of combinations of tile sizes (one per axis and level), virtual threads and knobs, legal or not."""
     states: int | None
     """Number of legal states that actions lead to, at every level; None if there are too many to visit."""
     branching: float
@@ -96,7 +96,7 @@ def _near(seconds: np.ndarray, best: float) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the card of each operator as a JSON line."""
+    """Print the size and difficulty of each operator's task as a JSON line."""
     parser = Parser(prog="python -m experiments task_cards", description="Say how large and hard tasks are.")
     parser.add_argument("operators", nargs="+")
     parser.add_argument("--hardware", default="h200")

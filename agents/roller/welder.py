@@ -1,4 +1,4 @@
-"""Best-first search over tiles, keyed by traffic and waves: our reconstruction of Welder's search (OSDI 2023).
+"""Best-first search over tile sizes by memory traffic and waves of blocks: our reconstruction of Welder (OSDI 2023).
 
 The sources are notes on the paper's artifact and on its successor BitBLAS. A priority queue, keyed by (traffic + 1) x waves,
 begins at tiles of 1. Neighbours have the next larger size of one axis. The search stops when the queue is empty or after 2,000

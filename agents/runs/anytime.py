@@ -38,7 +38,7 @@ class Search:
     strategy: str
     """The strategy's name in the study."""
     of: str
-    """The strategy's registered name."""
+    """The strategy's registered name, from which its code is loaded."""
     parameters: Mapping[str, Any]
     operator: str
     hardware: str

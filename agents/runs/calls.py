@@ -1,4 +1,4 @@
-"""Times of calls as users make them: from Python in this process, on inputs placed in memory like NumPy arrays."""
+"""Time calls of kernels as users make them: from Python in this process, on inputs placed in memory like NumPy arrays."""
 
 from __future__ import annotations
 

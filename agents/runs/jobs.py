@@ -94,7 +94,7 @@ class Jobs:
         return self._end(job, outcome, trace)
 
     def close(self) -> None:
-        """Release the folder for other processes; otherwise this happens when the object is deleted."""
+        """Close the journal and unlock the folder for other processes; otherwise this happens when the object is deleted."""
         self.results.close()
         self._lock.close()
 

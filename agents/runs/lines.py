@@ -20,7 +20,7 @@ class Keyed(Protocol):
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits."""
+        """Sixteen hexadecimal digits that identify the search."""
 
 
 def run_missing(

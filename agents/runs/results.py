@@ -44,7 +44,7 @@ class Results:
                 self._note(row)
 
     def close(self) -> None:
-        """Close the file, so that other processes can write."""
+        """Close the journal of trials, so that other processes can write to it."""
         self._journal.close()
 
     def rows(self, job: Job) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""REINFORCE through `Write-v0`: the learner of `columns` on a single task, with a budget of environment steps."""
+"""REINFORCE in `Write-v0`: the learner of `agent=columns` on a single task, within a budget of environment steps."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sb3(FromScratch):
-    """Base of agents with an algorithm of stable-baselines3 or sb3-contrib."""
+    """Base of agents that train an algorithm of stable-baselines3 or sb3-contrib on one task from scratch."""
 
     num_envs: int = 32
 

@@ -39,7 +39,7 @@ from gensor_gym.operators.types import Operator
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
-    """Train and save a policy; return (learner, processor seconds of training, whether it was resumed).
+    """Train a policy that writes columns, and save it; return (learner, processor seconds of training, whether it was resumed).
 
     Processor seconds do not include other work on the machine. ValueError names a bad setting.
     """
@@ -98,7 +98,10 @@ def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:
 def _train(
     learner: ColumnLearner, config: dict[str, Any], folder: Path, spent: float, show: Callable[[int], None]
 ) -> float:
-    """Train to the end; return the processor seconds of training, without curve, validation and checkpoints."""
+    """Train the learner to the end, with curve, validation and checkpoints.
+
+    Return the processor seconds of the training alone.
+    """
     due = {name: Every(config[name]) for name in ("curve_every", "eval_every", "checkpoint_every")}
     for every in due.values():
         every.skip_to(learner.num_timesteps)

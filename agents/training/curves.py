@@ -29,7 +29,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Read the run in a folder. ValueError if card.json or curve.jsonl is not a file that gensor train writes."""
+    """Read the training run in a folder. ValueError if card.json or curve.jsonl is not a file that gensor train writes."""
     try:
         card = read_json(folder / CARD, finite=False)
         points = read_objects(folder / "curve.jsonl", finite=False)
@@ -50,7 +50,7 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Group runs by their differing settings. The label is the agent, then `name=value` of every other difference.
+    """Group training runs by their differing settings; the label is the agent, then `name=value` of every other difference.
 
     Runs with equal seeds and settings have the same curve; the longest run counts.
     """

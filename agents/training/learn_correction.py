@@ -33,7 +33,7 @@ from gensor_gym.measure.records import measured
 
 FOLDS = 5
 LEAST = 4
-"""Smallest number of an operator's kernels for which rankings are compared."""
+"""Smallest number of an operator's kernels for which its ranking is evaluated."""
 FIRSTS = {"first": 1, "first4": 4}
 """Name of a score of rankings -> number of first choices whose best time counts."""
 
@@ -44,9 +44,9 @@ class Observed:
 
     hardware: Hardware
     operators: list[str]
-    """The distinct operators, sorted."""
+    """Texts of the distinct operators, sorted."""
     features: np.ndarray
-    """float32 [B, F]."""
+    """Features of the programs (`agents.hybrids.program_features`), float32 [B, F]."""
     times: np.ndarray
     """Logarithms of measured seconds, float64 [B]."""
     model: np.ndarray

@@ -51,7 +51,7 @@ class RecordedTraining:
     spaces: tuple[str, ...]
     """Files with recordings of one kernel on one or several devices. The environments use them in turn."""
     agent: Mapping[str, Any]
-    """Settings of `conf/agent/NAME.yaml`."""
+    """Settings of the agent, as in `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `RecordedEnv`, each one of PROCESS."""
     timing: str = "reported"
@@ -77,7 +77,7 @@ class RecordedTraining:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings as text and numbers, files by name. They label the curves in `gensor report`."""
+        """The settings as text and numbers, with files by name. They label the learning curves in `gensor report`."""
         names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
         return {
             "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,
@@ -165,7 +165,7 @@ def learn_at(training: tuple[RecordedTraining, Path]) -> dict[str, Any]:
 
 
 def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | None:
-    """The card of a folder that contains the policy of exactly this training; None if it does not."""
+    """Return the card of a folder that contains the policy of exactly this training; None if it does not."""
     if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return None
     card = read_card(folder)

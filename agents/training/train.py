@@ -56,7 +56,7 @@ EVALUATION = ("eval_operators", "eval_episodes")
 def write_card(
     config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object
 ) -> None:
-    """Write the card next to the policy: configuration, data, cost and evaluation."""
+    """Write the card next to the policy, a JSON file with configuration, data, cost and evaluation."""
     parts = parts_of(config)
     card = {
         "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, **bound(config["operators"], config["env"]),

@@ -26,12 +26,15 @@ from gensor_gym.exact.shipped import certificate_of
 
 @dataclass(frozen=True)
 class Training:
-    """A kind of training."""
+    """A kind of training: how an agent's policies are trained and evaluated."""
 
     learn: Callable[[dict[str, Any], Path, Console], tuple[Any, float, bool]]
-    """(configuration, folder, console) -> (saved learner with `num_timesteps`, seconds of training, whether it was resumed)."""
+    """Train a policy: (configuration, folder, console) -> (saved learner, seconds of training, whether it was resumed).
+
+    The learner has `num_timesteps`.
+    """
     strategy: type[Ppo | ColumnWriter | GirPpo]
-    """Strategy that constructs programs with the policy."""
+    """Class of the strategy that constructs programs with the trained policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
     """Function that says whether the trained policies can be evaluated on a task."""
     sees: int | None = None
@@ -39,11 +42,11 @@ class Training:
     shows_itself: bool = True
     """Whether the learner writes TensorBoard events itself."""
     fused: bool = False
-    """Whether the tasks are fused operators."""
+    """Whether the training tasks are fused operators."""
 
 
 WALK = Training(train_walk.learn, Ppo)
-"""Training of all agents in `agents.learners.registry`."""
+"""Kind of training of all agents in `agents.learners.registry`."""
 OTHERS = {
     ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES, shows_itself=False),
     GirPpo.agent: Training(train_fused.learn, GirPpo, fused=True),

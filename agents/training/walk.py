@@ -34,7 +34,7 @@ class Ground:
     """Functions that make the learner and the environments of one kind of walking policy."""
 
     learner: Callable[[str], Learner]
-    """Agent's name -> learner."""
+    """Function from an agent's name to its learner."""
     training: Callable[[dict[str, Any]], Any]
     """Function from a configuration to the training environments for stable-baselines3."""
     judged: Callable[[Any], Sequence[Any]]
@@ -84,7 +84,7 @@ def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console, ground: Ground = CONSTRUCTIONS) -> tuple[Any, float, bool]:
-    """Train and save a policy; return (model, seconds of training, whether it was resumed).
+    """Train and save a policy that walks; return (model, seconds of training, whether it was resumed).
 
     ValueError names a bad setting.
     """

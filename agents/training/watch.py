@@ -43,7 +43,7 @@ class Every:
         self.period, self._done = period, 0
 
     def skip_to(self, count: int) -> None:
-        """Mark everything up to `count` as done."""
+        """Count every multiple of `period` up to `count` as passed."""
         self._done = count // self.period if self.period else 0
 
     def __call__(self, count: int) -> bool:
@@ -181,7 +181,7 @@ def keep_rows(folder: Path, steps: int) -> None:
 
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a run's configuration that affect its learning curve."""
+    """Return the entries of a run's configuration that affect its learning curve."""
     names = (
         "agent", "env", "machine", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps", "torch_threads",
     )  # fmt: skip

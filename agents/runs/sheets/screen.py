@@ -29,7 +29,7 @@ INDENT = 4
 SHORTENED = "Intervals: on a wider screen, and in the files."
 
 Line = tuple[str, str]
-"""(text, style of rich)."""
+"""A printed line as (text, name of rich's style)."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,10 @@ def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator
 
 
 def words(text: str, width: int | None, indent: int = 0) -> list[str]:
-    """Wrap a text into lines of whole words. A word longer than `width` gets its own line. None does not wrap."""
+    """Wrap a text into lines of whole words, at most `width` characters each; None does not wrap.
+
+    A word longer than `width` gets its own line.
+    """
     step = " " * indent
     return textwrap.wrap(
         text, width or indent + len(text) + 1, initial_indent=step, subsequent_indent=step, break_long_words=False,

@@ -70,7 +70,7 @@ class Sheet:
         return file.getvalue()
 
     def write_csv(self, path: Path) -> None:
-        """Write the CSV file."""
+        """Write the table as a CSV file."""
         write_text(path, self.csv())
 
     def write(self, path: Path) -> None:

@@ -46,7 +46,7 @@ class Judge:
     def __init__(self, choices: Choices, lines: Sequence[Line] = ()) -> None:
         self.choices, self.feedback = choices, Feedback()
         self.known: dict[Schedule, float] = {}
-        """Schedule -> measured seconds, infinite if the kernel failed."""
+        """Schedule -> measured seconds of its kernel, infinite if the kernel failed."""
         self.asked: set[Schedule] = set()
         """Programs that were requested but are not measured yet."""
         for line in lines:
@@ -94,7 +94,7 @@ class Judge:
 
 
 class MeasuredLearner(ColumnLearner):
-    """A column learner that ranks programs by the times of judges.
+    """A column learner that ranks programs by measured times and predictions that measurements correct (`Judge`).
 
     Settings beyond those of `ColumnLearner` are kernels, warm_kernels, temperature, remembered, updates (conf/fine_tune.yaml).
     """
@@ -139,7 +139,7 @@ class MeasuredLearner(ColumnLearner):
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Check the settings of learning from measurements. ValueError names a setting out of range.
+    """Check the settings of training with measured times. ValueError names a setting out of range.
 
     `ColumnLearner` checks the settings that all trainings of columns share.
     """

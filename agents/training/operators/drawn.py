@@ -78,7 +78,7 @@ def _drawn(
 
 
 def random_operator(name: str, rng: np.random.Generator, dtype: str = "float32") -> Operator:
-    """Draw an operator of a class with random sizes. ValueError if it has more elements than an operator may have."""
+    """Draw an operator of the class `name` with random sizes. ValueError if it has more elements than an operator may have."""
     return operators.FACTORIES[name](**_DRAWS[name](rng), dtype=dtype)
 
 

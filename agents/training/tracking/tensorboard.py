@@ -29,5 +29,5 @@ class TensorBoard:
         self._writer.add_text(name, value)
 
     def close(self) -> None:
-        """Flush and close the writer."""
+        """Write the remaining events and close the writer."""
         self._writer.close()

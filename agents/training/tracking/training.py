@@ -21,7 +21,7 @@ class Board(Protocol):
     """Interface of a display of curves, which takes rows with an entry `steps`."""
 
     def log(self, rows: list[dict[str, Any]]) -> None:
-        """Show the rows."""
+        """Show rows of a learning curve."""
 
 
 @contextmanager

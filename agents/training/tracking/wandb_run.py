@@ -70,7 +70,7 @@ class WandbRun:
         self._guarded(lambda run: run.summary.update(dict(values)))
 
     def table(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Log a table."""
+        """Send a table called `name` to the run."""
 
         def work(run: Any) -> None:
             import wandb
