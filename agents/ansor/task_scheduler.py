@@ -164,8 +164,8 @@ class GradientScheduler:
     def _forward(self, tasks: list[Progress], i: int, members: list[int | None]) -> float:
         """Estimate by how much one more batch changes the latency of task `i`, a negative number of seconds.
 
-        The estimate is -latency / batches, or the difference to the speed of similar tasks (those in its group `members`) if that
-        is lower.
+        The estimate is -latency / batches or, if that is lower, the change to the latency that the speed of similar tasks
+        promises. Similar tasks have the same group number in `members`.
         """
         task = tasks[i]
         gain = -task.latency / len(task.best)

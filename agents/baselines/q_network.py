@@ -1,6 +1,6 @@
-"""A small Q-network in NumPy, from features of a program to the value of every move, trained on observed transitions.
+"""A small Q-network from features of a program to the value of every move, trained on observed transitions.
 
-It has four fully connected layers with ReLU, trained by Adam. Without torch, a search starts faster and needs no extra package.
+It has four fully connected layers with ReLU, trained by Adam. It is written in NumPy, so that a search needs no torch.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ SLACK = 1.03
 TRIES = 20
 """Maximum number of neighbours that are drawn to find a new one."""
 PRIOR = 0.5
-"""Weight, in trials, of the best structure's mean ratio in the mean of every structure.
+"""Weight, in trials, that the best structure's mean ratio has in every other structure's mean.
 
 With 0.5, the first trial of a structure moves the structure's prediction two thirds of the way.
 """

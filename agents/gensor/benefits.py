@@ -120,7 +120,7 @@ def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
 
 @compiled
 def conflicts(row, ints):  # noqa: ANN001, ANN201
-    """Return the number of shared-memory wavefronts of a warp per reduction point, which counts bank conflicts.
+    """Return the number of shared-memory wavefronts of a warp per reduction point, a measure of bank conflicts.
 
     It is 1 on a CPU, without staged reads, and while registers are tiled, because threads are not known yet.
     """

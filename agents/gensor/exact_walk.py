@@ -119,7 +119,7 @@ class Chain:
         return np.cumsum(self.distributions(targets)[:, targets].sum(axis=1))
 
     def seen(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distribution of the time of the best program that a walk evaluates.
+        """Compute the distribution of the time of the best program that a walk evaluates.
 
         Return (ascending distinct seconds, probability that the best program takes exactly these seconds). Like
         `agents.gensor.walk.walk`, a walk evaluates all successors of each of its states except the last state.

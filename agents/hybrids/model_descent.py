@@ -25,10 +25,10 @@ class ModelDescent(ModelSearch):
     """Number of descents from random programs in a round."""
 
     structures: int = 0
-    """Number of structures (packed operands, loop order, ..) in each of which a descent continues from the best program."""
+    """Number of structures (packed operands, loop order, ..) in which a descent continues from the structure's best program."""
 
     register_tiles: int = 0
-    """Number of other register tiles, the fastest by the model, with each of which a descent continues from the best program.
+    """Number of other register tiles, the fastest by the model, with which a descent continues from the best program.
 
     They are used only on CPUs, because their effect on a GPU was not measured.
     """

@@ -33,7 +33,7 @@ class ObservedVecEnv(VecEnvWrapper):
     def __init__(self, venv: ConstructVecEnv, observer: type[Observer], measured: bool = False) -> None:
         """Wrap `venv`, which must have the flat observation.
 
-        With `measured`, the last reward is taken as measured, whichever backend `venv` has.
+        With `measured`, last rewards are treated as measured ones on every backend, so that shaping has not paid them.
         """
         envs: Any = venv.envs  # the observer reads the environments' tasks
         self.observer = observer(envs)

@@ -81,7 +81,7 @@ class Roller(ConstructingByRules):
 def shrink(row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
     """Halve all spatial tiles of an encoded program while it has fewer blocks than the machine has units.
 
-    This is the artifact's try_shrink.
+    Units are multiprocessors, or cores of a CPU. This is the artifact's try_shrink.
     """
     ints, sizes = graph.tables.ints, graph.tables.sizes
     row = row.copy()

@@ -131,7 +131,10 @@ def fitted(observed: Sequence[Observed], seed: int, last: float, without: Collec
 
 
 def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) -> dict[str, float]:
-    """Measure by `ranking` how well held-out operators of the last machine are ranked, by the model alone and corrected."""
+    """Evaluate how well held-out operators of the last machine are ranked, by the model alone and corrected.
+
+    Return the results of `ranking` by name.
+    """
     here = observed[-1]
     corrected = np.empty(len(here.times))
     for fold in range(FOLDS):
@@ -143,7 +146,10 @@ def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) ->
 
 
 def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, float]:
-    """Measure by `ranking` how well a machine's operators outside the train part are ranked, by the model and corrected."""
+    """Evaluate how well a machine's operators outside the train part are ranked, by the model alone and corrected.
+
+    Return the number of operators and the results of `ranking` by name.
+    """
     table = measured.load(machine)
     here = Observed.of_table(table[table.part != "train"], measured.here(machine), space, to_learn=False)
     scores = {"model": here.model, "corrected": here.model + correction.log_ratio(here.features)}
@@ -152,7 +158,7 @@ def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, flo
 
 
 def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-    """Return the mean quality of the operators' rankings by `scores`: means of `rankings` over operators with LEAST programs."""
+    """Return the mean quality of the rankings by `scores`: means of `rankings` over operators with at least LEAST programs."""
     return {name: round(float(np.mean(values)), 4) for name, values in rankings(scores, times, groups).items()}
 
 

@@ -59,7 +59,7 @@ class Timings:
         return [row for row in self.rows if row["operator"] == text]
 
     def gain(self, graph: ConstructionGraph, row: np.ndarray, model_s: float) -> float:
-        """Return the correction of a program's final reward R: measured minus modelled R, without the operator's mean difference.
+        """Return the correction of a program's final reward R: measured R - modelled R - mean of this difference.
 
         The mean is over the operator's successful kernels so far. A new kernel is measured first.
         """
@@ -115,7 +115,10 @@ class MeasuredVectorEnv(ConstructVectorEnv):
         self.timings = timings
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step like `ConstructVectorEnv`; add the measured gain to the last reward of every ended episode."""
+        """Step like `ConstructVectorEnv`, and add `Timings.gain` to the last reward of every ended episode.
+
+        The last reward is thereby a measured one.
+        """
         rows, graphs = self.rows.copy(), self.graphs  # `stop` and the horizon do not change the program
         observation, rewards, ended, truncated, info = super().step(actions)
         for i in np.flatnonzero(ended):
