@@ -30,7 +30,7 @@ class Beam(Constructing):
     width: int = 32
     patience: int = 12
     per_register_tile: int = 2
-    """Number of programs of each register tile that precede all others in the order of measuring."""
+    """Number of programs of each register tile to measure first; all other programs of the ranking follow."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.patience < 1:

@@ -35,7 +35,7 @@ class FlexTensor:
     warm_up: int = 8
     """Number of random programs that are measured first."""
     starting_points: int = 4
-    """Number of measured programs per round from which one direction is followed each. They have an untried direction."""
+    """Number of measured programs whose untried directions a round follows, one direction each."""
     gamma: float = 4.0
     """A program with half the best performance is drawn with exp(-gamma / 2) of the best program's probability."""
     epsilon: float = 0.15

@@ -39,7 +39,7 @@ class Mcts(Constructing):
     climb: int = 12
     """Maximum number of steps in the greedy part of a rollout."""
     per_register_tile: int = 2
-    """Number of programs of each register tile that precede all others in the order of measuring."""
+    """Number of programs of each register tile to measure first; all other programs of the ranking follow."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Run simulations and measure their programs, until the budget is spent or no new program is visited."""

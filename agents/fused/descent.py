@@ -27,7 +27,7 @@ class GirDescent(Constructing):
 
     space: str = "gir"
     per_register_tile: int = 2
-    """Number of programs of each placement that precede all others in the order of measuring (`agents.core.ranking.diverse`)."""
+    """Number of programs of each placement to measure first; all other programs of the ranking follow."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Run descents and measure their programs, until the budget is spent or a descent finds no new program."""

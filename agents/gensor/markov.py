@@ -74,9 +74,9 @@ class Markov(Constructing):
     retain: int = 4
     """Number of best programs that are kept from each walk."""
     per_register_tile: int = 2
-    """Number of programs of each register tile that precede all others in the order of measuring.
+    """Number of programs of each register tile to measure first, because further ones are nearly equal.
 
-    Further programs of a register tile are nearly equal.
+    All other programs of the ranking follow.
     """
     backtracking: bool = True
     """Whether walks may take inverse primitives. Without them the graph is a tree, like Roller's."""

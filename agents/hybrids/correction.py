@@ -35,7 +35,7 @@ _LOOKED_AT = {"cpu": "cascade_lake", "gpu": "h200"}
 NEARER, LEAST_WEIGHT = 2.0, 0.05
 """Constants of a program's training weight, (best time of its operator / its time) ** NEARER, at least LEAST_WEIGHT."""
 FINGERPRINTED = 8
-"""Maximum number of training tasks whose fingerprints a correction's card contains; more would take minutes."""
+"""Maximum number of training tasks that enter the fingerprint of a correction; computing more would take minutes."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Learned(Constructing):
     checkpoint: str = ""
     """Folder of the policy; if empty, the shipped agents/data/policies/<agent>_<kind of hardware>."""
     per_register_tile: int = 2
-    """Number of programs of each register tile that precede all others in the order of measuring."""
+    """Number of programs of each register tile to measure first; all other programs of the ranking follow."""
     trust: bool = False
     """Whether a `policy.zip` of stable-baselines3 may be read. Reading it can run any code that its author put into it."""
     agent: ClassVar[str] = "ppo"

@@ -51,7 +51,7 @@ class Welder(ConstructingByRules):
     top_k: int = 64
     """Maximum number of programs that are measured."""
     per_register_tile: int = 2
-    """Number of programs of each register tile that precede all others in the order of measuring."""
+    """Number of programs of each register tile to measure first; all other programs of the ranking follow."""
 
     def __post_init__(self) -> None:
         if min(self.limit, self.kept, self.top_k) < 1:

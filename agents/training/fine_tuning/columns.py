@@ -35,7 +35,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 PER_REGISTER_TILE = 2
-"""Number of kernels of each register tile that precede all others in the order of measuring, as in the strategies."""
+"""Number of kernels of each register tile to measure first, as in the strategies; all other kernels follow."""
 Line = Mapping[str, Any]
 """A measured kernel: operator, schedule, seconds (None if it failed), and other fields."""
 
