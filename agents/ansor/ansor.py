@@ -57,7 +57,7 @@ class Ansor:
     tuning: str = "evolution"
     """`evolution`, or an ablation of the paper: `beam` (beam search on incomplete programs) or `none` (random search)."""
     patience: int = 5
-    """Number of consecutive batches without a new trial after which the space counts as exhausted."""
+    """Number of consecutive batches without a new trial after which the search ends."""
 
     @property
     def unguided(self) -> int:

@@ -25,7 +25,7 @@ from gensor_gym.measure.session import Session
 MEMBERS = 6
 """Number of models in an ensemble, as in the paper."""
 IDLE_BATCHES = 20
-"""Number of consecutive batches without a new kernel after which the space counts as exhausted."""
+"""Number of consecutive batches without a new kernel after which the search ends."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class RandomWalk:
     space: str = "extended"
     batch: int = 4
     patience: int = 100
-    """Number of consecutive walks that end at known programs after which the space counts as exhausted."""
+    """Number of consecutive walks that end at known programs after which the search ends."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Measure the programs at the ends of random walks, batch after batch."""

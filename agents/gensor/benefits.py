@@ -1,14 +1,14 @@
-"""Benefits of single primitives, compiled. `walk.py` weights and normalises them to transition probabilities.
+"""Compute the benefits of single primitives in compiled code; `walk.py` turns them into transition probabilities.
 
 Gensor states that the benefit of tiling compares memory traffic with memory footprint, the benefit of caching compares latency
 and bandwidth of two memory levels, and the benefit of virtual threads compares bank conflicts. The formulas were not available to
 us.
 
-We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)): either as ratios Q(T) / Q(T') and F(T) / F(T'), each
-with an exponent, or as S itself, with differences divided by Q(T) and F(T). The benefit of caching is the ratio of transfer
-times, and the benefit of virtual threads is the ratio of shared-memory wavefronts. The benefits of tiling, virtual threads and
-knobs can be multiplied by the ratio of the model's latencies. The exponents are configuration; `docs/design.md` says how they
-were chosen.
+We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)) of the traffic Q and footprint F of a tile before (T)
+and after (T') a move: either as ratios Q(T) / Q(T') and F(T) / F(T'), each with an exponent, or as S itself, with differences
+divided by Q(T) and F(T). The benefit of caching is the ratio of transfer times, and the benefit of virtual threads is the ratio
+of shared-memory wavefronts. The benefits of tiling, virtual threads and knobs can be multiplied by the ratio of the model's
+latencies. The exponents are configuration; `docs/design.md` says how they were chosen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Coordinate descents by the model, one after another: the baseline, in seconds, of a policy with few evaluations."""
+"""Coordinate descents by the model, one after another: the baseline of policies with few evaluations, compared in seconds."""
 
 from __future__ import annotations
 

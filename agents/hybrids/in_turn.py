@@ -1,4 +1,4 @@
-"""Programs of the traverser and of a policy alternately, ranked by a learned model of time.
+"""Strategy that measures programs of the traverser and of a policy alternately, ranked by a learned model of time.
 
 Each source alone proposes similar programs, so the best of a few is barely faster than the first.
 """
