@@ -97,7 +97,7 @@ class Roofline:
 
     @property
     def share(self) -> str:
-        """The program's performance and its share of the best possible one at its intensity, as text."""
+        """The program's performance and its share of the roofline's best, as text."""
         return f"{rate(self.here)}, {100 * self.here / self.best:.2g} % of its roof"
 
 

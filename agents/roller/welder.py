@@ -112,7 +112,7 @@ class Welder(ConstructingByRules):
 
 
 def key(row: np.ndarray, graph: ConstructionGraph) -> Key:
-    """Return the sort key of a program: (score, minus the size of the reduction tile), the best program first.
+    """Return the sort key of a program, which is smallest for the best: (score, minus the size of the reduction tile).
 
     For equal scores, the longer reduction step has the smaller key. The score is (bytes moved into the current level by a tile
     over the whole reduction + 1) x waves of tiles. On a GPU it is also multiplied by the ratio between a block's warps and four

@@ -66,7 +66,7 @@ class Results:
             )
 
     def keep_only(self, job: Job) -> None:
-        """Drop rows of earlier versions of the job: those with the same operator, machine, strategy and seed but another key.
+        """Drop rows of earlier versions of the job: those with the same slot (see `check`) but another key.
 
         Another key means other code or hyperparameters.
         """
