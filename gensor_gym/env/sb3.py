@@ -102,7 +102,7 @@ class ConstructVecEnv(VecEnv):
         self.envs.close()
 
     def state(self) -> dict[str, Any]:
-        """Copy of the running episodes (`EpisodesVectorEnv.state`) with their sums of rewards and steps, for `restore`."""
+        """Return a copy of the running episodes, with their returns and lengths so far, which `restore` accepts."""
         return {"envs": self.envs.state(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -129,7 +129,10 @@ class ConstructVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Results of `action_masks` (bool [N]) or `render`, one per environment. AttributeError for other methods."""
+        """Call `action_masks` (bool [N]) or `render` of each environment in `indices`, and return the results.
+
+        AttributeError for other methods.
+        """
         if method_name not in ("action_masks", "render"):
             raise AttributeError(f"no method {method_name!r} per environment; there are 'action_masks' and 'render'")
         chosen = self._chosen(indices)
@@ -156,20 +159,32 @@ class ConstructVecEnv(VecEnv):
 
 
 def make_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """`VecEnv` of `num_envs` environments `Construct-v0`. Takes arguments of `ConstructVectorEnv` but `autoreset_mode`."""
+    """Make a stable-baselines3 `VecEnv` of `num_envs` environments `Construct-v0`.
+
+    It takes the arguments of `ConstructVectorEnv` except `autoreset_mode`.
+    """
     return ConstructVecEnv(ConstructVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_fused_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """`VecEnv` of `num_envs` environments `Gir-v0`. Takes the arguments of `GirVectorEnv` except `autoreset_mode`."""
+    """Make a stable-baselines3 `VecEnv` of `num_envs` environments `Gir-v0`.
+
+    It takes the arguments of `GirVectorEnv` except `autoreset_mode`.
+    """
     return ConstructVecEnv(GirVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_writing_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """`VecEnv` of `num_envs` environments `Write-v0`. Takes the arguments of `WriteVectorEnv` except `autoreset_mode`."""
+    """Make a stable-baselines3 `VecEnv` of `num_envs` environments `Write-v0`.
+
+    It takes the arguments of `WriteVectorEnv` except `autoreset_mode`.
+    """
     return ConstructVecEnv(WriteVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_planning_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """`VecEnv` of `num_envs` environments `Fuse-v0`. Takes the arguments of `FuseVectorEnv` except `autoreset_mode`."""
+    """Make a stable-baselines3 `VecEnv` of `num_envs` environments `Fuse-v0`.
+
+    It takes the arguments of `FuseVectorEnv` except `autoreset_mode`.
+    """
     return ConstructVecEnv(FuseVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))

@@ -11,7 +11,7 @@ from gensor_gym.env.tasks import TaskSet
 
 
 class ConstructVectorEnv(EpisodesVectorEnv):
-    """`num_envs` parallel constructions; each behaves like a `ConstructEnv` with the same arguments."""
+    """Vector environment of `num_envs` tensor programs. Each behaves like a `ConstructEnv` with the same arguments."""
 
     tasks: TaskSet
     single = ConstructEnv

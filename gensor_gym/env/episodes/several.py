@@ -31,7 +31,7 @@ FEWEST_PER_THREAD = 128
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
-    """Base class of the vector environments: `num_envs` parallel episodes.
+    """Base class of the vector environments, which run `num_envs` episodes in parallel.
 
     Each episode behaves like an environment of class `single` with the same arguments. Environment i is seeded with seed + i.
     `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and `final_info` in infos) or DISABLED (reset with
@@ -50,7 +50,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         threads: int | None = None,
         **named: Any,
     ) -> None:
-        """Allocate the episodes; `arguments` and `named` go to `single`. ValueError names a bad value."""
+        """Allocate the episodes. ValueError names a bad value.
+
+        `arguments` and `named` are the positional and keyword arguments of the single environment.
+        """
         one = type(self).single(*arguments, **named)
         if not isinstance(num_envs, int | np.integer) or num_envs < 1:
             raise ValueError(f"num_envs is {num_envs!r}; it takes an integer, 1 or more")
@@ -99,22 +102,22 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def rows(self) -> np.ndarray:
-        """Current schedules as rows, int32 [B, R]; the array changes at the next step."""
+        """Current schedule of every environment as a row of numbers, int32 [B, R]. The array changes at the next step."""
         return self._rows
 
     @property
     def task_indices(self) -> np.ndarray:
-        """Index of the task of every environment in `tasks`, int64 [B]. The array changes at the next reset."""
+        """Index into `tasks` of the task that each environment runs, int64 [B]. The array changes at the next reset."""
         return self._task
 
     @property
     def schedules(self) -> list[Any]:
-        """Current schedule of every environment."""
+        """Current schedule of every environment, as a list of schedule objects."""
         return [graph.schedule(row) for graph, row in zip(self.graphs, self._rows, strict=True)]
 
     @property
     def graphs(self) -> list[Any]:
-        """Graph of the current task of every environment."""
+        """Construction graph of every environment's current task."""
         return [self.tasks.graphs[task] for task in self._task]
 
     @property
@@ -145,7 +148,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
 
     def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
-        """All environments without a mask. ValueError if the mask is not bool [B] with at least one True."""
+        """Return the indices of the environments to reset: those that `reset_mask` selects, or all if there is no mask.
+
+        ValueError if the mask is not bool [B] with at least one True.
+        """
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
@@ -208,7 +214,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
     def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
-        """Return a copy of the features, made before any automatic reset."""
+        """Take one action in each environment, and return a copy of the features, made before any automatic reset."""
         observed = np.empty_like(self._obs)
 
         def step_part(low: int, high: int) -> None:
@@ -269,7 +275,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return named | ({} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)})
 
     def _spread(self, chosen: np.ndarray, columns: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Info dictionary of arrays [B, ..]. `columns`: name -> (values [N, ..] of chosen environments, filler for others)."""
+        """Return an info dictionary of arrays with one entry per environment, and Gymnasium's masks `_name` of the chosen ones.
+
+        `columns` maps a name to (values of the chosen environments [N, ..], filler for all others).
+        """
         present, found = np.zeros(self.num_envs, dtype=np.bool_), dict[str, Any]()
         present[chosen] = True
         for name, (values, empty) in columns.items():
@@ -279,7 +288,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return found | {f"_{name}": present.copy() for name in columns}
 
     def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return `final_obs` and `final_info` of the ended episodes."""
+        """Reset the ended episodes, and return `final_obs` and `final_info`, which describe them."""
         chosen = np.flatnonzero(ended)
         last = self._observation(chosen)
         final_obs = np.full(self.num_envs, None, dtype=object)
@@ -296,7 +305,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         }
 
     def _masks_info(self, present: np.ndarray) -> dict[str, Any]:
-        """`present` bool [B] says which environments have a mask."""
+        """Return the action masks as an info dictionary. `present` bool [B] says which environments have a mask."""
         return {"action_mask": self._masks.copy(), "_action_mask": present}
 
     def action_masks(self) -> np.ndarray:
@@ -307,7 +316,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(chosen, self._obs[chosen].copy())
 
     def _view(self, chosen: np.ndarray | slice, features: np.ndarray) -> Any:
-        """The result may be the array `features` itself, so the caller must not use that array again."""
+        """Turn features into the observations of the chosen environments.
+
+        The result may be the array `features` itself, so the caller must not use that array again.
+        """
         if self.settings.observation in ("flat", "dict"):
             return self.view.batch(features)
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -316,9 +328,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return views if self.settings.observation == "graph" else np.stack(views)
 
     def state(self) -> dict[str, Any]:
-        """Copy of the running episodes and of the random streams, for `restore`.
+        """Return a copy of the running episodes and of the random streams, which `restore` accepts.
 
-        It lacks the measurements kept in memory and the position in the noise of a recorded backend.
+        The copy lacks two things: measurements that the environment keeps in memory, and the position of a recorded backend in
+        its random noise.
         """
         return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 
@@ -356,7 +369,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
 
 def _thread_count(threads: int | None) -> int:
-    """ValueError if the number is below 1."""
+    """Return the number of threads to use. ValueError if `threads` is below 1."""
     if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
         raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
     return threads or forced_threads() or len(os.sched_getaffinity(0))

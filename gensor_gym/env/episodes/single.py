@@ -27,7 +27,10 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
 
     def __init__(self, tasks: Tasks, final: FinalReward, settings: Settings, view: Any, render_mode: str | None) -> None:
-        """Allocate one episode; `view` turns features into observations. ValueError names an unknown render mode."""
+        """Allocate one episode. ValueError names an unknown render mode.
+
+        `view` turns the features of a state into observations; `final` computes the final reward.
+        """
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.tasks, self.final, self.settings, self.view, self.render_mode = tasks, final, settings, view, render_mode
         self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)
@@ -114,7 +117,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return float(gains[0]), facts
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [N]. MaskablePPO requires the name."""
+        """Return the mask of legal actions, bool [N]. The name is the one that MaskablePPO looks for."""
         return self._mask.astype(bool)
 
     def render(self) -> Any:
@@ -139,9 +142,11 @@ def check_render_mode(render_mode: str | None, modes: list[str]) -> None:
 
 
 def starting_state(tasks: Tasks, options: dict[str, Any] | None, draw: Callable[[], int]) -> tuple[int, np.ndarray]:
-    """Task index and first row of an episode: from the options of `reset`, or the task from `draw`.
+    """Return (index of the task, first row) of a new episode.
 
-    ValueError for an unknown option, or if the schedule is not legal for the operator.
+    The options "operator" and "schedule" of `reset` choose them. Without "operator", `draw` returns the index; without
+    "schedule", the row is the task's unscheduled program. ValueError for an unknown option, or if the schedule is not legal for
+    the operator.
     """
     options = options or {}
     unknown = set(options) - {"operator", "schedule", "reset_mask"}

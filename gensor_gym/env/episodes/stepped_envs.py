@@ -12,7 +12,7 @@ from gensor_gym.env.episodes.stepped import SteppedEpisodes
 
 
 class SteppedEnv(EpisodeEnv):
-    """An environment that plays one episode of class `episodes`."""
+    """Environment of one episode, whose decision process is the class `episodes`."""
 
     episodes: ClassVar[type[SteppedEpisodes]]
 
@@ -29,7 +29,10 @@ class SteppedEnv(EpisodeEnv):
 
 
 class SteppedVectorEnv(EpisodesVectorEnv):
-    """`num_envs` parallel episodes, on one thread, of the `SteppedEnv` class `single`."""
+    """Vector environment that steps `num_envs` episodes together, on one thread.
+
+    Each episode behaves like an environment of class `single`.
+    """
 
     single: type[SteppedEnv]
 

@@ -27,23 +27,30 @@ the program's node."""
 
 
 class GirGraphView:
-    """Turns groups of features into a graph.
+    """Turns the features of a scheduled fused operator into a graph observation.
 
-    Nodes: the cells of the nest in its order, and the program. Features of a node, float32: one hot of KINDS; for a cell whether
-    it varies along columns, its number of successive reductions, log operations, whether it is an output, whether several passes
-    read it, and one hot of its placement; for the program the groups header, speed, terms, remaining and nest, if
-    `observation_groups` has them. Edges: (source, reader), and (program, cell) for every cell.
+    Nodes: the operator's inputs and computed values (cells) in the order of its loop nest, then the program. Features of a node,
+    float32: one hot of KINDS; for a cell whether it varies along columns, its number of successive reductions, log operations,
+    whether it is an output, whether several passes read it, and one hot of its placement; for the program the groups header,
+    speed, terms, remaining and nest, if `observation_groups` has them. Edges: (source, reader), and (program, cell) for every
+    cell.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Iterable[str]) -> None:
-        """`sizes` maps each group to its number of features; `groups` are the names of the observed groups."""
+        """Define the graph's observation space.
+
+        `sizes` maps each group to its number of features; `groups` are the names of the observed groups.
+        """
         self._global = [name for name in _GLOBAL if name in set(groups)]
         self._at = len(KINDS) + _CELL
         self._width = self._at + len(Level) + sum(sizes[name] for name in self._global)
         self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], graph: GirGraph, row: np.ndarray) -> GraphInstance:
-        """Graph of one schedule, an int32 row [ROW]. `groups` maps each group to its features float32 [F]."""
+        """Return the graph of one schedule, given as an int32 row [ROW].
+
+        `groups` maps each observed group to its features float32 [F]; `graph` is the construction graph of the operator.
+        """
         nest = graph.nest
         nodes = np.zeros((len(nest.cells) + 1, self._width), np.float32)
         stored = {name for name, _ in nest.stores}

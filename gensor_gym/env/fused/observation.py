@@ -42,10 +42,10 @@ NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
 
 
 def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: np.ndarray) -> None:
-    """Write the features that change from step to step, except `remaining`, of schedules int32 [B, ROW] into `found` [B, F].
+    """Write the features that change from step to step, for B schedules at once, into `found` float32 [B, F].
 
-    `found` is float32. `terms` float64 [B, 1 + terms] are the model's seconds, total first; `starts` [B] are the totals of the
-    unscheduled programs.
+    `rows` int32 [B, ROW] are the schedules; `terms` float64 [B, 1 + terms] are their times by the model in seconds, the total
+    first; `starts` [B] are the times of the unscheduled programs. The group `remaining` is left to the caller.
     """
     found[:, SLICES["header"]] = rows[:, :HEADER] / _TOPS
     placed = rows[:, HEADER:, None] == np.arange(len(Level))
@@ -55,7 +55,10 @@ def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: n
 
 
 def static_features(graph: GirGraph) -> np.ndarray:
-    """Features that are constant in an episode: the nest, then its crossing cells. Float32 [NEST + MOST_PLACED * CELL]."""
+    """Return the features that stay constant in an episode, float32 [NEST + MOST_PLACED * CELL].
+
+    They describe the operator's loop nest, then each value that several passes read.
+    """
     nest, op = graph.nest, graph.operator
     wide = [cell for cell in nest.cells if cell.wide]
     logs = [nest.rows, nest.columns, op.flops, op.compulsory_bytes]
@@ -78,7 +81,7 @@ def _work(nest: RowNest, name: str) -> float:
 
 
 class GirView:
-    """Turns the features of one environment, or of a batch, into the chosen observation."""
+    """Turns the features of one environment, or of a batch, into the observation that the settings choose."""
 
     def __init__(self, settings: Settings) -> None:
         """Take the kind of observation and the groups from the settings. ValueError names an unknown group."""
@@ -105,22 +108,22 @@ class GirView:
         return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
-        """Observation, flat or by group, from features [..., F]."""
+        """Return the flat observation, or a dictionary of its groups, from features [..., F]."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[GirGraph, GirSchedule], Any]:
-        """Function that draws a schedule in a render mode."""
+        """Return the function that draws a schedule: as text for render mode `ansi`, else as an image."""
         from gensor_gym.env.fused import pictures
 
         return pictures.as_text if mode == "ansi" else pictures.as_image
 
 
 def successor_features(table: GirTable, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Features of the successor by every action, float32 [N, NUM_SUCCESSOR_FEATURES].
+    """Return the features of the state that each action leads to, float32 [N, NUM_SUCCESSOR_FEATURES].
 
-    Of an illegal action only the one hot of the primitive is set.
+    The row of an illegal action has only the one hot of the action's primitive.
     """
     number = table.numbers(row[None])
     now, after = table.terms[number], table.terms[table.successors(number)[0]]

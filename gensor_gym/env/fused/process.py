@@ -10,7 +10,7 @@ from gensor_gym.env.fused.tasks import GirTasks
 
 
 class Episodes(SteppedEpisodes):
-    """Running episodes of fused operators."""
+    """Decision process of fused operators: running episodes that look up transitions and times in tables."""
     tasks: GirTasks
     remaining_at = SLICES["remaining"].start
 

@@ -42,7 +42,7 @@ TERM_WORDS = {
 
 @dataclass(frozen=True)
 class Use:
-    """A program's use of one resource. `unit` is `B` for bytes and empty for counts.
+    """How much of one resource a program uses, with the limit. `unit` is `B` for bytes and empty for counts.
 
     A `soft` limit may be exceeded: a tile that overflows its cache is slow, not illegal.
     """
@@ -87,7 +87,7 @@ def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
 
 
 def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Text about the work's spread over the device, such as `48 blocks on 132 multiprocessors, up to 5 on each`."""
+    """Return text about how the work is spread over the device, such as `48 blocks on 132 multiprocessors, up to 5 on each`."""
     row, ints = plain(schedule.row), graph.tables.ints
     if graph.hardware.kind == "gpu":
         blocks, resident = int(grid_blocks(row, ints)), int(resident_blocks(row, ints))
@@ -99,7 +99,7 @@ def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def bound(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Description of the largest term of the model's latency."""
+    """Return a description of what limits the program: the largest term of its time by the model."""
     terms = graph.terms(schedule)
     return TERM_WORDS[graph.hardware.kind][max(terms, key=lambda name: terms[name])]
 

@@ -23,7 +23,10 @@ EXTENT_COLOR, GOOD, WARN, BAD, ACCENT = "#e9eef2", "#4f9d69", "#e0a030", "#c8453
 
 
 def as_image(graph: ConstructionGraph, schedule: Schedule) -> np.ndarray:
-    """Image of the figure, uint8 [H, W, 3]. ImportError, with the command that installs matplotlib, if matplotlib is missing."""
+    """Draw a program as a figure, and return the image, uint8 [H, W, 3].
+
+    ImportError, with the command that installs matplotlib, if matplotlib is missing.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

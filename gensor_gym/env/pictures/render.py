@@ -49,7 +49,7 @@ class _Page:
 
 
 def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Text of a schedule: tiles, loop nest as pseudo-code, resources, and latency by the model.
+    """Return a schedule as text: tiles, loop nest as pseudo-code, resources, and time by the model.
 
     Loops that run once are left out. Counts are rounded up, so the last tile of an axis may reach beyond the extent.
     """
@@ -59,7 +59,7 @@ def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def loop_nest(program: Program) -> list[Line]:
-    """Lines for the loops of a program and for the statements between them, outermost loop first."""
+    """Return the lines of a program's pseudo-code: its loops, outermost first, and the statements between them."""
     page = _Page()
     (_gpu_loops if program.hardware.kind == "gpu" else _cpu_loops)(page, program)
     return page.lines

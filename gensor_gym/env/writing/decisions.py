@@ -34,9 +34,11 @@ NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """One decision: kind, index of the first number in a row, level of the tile, and options int32 [C, CHAIN].
+    """One decision that the agent takes while it writes a program, such as the tile of an axis at one memory level.
 
-    Options that are a single number repeat it in every column.
+    `kind` is WHOLE, SIZE or NUMBER. `first` is the index in the program's row of the first number that the decision sets, `level`
+    the memory level of the tile. `options` int32 [C, CHAIN] are the C values to choose from; a value that is a single number is
+    repeated in every column.
     """
 
     kind: int
@@ -46,7 +48,7 @@ class Decision:
 
     @property
     def subject(self) -> np.ndarray:
-        """One hot of the decided axis and level, or of the decided knob, float32 [NUM_SUBJECTS]."""
+        """Return features that name what is decided, float32 [NUM_SUBJECTS]: one hot of an axis and level, or of a knob."""
         found = np.zeros(NUM_SUBJECTS, dtype=np.float32)
         if self.first > VTHREAD + MAX_AXES - 1:
             found[MAX_AXES + MAX_LEVELS + 1 + self.first - VTHREAD - MAX_AXES - 1] = 1.0
@@ -58,16 +60,16 @@ class Decision:
 
 
 def written_columns(graph: ConstructionGraph) -> list[Column]:
-    """Columns with several options, in the order of writing: the unit (`tensor_core`), the other knobs, the axes.
+    """Return the parts of a program that can vary (columns: a knob, or all tiles of an axis) in the order of writing.
 
-    Most knobs belong to one unit, and a unit needs certain tiles. If the unit were decided after the tiles, tensor cores would
-    almost never be possible.
+    The knob `tensor_core` comes first, then the other knobs, then the axes. Most knobs apply only with or only without tensor
+    cores, and tensor cores need certain tiles: if they were decided after the tiles, they would almost never be possible.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 
 
 def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
-    """Decisions of a task, in order.
+    """Return the decisions that write a program of the task, in order.
 
     ValueError if the task has no decision, or if `choices="sizes"` would need too many actions.
     """
@@ -103,7 +105,7 @@ def _alone(numbers: np.ndarray) -> np.ndarray:
 
 
 def smallest(graph: ConstructionGraph) -> np.ndarray:
-    """Row int32 [ROW] before anything is written: all numbers to be decided are at their minimum."""
+    """Return the row int32 [ROW] in which nothing is written yet: all numbers to be decided are at their minimum."""
     row = graph.coordinates.base.copy()
     for column in written_columns(graph):
         row[column.places] = column.values[column.smallest]
@@ -111,10 +113,10 @@ def smallest(graph: ConstructionGraph) -> np.ndarray:
 
 
 def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Decisions of K tasks, at most D each, as arrays for compiled code.
+    """Return the decisions of K tasks, at most D each, as arrays for compiled code.
 
-    (facts int64 [K, D, NUM_FACTS], options of all decisions concatenated int32 [O, CHAIN], number of decisions int64 [K],
-    subjects float32 [K, D, NUM_SUBJECTS])
+    The arrays are (facts int64 [K, D, NUM_FACTS] of each decision, options of all decisions concatenated int32 [O, CHAIN], number
+    of decisions of each task int64 [K], features of what is decided float32 [K, D, NUM_SUBJECTS]).
     """
     most = max(map(len, tasks))
     facts = np.zeros((len(tasks), most, NUM_FACTS), dtype=np.int64)

@@ -12,10 +12,10 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, TILE, VTHREAD
 
 
 def actions_of(decisions: Sequence[Decision], row: np.ndarray) -> list[int]:
-    """Index of the option to take at each of D decisions to write the program `row`.
+    """Return the actions that write a known program: for each decision the index of the option to take.
 
-    `row` is int32 [ROW], with a tile for every memory level. ValueError if a decision has no such option: the program is not in
-    the space.
+    `row` int32 [ROW] is the program, with a tile for every memory level. ValueError if a decision has no such option: the program
+    is not in the space.
     """
     found: list[int] = []
     for place, decision in enumerate(decisions):

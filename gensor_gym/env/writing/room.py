@@ -53,7 +53,10 @@ GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
 
 @lean
 def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether a row may become a legal program. Numbers that decisions after `fact` set are at their minimum."""
+    """Whether a partly written program may still become legal. `fact` describes the decision that was written last.
+
+    All numbers of later decisions must be at their minimum.
+    """
     if not within(row, ints, GROWING):
         return False
     if ints[IS_CPU] == 1:

@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Written(NamedTuple):
-    """Arrays of K tasks for compiled code: decisions from `decisions.packed`, tables from `TaskSet`."""
+    """Arrays with the decisions (from `decisions.packed`) and the tables (from `TaskSet`) of K tasks, for compiled code."""
 
     facts: np.ndarray
     options: np.ndarray
@@ -29,7 +29,7 @@ class Written(NamedTuple):
 
 
 class WriteTasks(TaskSet):
-    """A `TaskSet` with the decisions of every task. `initial` holds rows in which nothing is written."""
+    """Tasks of `Write-v0`: a `TaskSet` with the decisions of every task. `initial` holds rows in which nothing is written."""
 
     num_features = NUM_FEATURES
     starts_anywhere = False
