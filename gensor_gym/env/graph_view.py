@@ -113,7 +113,7 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
 
 
 def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
-    """Edge features float32 [E, EDGE_FEATURES], and source and target node of each edge, int32 [E, 2]."""
+    """Return the edges: features float32 [E, EDGE_FEATURES], and (source, target) nodes int32 [E, 2]."""
     features, links = [], []
     for t, access in enumerate((*op.reads, op.write)):
         strides = access.strides()

@@ -89,7 +89,10 @@ class FinalReward:
         return self._certified[id(graph)][1]
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
-        """`seconds` is the latency by the model. `regret` is present if the task's optimum is known."""
+        """Return the entries of `info` for a program by the model. `seconds` is its time.
+
+        `regret` is present if the task's optimum is known.
+        """
         if seconds == math.inf:
             return ILLEGAL
         optimum = self._optimum(graph)

@@ -111,7 +111,7 @@ class ConstructVecEnv(VecEnv):
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Attribute of every environment in `indices`. A shared attribute is repeated. AttributeError if it is unknown."""
+        """Return an attribute of every environment in `indices`; a shared one is repeated. AttributeError if it is unknown."""
         chosen = self._chosen(indices)
         if attr_name in _OF_ONE:
             values = getattr(self.envs, _OF_ONE[attr_name])

@@ -44,7 +44,7 @@ OperatorSpec = Operator | str | Sequence["Operator | str"]
 
 
 def _is_fused(operator: object) -> str:
-    """Hint for the error about a fused operator, with the environment to use; empty for other operators."""
+    """Return a hint for error messages if the operator is a fused one: the environment to use. Else return an empty text."""
     from gensor_gym.dataflow.suite import FACTORIES  # not at the top, because only errors need it
 
     named = isinstance(operator, str) and operator.partition("(")[0].strip() in FACTORIES

@@ -36,7 +36,7 @@ watch()
 
 
 def compiled(function: F) -> F:
-    """Compile a function in Numba's nopython mode.
+    """Compile a function in Numba's nopython mode (decorator).
 
     The function releases the GIL. It is cached on disk for the present state of the sources.
     """
@@ -44,23 +44,23 @@ def compiled(function: F) -> F:
 
 
 def early(function: F) -> F:
-    """Like `compiled`, but calls run interpreted until another process has compiled the function (`graph.compiling.early`).
+    """Compile a function like `compiled`, but run it interpreted until another process has compiled it (decorator).
 
-    For functions with few calls at a time, such as the step of one environment.
+    For functions that are called a few times at once, such as the step of one environment.
     """
     return _compile(function, entry, Early)
 
 
 def outlined(function: F) -> F:
-    """Like `lean`, but callers call one compiled copy; the function is not copied into each (`graph.compiling.units`).
+    """Compile a function like `lean`, but only once: compiled callers call one shared copy (decorator).
 
-    For long functions with many callers: the model, the mask.
+    For long functions with many callers, such as the cost model and the action mask. Numba would copy them into each caller.
     """
     return _compile(function, unit, _nrt=False, error_model="numpy")
 
 
 def lean(function: F) -> F:
-    """Compile a function that compiled functions call (`graph.compiling.parts`).
+    """Compile a function that only compiled functions call (decorator).
 
     The function makes no arrays and counts no references. Counting references (atomic additions at every call) took most of the
     time of the CPU model, and half of the time of a mask. There are no zero-division checks, and the function must not raise.
@@ -71,7 +71,7 @@ def lean(function: F) -> F:
 
 
 def plain(rows: np.ndarray) -> np.ndarray:
-    """`rows` itself, or a copy if the array is read-only (like the row of a `Schedule`) or not contiguous.
+    """Return `rows`, or a copy if the array is read-only (like the row of a `Schedule`) or not contiguous.
 
     Numba gives such arrays another type, and would compile rules and model a second time.
     """
@@ -79,7 +79,10 @@ def plain(rows: np.ndarray) -> np.ndarray:
 
 
 def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
-    """Compile by `made_by`, or by `numba.njit` in an untried release of Numba. Nothing changes if Numba is off."""
+    """Compile a function with `made_by`, or with `numba.njit` in an untried release of Numba, and cache it on disk.
+
+    If Numba is off, return the function unchanged.
+    """
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function

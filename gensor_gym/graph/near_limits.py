@@ -25,10 +25,10 @@ DRAWS = 1 + MAX_LEVELS * MAX_AXES
 
 
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Well-formed programs int32 [B, ROW], legal or not, made from `draws` float64 [B, DRAWS] in [0, 1).
+    """Make B random well-formed programs near the hardware's limits, int32 [B, ROW], legal or not.
 
-    Tiles are multiples of the tiles of `first`; knobs and virtual threads are those of `first`. Every other program is a register
-    tile only, without outer levels.
+    `draws` float64 [B, DRAWS] in [0, 1) are the random numbers. Tiles are multiples of the tiles of `first`; knobs and virtual
+    threads are those of `first`. Every other program is a register tile only, without outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)
@@ -37,7 +37,7 @@ def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: n
 
 @compiled
 def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
-    """Write random tiles into every row, level by level, beginning at a random axis."""
+    """Write random tiles into every program, level by level, beginning at a random axis."""
     for b in range(rows.shape[0]):
         row, at = rows[b], 1
         levels = 1 if b % 2 == 0 else ints[NUM_LEVELS]
@@ -60,7 +60,10 @@ def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _drawn(draw, below, most, axis, ints, sizes):  # noqa: ANN001, ANN202
-    """A random size that is a multiple of `below`, at most `most` times as large. `below` if no size is."""
+    """Return a random size of an axis that is a multiple of `below` and at most `most` times as large.
+
+    If no size is, return `below`. `draw` in [0, 1) decides.
+    """
     count = 0
     for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
         count += sizes[i] % below == 0 and sizes[i] <= below * most

@@ -15,7 +15,10 @@ from gensor_gym.rows.schedule import RowSchedule
 
 
 class Schedule(RowSchedule):
-    """An immutable, hashable row with the layout of `graph/tables/layout.py`. Schedules with equal rows are equal."""
+    """A tensor program's schedule: an immutable, hashable row of numbers with the layout of `graph/tables/layout.py`.
+
+    Schedules with equal rows are equal.
+    """
 
     __slots__ = ()
     length = ROW
@@ -50,7 +53,7 @@ class Schedule(RowSchedule):
         return f"tile[{tiles}] vthread[{'x'.join(map(str, self.vthread.tolist()))}] level={self.level}" + "".join(knobs)
 
     def __repr__(self) -> str:
-        """`Schedule.parse('...')`, or `Schedule([...])` for an illegal row without a text, so that messages can show it."""
+        """Return `Schedule.parse('...')`, or `Schedule([...])` for an illegal row without a text."""
         try:
             return super().__repr__()
         except ValueError:
@@ -89,7 +92,7 @@ class Schedule(RowSchedule):
 
 
 def make_row(tiles: list[list[int]], vthread: list[int], level: int, knobs: dict[str, int] | None = None) -> np.ndarray:
-    """Row int32 [ROW] of tiles [levels][axes], virtual threads [axes], the level, and values of knobs by name.
+    """Make a row int32 [ROW] from tiles [levels][axes], virtual threads [axes], the level, and values of knobs by name.
 
     Other knobs have their default. ValueError names an unknown knob or value.
     """

@@ -18,7 +18,7 @@ LEVELS = {"gpu": 2, "cpu": 3}
 
 
 def is_staged(op: Operator, read: Access) -> bool:
-    """Whether a GPU block keeps a read's tile in shared memory, because threads of the block share elements.
+    """Whether a GPU block copies the tile of a read to shared memory, because threads of the block share elements.
 
     They do if the read is constant along some spatial axis, or if two axes index one dimension (a window).
     """
@@ -29,17 +29,17 @@ def is_staged(op: Operator, read: Access) -> bool:
 
 
 def has_staged(op: Operator) -> bool:
-    """Whether some read is staged."""
+    """Whether a GPU block copies the tile of any read to shared memory (`is_staged`)."""
     return any(is_staged(op, read) for read in op.reads)
 
 
 def reduction_points(op: Operator) -> int:
-    """Number of points of the whole reduction; 1 without reduce axes."""
+    """Return the number of multiply-adds (or other terms) per output element: the product of all reduce extents."""
     return math.prod(op.extents[a] for a in op.reduce)
 
 
 def shared_inner(op: Operator, read: Access) -> int:
-    """Dimension of a staged read that is contiguous in a GPU's shared memory.
+    """Return which dimension of a read is contiguous in a GPU's shared memory.
 
     It is the tensor's own innermost dimension if a spatial axis indexes that dimension. Otherwise (A of a matrix product) it is
     the dimension that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read neighbouring
@@ -58,7 +58,7 @@ def shared_inner(op: Operator, read: Access) -> int:
 
 
 def vector_axis(op: Operator, convolution: int) -> int:
-    """Index of the axis that vector registers of a CPU run along.
+    """Return the index of the axis along which the vector registers of a CPU run.
 
     With convolution = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it
     is the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in
@@ -80,20 +80,20 @@ def vector_axis(op: Operator, convolution: int) -> int:
 
 
 def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
-    """Whether no other axis (longer than 1) indexes a dimension that `axis` indexes."""
+    """Whether `axis` is the only axis (longer than 1) that indexes its dimension, whose coefficients are `row`."""
     others = any(c and a != axis and op.axes[a].extent > 1 for a, c in enumerate(row))
     return row[axis] == 0 or not others
 
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
-    """Usable values of knob `convolution` for the operator."""
+    """Return the values of knob `convolution` that the operator can use on this kind of hardware."""
     if not is_convolution(op):
         return (0,)
     return (0, 1, 2) if kind == "cpu" else (0, 3)
 
 
 def needs_copy(op: Operator) -> bool:
-    """Whether a shifted matrix product (convolution = 2) must copy its input.
+    """Whether a convolution as a shifted matrix product (convolution = 2) must copy its input image.
 
     It must if neighbouring pixels of the output are not neighbours in the input, or may be outside of it.
     """
@@ -110,7 +110,7 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 
 
 def load_width(op: Operator, read: Access) -> int:
-    """Number of elements (1, 2 or 4 of 4 bytes) of the widest aligned global load by which a read can be copied.
+    """Return how many elements (1, 2 or 4 of 4 bytes) the widest aligned load of a read from global memory takes.
 
     Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly one
     axis longer than 1 indexes the innermost dimension, with stride one. Or the read is a window, and copies of its rows begin up
@@ -120,31 +120,34 @@ def load_width(op: Operator, read: Access) -> int:
 
 
 def is_aligned(op: Operator, read: Access, width: int) -> bool:
-    """Whether loads of `width` elements are aligned for every tile origin that is a multiple of `width`."""
+    """Whether loads of `width` elements of a read are aligned, for tiles that start at multiples of `width`."""
     moving = _innermost_movers(op, read)
     alone = len(moving) == 1 and read.coefficients[-1][moving[0]] == 1 and read.offset[-1] == 0
     return alone and read.view[-1] % width == 0
 
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
-    """Whether a read is a window (`is_window_row`) whose rows are whole loads of `width` elements."""
+    """Whether a read is a window (`is_window_row`) whose tensor has rows of a multiple of `width` elements."""
     return is_window_row(op, read) and read.view[-1] % width == 0
 
 
 def is_window_row(op: Operator, read: Access) -> bool:
-    """Whether several axes longer than 1 index the innermost dimension of a read."""
+    """Whether several axes longer than 1 index the innermost dimension of a read, as in a window over an image."""
     return len(_innermost_movers(op, read)) > 1
 
 
 def _innermost_movers(op: Operator, read: Access) -> list[int]:
-    """Axes longer than 1 that index the innermost dimension of a read."""
+    """Return the axes longer than 1 that index the innermost dimension of a read."""
     row = read.coefficients[-1]
     return [a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1]
 
 
 @dataclass(frozen=True)
 class MatrixAxes:
-    """Roles in a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n]. All other axes repeat the product."""
+    """Which reads and axes of an operator form a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n].
+
+    All other axes repeat the product.
+    """
 
     a: int
     """Index of the read that axis m indexes: A of a gemm, the weight of a convolution."""
@@ -157,9 +160,9 @@ class MatrixAxes:
 
 
 def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
-    """Number of elements of the widest aligned copy of a read along axis `inner`, at most 16 bytes, for kernels with mma.sync.
+    """Return how many elements of a read one aligned copy takes along axis `inner`, for kernels with mma.sync.
 
-    At every position of the other axes, a copy's elements are all inside the tensor or all outside.
+    A copy has at most 16 bytes. At every position of the other axes, its elements are all inside the tensor or all outside.
     """
     access = op.reads[read]
     strides = access.axis_strides()
@@ -176,10 +179,10 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """Index of the reduce axis that shifts rows along `inner` by elements of less than 4 bytes, if loads can be combined.
+    """Return the reduce axis that shifts a read's rows by single elements of less than 4 bytes, or -1.
 
-    -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16
-    bytes element by element.
+    If there is such an axis, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16 bytes element by
+    element. `inner` is the axis along the rows.
     """
     access = op.reads[read]
     row, width = access.coefficients[-1], 16 // ITEM_BYTES[access.tensor.dtype]
@@ -190,7 +193,7 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 
 
 def matrix_axes(op: Operator) -> MatrixAxes | None:
-    """Roles of reads and axes on tensor cores. None if the operator is not a product of matrices.
+    """Return the roles of an operator's reads and axes on tensor cores, or None if it is not a product of matrices.
 
     n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes only
     the other read (A). k is the first reduce axis.

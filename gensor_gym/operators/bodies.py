@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Reduction:
-    """The combination of two partial results: by an operator of C, or by choosing the larger or smaller of both."""
+    """How two partial results of a reduction are combined: by an operator of C, or by choosing the larger or smaller one."""
 
     name: str
     """Name in generated text, such as `maximum_8(a, b)`; `fold_maximum_8` folds lanes. CUDA's `fmaxf` has another name, because
@@ -32,11 +32,14 @@ class Reduction:
     word: str = ""
 
     def joined(self, a: str, b: str, width: int | str) -> str:
-        """C text that combines two vectors of `width` lanes."""
+        """Return C text that combines two vectors `a` and `b` of `width` lanes."""
         return f"{a} {self.infix} {b}" if self.infix else f"{self.name}_{width}({a}, {b})"
 
     def taken(self, target: str, term: str, function: str) -> str:
-        """C statement that combines a term with the variable `target`. A choice calls `function`."""
+        """Return the C statement that combines `term` into the variable `target`.
+
+        A reduction that chooses the larger or smaller value calls `function`.
+        """
         return f"{target} {self.infix}= {term};" if self.infix else f"{target} = {function}({target}, {term});"
 
 
@@ -47,9 +50,10 @@ REDUCTIONS = {"add": ADD, "max": Reduction("maximum", np.maximum, "amax", -math.
 
 @dataclass(frozen=True)
 class Body:
-    """Computation at a point: a term of the reads, as C text (`term`) and in NumPy, and the reduction of terms.
+    """What an operator computes at each point of its loops: a term of the values read, and how terms are reduced.
 
-    At points outside a tensor every read gives the identity of the reduction. The term of identities must be the identity.
+    The term is given as C text and as a NumPy function. At points outside a tensor every read gives the identity of the
+    reduction, and the term of identities must be the identity.
     """
 
     term: str
@@ -60,17 +64,17 @@ class Body:
 
     @property
     def plain(self) -> bool:
-        """Whether the term is the value of a single read."""
+        """Whether the term is just one of the values read."""
         return self.term == "{0}"
 
     @property
     def exact(self) -> bool:
-        """Whether the result is exact: neither the term nor the reduction rounds, in any order."""
+        """Whether results are exact in any order of the reduction, because nothing is rounded."""
         return self.plain and not self.reduction.infix
 
     @property
     def absorbs(self) -> bool:
-        """Whether one read outside its tensor makes the whole term the identity, for any values of other reads."""
+        """Whether the term is the reduction's identity as soon as one read is outside its tensor."""
         return self.term in ("{0}", "{0} * {1}")
 
 
@@ -87,5 +91,5 @@ OBSERVED = ("multiply_add", "sum", "max", "map")
 
 
 def limited(value: float, dtype: str) -> float:
-    """The number itself, or for int8 the nearest number in -128..127."""
+    """Return the number itself, or for int8 the nearest number in -128..127."""
     return min(max(value, -128.0), 127.0) if dtype == "int8" else value

@@ -20,11 +20,11 @@ TORCH: dict[str, TorchCall] = {}
 
 
 def register_operator(reference: Reference | None = None, torch: TorchCall | None = None) -> Callable[[Factory], Factory]:
-    """Decorator that registers the function of an operator under its name, so that operators' text may use the name.
+    """Return a decorator that registers the function of an operator under its name, which operators' text may then use.
 
     `reference` computes the output in float64 NumPy from the operator and the arrays it reads; without it the operator's axes and
-    accesses are evaluated. Without `torch` the call in torch is an einsum, a sum, a maximum or a map, if no read is a window.
-    ValueError for a name that another module has taken.
+    accesses are evaluated. `torch` gives the equivalent call of torch. Without it the call is an einsum, a sum, a maximum or a
+    map, if no read is a window. ValueError for a name that another module has taken.
     """
 
     def add(factory: Factory) -> Factory:

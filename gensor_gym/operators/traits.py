@@ -20,11 +20,12 @@ Places = tuple[int, ...]
 
 
 def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
-    """Indices in memory of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q).
+    """Return where a convolution's dimensions are in memory, or None if the operator is not a convolution.
 
-    None if the operator is not a convolution. One axis of the output and one axis of the window index the image's rows, and two
-    such axes its columns. Every other index is a single axis, or one with an axis of groups. A depthwise convolution is not one
-    here, because its channels are not summed.
+    The result has three tuples: indices of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q). An
+    operator is a convolution here if one axis of the output and one axis of the window index the image's rows, and two such axes
+    its columns, and every other index is a single axis, or one with an axis of groups. A depthwise convolution is not one,
+    because its channels are not summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
         return None
@@ -47,13 +48,13 @@ def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
 def is_convolution(op: Loops) -> bool:
     """Whether the operator is a convolution, with or without groups, whose dimensions are in the usual order in memory.
 
-    Generators for CPUs read no other convolution, and neither do those for CUDA cores with an implicit matrix product.
+    Code generators for CPUs support no other convolution, and neither do those for CUDA cores with an implicit matrix product.
     """
     return convolution_places(op) == ((0, 1, 2, 3),) * 3
 
 
 def weights(op: Loops) -> Access | None:
-    """The read that is a layer's weights, equal from call to call: gemm's B, a convolution's filters; else None.
+    """Return the read that holds a layer's weights (gemm's B, a convolution's filters), or None.
 
     A batch of products has no weights, because every product has separate operands. A product with a vector has none either.
     """
@@ -64,7 +65,7 @@ def weights(op: Loops) -> Access | None:
 
 
 def _own(op: Loops, number: int) -> list[int]:
-    """Spatial axes, of any extent, that index only the read `number`, and not the other of the two reads."""
+    """Return the spatial axes, of any extent, that index the read `number` and not the other of the two reads."""
     one, other = op.reads[number], op.reads[1 - number]
     return [a for a in op.spatial if _moves(one, a) and not _moves(other, a)]
 

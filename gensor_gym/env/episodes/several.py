@@ -76,7 +76,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @abstractmethod
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Write scalars, masks and features of the chosen environments, whose tasks and rows are set."""
+        """Write scalars, masks and features of the chosen environments, whose tasks and first rows are set already."""
 
     @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:

@@ -79,7 +79,7 @@ def _operations(cell: Cell) -> float:
 
 
 def _edges(nest: RowNest, places: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Edge features float32 [E, EDGE_FEATURES], and source and target node of each edge, int32 [E, 2]."""
+    """Return the edges: features float32 [E, EDGE_FEATURES], and (source, target) nodes int32 [E, 2]."""
     features, links = [], []
     for cell in nest.cells:
         for source in cell.sources:

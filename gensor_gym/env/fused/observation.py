@@ -74,7 +74,7 @@ def static_features(graph: GirGraph) -> np.ndarray:
 
 
 def _work(nest: RowNest, name: str) -> float:
-    """Number of operations to compute a cell from inputs and from cells that hold one value per row."""
+    """Return the number of operations that compute a cell from the operator's inputs and from values with one element per row."""
     cell = nest.cell[name]
     own = 0 if cell.is_reduction or cell.is_load else operations(cell.made)  # type: ignore[arg-type]
     return own + sum(_work(nest, source) for source in cell.sources if nest.cell[source].wide)

@@ -45,7 +45,10 @@ def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:
 
 
 def _lines(graph: GirGraph, schedule: GirSchedule) -> Iterator[tuple[str, Instruction | str]]:
-    """Lines of the picture from the top: (kind, instruction or text). A kind is kernel, pass, along or once."""
+    """Yield the lines of the picture from the top: (kind, instruction or text).
+
+    The kind is `kernel`, `pass` (over the columns), `along` (an instruction for every column) or `once` (one for every row).
+    """
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
         step, _ = step_of(graph, schedule, len(kernel.passes))

@@ -26,7 +26,10 @@ class Episodes(SteppedEpisodes):
         self._observe(chosen, after)
 
     def _observe(self, chosen: np.ndarray, numbers: np.ndarray) -> None:
-        """`numbers` int64 are the indices of the new states in their spaces."""
+        """Write times, masks and features of the chosen episodes' new states.
+
+        `numbers` int64 are the indices of these states in their spaces.
+        """
         task, spaces = self.task[chosen], self.tasks.spaces
         terms, starts = spaces.terms_of(task, numbers), self.tasks.starts[task]
         self._reach(chosen, terms[:, 0])

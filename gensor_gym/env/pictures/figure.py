@@ -97,7 +97,7 @@ def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _length(size: int) -> float:
-    """The constant makes size 1 visible."""
+    """Return the length at which a tile size is drawn: its logarithm, plus a constant that makes size 1 visible."""
     return 0.35 + math.log2(size)
 
 

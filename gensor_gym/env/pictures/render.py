@@ -204,7 +204,10 @@ def _finished(program: Program, value: str) -> str:
 
 
 def _store(page: _Page, program: Program) -> None:
-    """Write the line that stores the registers, after divisor and epilogue. Without a reduction the statement stores."""
+    """Write the line that stores finished results from registers, with the division and the epilogue.
+
+    Operators without a reduction store in their only statement, so the line is left out.
+    """
     op = program.operator
     if not op.reduce:
         return

@@ -90,7 +90,10 @@ def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
 
 
 def _sizes(column: Column, levels: int) -> list[Decision]:
-    """Decisions that set a chain number by number: the tile of each level, then virtual threads if they have several options."""
+    """Return the decisions that set one number of an axis each: the tile of every level, then the virtual threads.
+
+    Virtual threads are left out if they have a single option.
+    """
     ladder = _alone(np.unique(column.values[:, :MAX_LEVELS]))
     found = [Decision(SIZE, column.first, level, ladder) for level in range(levels)]
     threads = np.unique(column.values[:, MAX_LEVELS])
@@ -100,7 +103,7 @@ def _sizes(column: Column, levels: int) -> list[Decision]:
 
 
 def _alone(numbers: np.ndarray) -> np.ndarray:
-    """Options int32 [C, CHAIN] that repeat each of C numbers in every column."""
+    """Return C numbers as options int32 [C, CHAIN], each repeated in every column."""
     return np.ascontiguousarray(np.broadcast_to(numbers[:, None], (len(numbers), CHAIN)), dtype=np.int32)
 
 
@@ -136,7 +139,10 @@ def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray,
 
 
 def _without_choice(decisions: Sequence[Decision]) -> np.ndarray:
-    """Number of levels written before the first decision, int64 [A]: all levels of an axis without decisions, else 0."""
+    """Return how many levels of every axis are written before the first decision, int64 [A].
+
+    These are all levels of an axis without decisions, else 0.
+    """
     written = np.full(MAX_AXES, MAX_LEVELS)
     written[[decision.first - TILE for decision in decisions if decision.kind != NUMBER]] = 0
     return written

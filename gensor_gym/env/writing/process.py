@@ -48,7 +48,7 @@ def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN
 
 @lean
 def _fill_remaining(left, count, obs):  # noqa: ANN001, ANN202
-    """Decisions left as a fraction of all, and their logarithm."""
+    """Write the two features of the decisions left: their fraction of all decisions, and their logarithm."""
     obs[REMAINING_AT] = left / count
     obs[REMAINING_AT + 1] = math.log2(left + 1.0) / 8.0
 
@@ -95,7 +95,7 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
 
 @lean
 def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
-    """Write mask and observation of an ended episode. Action 0 stays legal, because an empty mask cannot be sampled from."""
+    """Write mask and features of an ended episode. The mask allows action 0, because an empty mask cannot be sampled from."""
     for i in range(mask.shape[0]):
         mask[i] = i == 0
     fill_schedule(row, ints, obs)

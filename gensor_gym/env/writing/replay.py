@@ -29,7 +29,7 @@ def actions_of(decisions: Sequence[Decision], row: np.ndarray) -> list[int]:
 
 
 def _numbers(decision: Decision, row: np.ndarray) -> np.ndarray:
-    """The chain of an axis, int32 [CHAIN], or a single number, int32 [1]."""
+    """Return the numbers of a program that a decision sets: the tiles and virtual threads of an axis, or a single number."""
     if decision.kind == WHOLE:
         tiles = [decision.first + level * MAX_AXES for level in range(MAX_LEVELS)]
         chain = row[[*tiles, decision.first + VTHREAD - TILE]]

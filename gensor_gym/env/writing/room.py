@@ -72,7 +72,7 @@ def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def _largest_ratio(axis, base, ints, sizes):  # noqa: ANN001, ANN202
-    """Largest size of an axis that is a multiple of `base`, divided by `base`; 1 if no size is a multiple."""
+    """Return the largest size of an axis that is a multiple of `base`, divided by `base`; 1 if no size is a multiple."""
     for i in range(ints[SIZE_START + axis + 1] - 1, ints[SIZE_START + axis] - 1, -1):
         if sizes[i] % base == 0:
             return sizes[i] // base
@@ -89,7 +89,7 @@ def _has_multiple(axis, number, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether a block tile may contain one register tile of the reduction for each of `reduce_threads` threads."""
+    """Whether the axes' tiles may still give each of `reduce_threads` threads a register tile of the reduction."""
     if row[REDUCE_THREADS] == 0:
         return True
     most = 1
@@ -102,7 +102,10 @@ def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether patches of warps may still divide the threads. Conditions on knobs are checked when knobs are written."""
+    """Whether the threads of a block may still be divisible into the patches of threads that knob warp_tile wants.
+
+    Conditions on other knobs are checked when those knobs are written.
+    """
     rows = warp_rows(row[WARP_TILE])
     if rows == 0:
         return row[LANE_MAP] == 0 or fact[FIRST] == WARP_TILE
@@ -123,7 +126,7 @@ def _may_divide(row, axis, number, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether tiles may still fit the tensor-core instruction (`knobs.tensor_cores.is_whole_matrix`)."""
+    """Whether the tiles may still fit the tensor-core instruction (`knobs.tensor_cores.is_whole_matrix`)."""
     m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
@@ -147,7 +150,7 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether sizes of the two pixel axes, consistent with the written sizes, can give every image whole panels."""
+    """Whether the tiles of the two pixel axes may still give every image whole panels of wgmma columns."""
     p, q = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     for i in range(ints[SIZE_START + p], ints[SIZE_START + p + 1]):
         if fact[WRITTEN + p] >= 1 and sizes[i] != row[TILE + p]:
@@ -163,7 +166,7 @@ def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
-    """Check limits of wgmma: number of columns, a cluster's tiles, and a swizzle row along k."""
+    """Whether wgmma's limits may still hold: number of columns, tiles for a cluster, and one swizzle row along k."""
     if columns_of(row, ints) > 256:
         return False
     m = ints[MATRIX_M]

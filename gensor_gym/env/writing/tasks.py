@@ -46,7 +46,7 @@ class WriteTasks(TaskSet):
         self.num_actions = MOST_SIZES if choices == "sizes" else max(longest)
 
     def _append(self, op: Operator) -> None:
-        """ValueError if a decision has more options than the environment has actions."""
+        """Add the task of an operator. ValueError if one of its decisions has more options than the environment has actions."""
         if op in self._index:
             return
         decisions = decisions_of(ConstructionGraph(op, self.hardware, self.space), self.choices)

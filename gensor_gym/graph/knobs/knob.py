@@ -21,7 +21,10 @@ warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of 
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """One discrete choice: at most 16 values in increasing order. The first value is the default."""
+    """A discrete choice of a program besides its tiles, such as the unrolling factor, with at most 16 values.
+
+    Values are in increasing order; the first is the default.
+    """
 
     place: int
     """Index in a row of the entry that stores the knob's value, as an index into `values` (`graph/tables/layout.py`)."""
@@ -50,16 +53,19 @@ class Knob:
 
     @property
     def default(self) -> int:
-        """Value of programs that do not use the knob."""
+        """The first value, which programs have that do not use the knob."""
         return self.values[0]
 
     @property
     def available(self) -> tuple[int, ...]:
-        """Values that the generators support."""
+        """Values for which the code generators can produce code."""
         return tuple(value for value in self.values if value not in self.masked)
 
     def usable(self, op: Operator, hardware: Hardware) -> tuple[int, ...]:
-        """Values that the operator can use and the generators support. Only the default on the other kind of hardware."""
+        """Return the values that the operator can use on this hardware and that the generators support.
+
+        On the other kind of hardware this is only the default.
+        """
         if self.kind not in ("both", hardware.kind):
             return (self.default,)
         return tuple(v for v in self.available if v == self.default or self.is_useful(op, hardware, v))

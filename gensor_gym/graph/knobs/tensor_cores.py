@@ -72,7 +72,7 @@ KNOBS = (
 
 @lean
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
-    """Whether tiles fit the tensor-core instruction of the program.
+    """Whether a program's tiles fit its tensor-core instruction; True for programs on CUDA cores.
 
     mma.sync needs multiples of 16 x 8 x INSTRUCTION_K, and one element of a window at a time. wgmma needs 64 rows (a shorter m is
     one tile with fewer rows), up to 256 columns in multiples of eight (sixteen for int8), one swizzle row of 128 bytes along k in
@@ -107,7 +107,7 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixels_of(row, ints):  # noqa: ANN001, ANN201
-    """Number of pixels of one image in a register tile of wgmma, if the image is read in place."""
+    """Return how many columns a register tile has along the axes of wgmma's columns: pixels of one image for a convolution."""
     pixels = 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
         pixels *= row[TILE + axis]
@@ -116,7 +116,10 @@ def pixels_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
-    """Length of the instruction's fragment along an axis. A tensor-core register tile is a multiple of it."""
+    """Return the length of a tensor-core instruction's operand fragment along an axis; 1 for other axes than m, n, k.
+
+    A register tile on tensor cores is a multiple of it.
+    """
     if axis == ints[MATRIX_M]:
         return 16 if row[TENSOR_CORE] == 1 else ints[ROW_STEP]
     if axis == ints[MATRIX_N]:

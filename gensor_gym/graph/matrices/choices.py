@@ -24,7 +24,7 @@ WGMMA_ROWS = 64
 
 
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
-    """Usable values of knob `tensor_core`: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
+    """Return the values of knob `tensor_core` that an operator can use: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
     Float32 cannot use tensor cores, because precision is part of the task. A read with another `pad_value` than 0 cannot either.
     Axes must be long enough for some tile to fill an instruction, with two exceptions. The rows of wgmma may be fewer
@@ -46,9 +46,9 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
 
 def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
-    """Smallest tile along an axis, even if the axis is shorter: 1, but an instruction along axis k on tensor cores.
+    """Return the length that the largest tile of an axis must reach, even if the axis is shorter.
 
-    If zeros pad a step of wgmma (`is_filled_up`), the smallest tile along k is a step.
+    It is 1, but along axis k on tensor cores one instruction, or one step of wgmma if zeros pad the step (`is_filled_up`).
     """
     roles, choices = matrix_axes(op), tensor_core_choices(op, hardware)
     if roles is None or axis != roles.k or len(choices) == 1:
@@ -59,9 +59,10 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 
 
 def row_step(op: Operator) -> int:
-    """Divisor of the rows of a wgmma tile: 64, or 16 if m is shorter, or all rows if m is shorter than 16.
+    """Return the number of which the rows of a wgmma tile are a multiple: 64, or 16 if axis m is shorter.
 
-    The instruction always computes 64 rows: it also multiplies the memory after a smaller tile, and does not store those results.
+    It is all rows if m is shorter than 16. The instruction always computes 64 rows: it also multiplies the memory after a smaller
+    tile, and does not store those results.
     """
     roles = matrix_axes(op)
     most = longest(op.axes[roles.m].extent) if roles is not None else 0
@@ -69,19 +70,25 @@ def row_step(op: Operator) -> int:
 
 
 def column_step(op: Operator) -> int:
-    """Divisor of a wgmma's number of columns."""
+    """Return the number of which the columns of a wgmma are a multiple."""
     return COLUMN_STEPS.get(op.dtype, 8)
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
-    """Number of elements along k in one tensor-core instruction. ValueError if the operator cannot use the instruction."""
+    """Return the number of elements along k in one tensor-core instruction.
+
+    ValueError if the operator cannot use the instruction.
+    """
     if tensor_core not in tensor_core_choices(op, hardware) or tensor_core == 0:
         raise ValueError(f"tensor_core={tensor_core}: {op} on {hardware.name} has {tensor_core_choices(op, hardware)}")
     return mma_types(hardware)[op.dtype]
 
 
 def mma_types(hardware: Hardware) -> dict[str, int]:
-    """Row of `TENSOR_TYPES` for a machine. Empty before Turing, for a CPU, and for GPUs that have no mma.sync."""
+    """Return the length along k of one mma.sync on a machine, by data type.
+
+    Empty before Turing, for a CPU, and for GPUs without mma.sync.
+    """
     if not hardware.arch.startswith("sm_"):
         return {}
     number = capability(hardware)
@@ -90,6 +97,6 @@ def mma_types(hardware: Hardware) -> dict[str, int]:
 
 
 def _fills(op: Operator, roles: MatrixAxes, tile: tuple[int, int, int]) -> bool:
-    """Whether the axes, rounded up by `longest`, are at least as long as a tile (m, n, k)."""
+    """Whether the axes m, n and k, rounded up by `longest`, are at least as long as a tile (m, n, k)."""
     extents = [op.axes[axis].extent for axis in (roles.m, roles.n, roles.k)]
     return all(longest(extent) >= length for extent, length in zip(extents, tile, strict=True))

@@ -32,5 +32,8 @@ NUM_KNOBS = ROW - KNOB
 
 
 def slot_of(axis: int, spatial: int) -> int:
-    """Slot of axis number `axis` of an operator with `spatial` spatial axes, which come first."""
+    """Return the slot (place in a schedule's row) of axis number `axis` of an operator.
+
+    Spatial axes come first; `spatial` is their number.
+    """
     return SPATIAL_SLOTS - spatial + axis

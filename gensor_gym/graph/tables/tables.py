@@ -78,7 +78,7 @@ NUM_FLOATS = FUNCTIONS + 3
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Arrays of one task: ints int64 [NUM_INTS], floats float64 [NUM_FLOATS], sizes int64 [S]."""
+    """Arrays that describe one task to compiled code: ints int64 [NUM_INTS], floats float64 [NUM_FLOATS], sizes int64 [S]."""
 
     ints: np.ndarray
     floats: np.ndarray
