@@ -45,11 +45,12 @@ def descend(
     gain: float = 1.0,
     trace: np.ndarray | None = None,
 ) -> Descent:
-    """Descend from `row` int32 [ROW], with a tile for every level. Change it in place to the program reached.
+    """Improve a program column by column (one knob, or all tiles of an axis) until no single column makes it faster.
 
-    A program is taken if its seconds are below `gain` times the best seconds so far: with 1 any faster program. With `sweeps` the
-    descent ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64
-    [S, TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
+    `row` int32 [ROW], with a tile for every level, is the first program and becomes the program reached. A program is taken if
+    its seconds by the model are below `gain` times the best seconds so far: with 1 any faster program. With `sweeps` the descent
+    ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64 [S,
+    TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
     """
     kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(
@@ -89,7 +90,7 @@ def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, tr
 
 @lean
 def _copy(values, into):  # noqa: ANN001, ANN202
-    """A loop, because for a slice Numba would compile broadcasting."""
+    """Copy `values` into another array by a loop, because for a slice Numba would compile broadcasting."""
     for i in range(values.shape[0]):
         into[i] = values[i]
 

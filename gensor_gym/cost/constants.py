@@ -21,7 +21,7 @@ FILE = "cpu_constants.json"
 
 @dataclass(frozen=True)
 class Constant:
-    """One constant: the initial value of a fit (an order of magnitude), and its range."""
+    """A constant of the CPU model that is fitted to timings: its first value in a fit (an order of magnitude), and its range."""
 
     name: str
     start: float
@@ -76,13 +76,16 @@ assert len(CPU_CONSTANTS) < NUM_CONSTANTS
 
 @cache
 def shipped_constants() -> dict[str, object]:
-    """The shipped fit: {"values": {name: value}, "device", "date", "operators", ..}."""
+    """Return the fitted constants that ship: {"values": {name: value}, "device", "date", "operators", ..}."""
     return json.loads((resources.files("gensor_gym.cost") / FILE).read_text(encoding="utf-8"))
 
 
 @cache
 def constant_values(hardware: str) -> tuple[float, ...]:
-    """Values of CPU_CONSTANTS in order (the initial value if the fit lacks one), then the value of PAST_LINE."""
+    """Return the values of CPU_CONSTANTS for a machine, in order, then the value of PAST_LINE.
+
+    A constant that the fit lacks has its first value.
+    """
     values: dict[str, float] = shipped_constants()["values"]  # type: ignore[assignment]
     fitted = (float(values.get(constant.name, constant.start)) for constant in CPU_CONSTANTS)
     return (*fitted, ARRAY_OFFSET if hardware == "host" else 0.0)

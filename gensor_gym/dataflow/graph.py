@@ -38,7 +38,10 @@ MOVES = (Slice, Transpose, Concat, Pad, Gather)
 
 @dataclass(frozen=True)
 class Dataflow:
-    """A computation of tensors in static single assignment: each name is an input, or the value of one earlier node."""
+    """A computation of tensors as a graph: inputs, nodes that each compute one value, and outputs.
+
+    Each name is an input, or the value of one earlier node (static single assignment).
+    """
 
     name: str
     inputs: tuple[Value, ...]
@@ -111,7 +114,7 @@ class Dataflow:
         return found
 
     def _stored(self, name: str, node: Node, given: Sequence[Value]) -> str:
-        """Data type of a node's value in memory."""
+        """Return the data type of a node's value in memory."""
         if isinstance(node, VIEWS):
             return given[0].dtype
         if isinstance(node, Contract):
@@ -130,7 +133,7 @@ class Dataflow:
         return dict(self.rounded)
 
     def type_of(self, name: str) -> str:
-        """Data type in which a node computes."""
+        """Return the data type in which a node computes: float32, or int64 if declared."""
         return self.whole_dtype if name in self.whole else self.dtype
 
     @cached_property
@@ -146,12 +149,12 @@ class Dataflow:
         return found
 
     def is_repeated(self, name: str) -> bool:
-        """Whether a value is a broadcast: memory has a smaller value, whose elements are read repeatedly."""
+        """Return whether a value is a broadcast: memory has a smaller value, whose elements are read repeatedly."""
         return self.behind(name, (Reshape,))[-1] != self.behind(name)[-1]
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
-        """Name of every value -> names of the values computed from it."""
+        """Name of every value -> names of the values that are computed from it."""
         found: dict[str, list[str]] = {name: [] for name in self.values}
         for name, node in self.nodes:
             for one in dict.fromkeys(node.inputs):
@@ -160,7 +163,7 @@ class Dataflow:
 
     @cached_property
     def id_limits(self) -> Mapping[str, int]:
-        """Name of each input that contains row ids -> number of rows of the smallest table that it indexes."""
+        """Name of each input that contains row indices -> number of rows of the smallest table that it indexes."""
         made, found = self.makers, dict[str, int]()
         for _, node in self.nodes:
             if isinstance(node, Gather):
@@ -190,7 +193,7 @@ class Dataflow:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: every input element that is read and every output element, once each."""
+        """Bytes that any kernel must at least move: every input element that is read and every output element, once each."""
         read = self._read
         given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs)
         return given + sum(value.nbytes for value in self.outputs)

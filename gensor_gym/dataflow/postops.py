@@ -24,14 +24,14 @@ _WITH_CHANNEL, _WITH_ELEMENT = {"add": "bias", "multiply": "scale"}, {"add": "re
 
 @dataclass(frozen=True)
 class PostOp:
-    """A stage of an epilogue, and the names of its operands in addition to the output element."""
+    """A stage of an operator's epilogue, and the names of the values that it reads in addition to the output element."""
 
     stage: str
     reads: tuple[str, ...] = ()
 
 
 def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp | None:
-    """Stage of an epilogue that computes `node` from `element`, the output of `op`; None if no stage does."""
+    """Return the epilogue stage that computes `node` from `element`, the output of `op`; None if no stage does."""
     if not isinstance(node, Map):
         return None
     own = [name for name in operands(node.expression) if element in graph.behind(name, (Reshape,))]
@@ -45,7 +45,7 @@ def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp |
 
 
 def function_of(expression: Expression) -> str | None:
-    """Stage of an expression of one value; None if there is none."""
+    """Return the epilogue stage that computes an expression of one value, such as `relu`; None if no stage does."""
     return _OF_ONE.get(str(renamed(expression, dict.fromkeys(operands(expression), "y"))))
 
 

@@ -14,7 +14,7 @@ from gensor_gym.registry import near
 
 
 def resolve_computation(spec: Operator | Dataflow | str) -> Operator | Dataflow:
-    """The operator or fused operator that `spec` names; ValueError for anything else.
+    """Return the operator or fused operator that `spec` names; ValueError for anything else.
 
     Text without a call, such as the id of a table's operator, always names an operator.
     """

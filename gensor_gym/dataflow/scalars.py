@@ -19,7 +19,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Scalar:
-    """A scalar function of one to three numbers."""
+    """A function of one to three numbers that maps may use, such as `exp`, with its error bound and its cost."""
 
     arity: int
     value: Callable[..., Array]
@@ -33,7 +33,7 @@ class Scalar:
 
 
 def _between(value: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    """Error rule of a monotone function of one number: the larger error at the two ends of the interval."""
+    """Return the error rule of a monotone function of one number: the larger error at the two ends of its interval."""
 
     def error(x: Array, e: Array) -> Array:
         here = value(x)
@@ -52,7 +52,7 @@ def _quotient(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Array], Array]:
-    """Error rule as `_between`, but infinite if part of the interval is not above `lowest`.
+    """Return an error rule like `_between`, but infinite if part of the interval is not above `lowest`.
 
     `lowest` itself is allowed for an argument without error.
     """
@@ -66,12 +66,12 @@ def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Ar
 
 
 def _wave(x: Array, e: Array) -> Array:
-    """Error of a sine or cosine: slope and values are at most 1."""
+    """Return the error of a sine or cosine, whose slope and values are at most 1."""
     return np.minimum(e, 2.0)
 
 
 def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: Array) -> Array:
-    """Error of a choice. If `unsure` is 1, the comparison is too close to decide, and either branch is possible."""
+    """Return the error of a choice. If `unsure` is 1, the comparison is too close to decide, and either branch is possible."""
     sure = np.where(condition != 0, ea, eb)
     return np.where(unsure == 0, sure, np.maximum(ea, eb) + np.abs(a - b))
 
@@ -85,7 +85,7 @@ def _compared(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _larger(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Error of a maximum or minimum: the larger of both errors, because either argument may be chosen."""
+    """Return the error of a maximum or minimum: the larger of both errors, because either argument may be chosen."""
     return np.maximum(ea, eb)
 
 
@@ -93,7 +93,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _near_erf(x: Array, e: Array) -> Array:
-    """Error of erf by the mean value theorem.
+    """Return the error of erf by the mean value theorem.
 
     It is the argument's error times the steepest slope in the interval, 2 / sqrt(pi) exp(-x^2) at the point nearest to zero.
     """
@@ -105,12 +105,12 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _near_erfc(x: Array, e: Array) -> Array:
-    """Error of erfc: that of erf, but at most erfc at the interval's lower end, which is small far above 0."""
+    """Return the error of erfc: that of erf, but at most erfc at the interval's lower end, which is small far above 0."""
     return np.minimum(_near_erf(x, e), np.where(np.isinf(e), np.inf, _erfc(x - e)))
 
 
 def _log_gamma_of(x: float) -> float:
-    """Logarithm of |Gamma(x)|; infinite at 0, at negative integers, at infinities, and beyond the range of float64."""
+    """Return the logarithm of |Gamma(x)|; infinite at 0, at negative integers, at infinities, and beyond float64's range."""
     try:
         return math.lgamma(x)
     except (ValueError, OverflowError):
@@ -123,7 +123,7 @@ _LEAST_GAMMA = 1.4616321449683623
 
 
 def _near_log_gamma(x: Array, e: Array) -> Array:
-    """Error of the logarithm of gamma: the largest difference from the values at both ends and at the interval's minimum.
+    """Return the error of the logarithm of gamma: the largest difference from its values at ends and minimum of the interval.
 
     The function is convex above 0. Below 0 it has poles, so inexact arguments have no bound; near its zeros there, libraries have
     absolute errors of a few unit roundoffs of 1.
@@ -136,7 +136,7 @@ def _near_log_gamma(x: Array, e: Array) -> Array:
 
 
 def _near_remainder(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Error of a remainder: infinite for an inexact divisor, else the error of a.
+    """Return the error of a remainder: infinite for an inexact divisor, else the error of a.
 
     If the remainder's interval reaches 0 or the divisor, any remainder is possible, and the error is 2 |b|.
     """
@@ -150,7 +150,7 @@ def _bits_and(a: Array, b: Array) -> Array:
 
 
 def _unsure(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Error of a function without a rule: 0 for exact arguments, else infinite."""
+    """Return the error of a function without a rule: 0 for exact arguments, else infinite."""
     return np.where((ea == 0) & (eb == 0), 0.0, np.inf)
 
 

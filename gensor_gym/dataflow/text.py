@@ -65,7 +65,7 @@ _NODES: dict[str, Callable[..., Node]] = {
 
 
 def parse(text: str) -> Dataflow:
-    """Graph that a text describes. ValueError gives the line and the expected syntax."""
+    """Return the graph that a text describes. ValueError gives the line and the expected syntax."""
     if not isinstance(text, str):
         raise ValueError(f"dataflow text {text!r}: expected text")
     if len(text) > MOST_CHARACTERS:
@@ -82,7 +82,7 @@ def parse(text: str) -> Dataflow:
 
 
 def _levels(tree: ast.AST) -> int:
-    """Depth of a syntax tree, counted without recursion: a tree may be too deep for recursive functions."""
+    """Return the depth of a syntax tree, counted without recursion: a tree may be too deep for recursive functions."""
     count, level = 0, [tree]
     while level:
         count, level = count + 1, [inner for node in level for inner in ast.iter_child_nodes(node)]
@@ -90,7 +90,7 @@ def _levels(tree: ast.AST) -> int:
 
 
 def text_of(graph: Dataflow) -> str:
-    """Text of a graph, which `parse` reads."""
+    """Return the text of a graph, which `parse` reads."""
     given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
     kinds = {name: f": {graph.whole_dtype}" for name in graph.whole} | {name: f": {kind}" for name, kind in graph.rounded}
     lines = [f"    {name}{kinds.get(name, '')} = {_text_of_node(node)}" for name, node in graph.nodes]
@@ -136,7 +136,7 @@ class _Reader:
         self.whole, self.rounded = set[str](), set[tuple[str, str]]()
 
     def graph(self) -> Dataflow:
-        """Graph of the function. ValueError gives the line and the expected syntax."""
+        """Return the graph of the function that was read. ValueError gives the line and the expected syntax."""
         rest = self.function.args
         if rest.posonlyargs or rest.kwonlyargs or rest.vararg or rest.kwarg or rest.defaults or self.function.decorator_list:
             raise self._wrong(self.function, "plain parameters without defaults, and no decorator")
@@ -190,7 +190,7 @@ class _Reader:
             raise ValueError(f"{self.function.name}, line {call.lineno}: {call.func.id}: {error}") from error
 
     def _map(self, made: ast.expr) -> Map:
-        """Map of an expression. A broadcast is added before it for every operand that is smaller than the result."""
+        """Return the map of an expression. A broadcast is added before it for every operand that is smaller than the result."""
         expression = self._expression(made, 0)
         names = operands(expression)
         if not names:
@@ -287,7 +287,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether a literal is an integer that may be an extent or an index."""
+    """Return whether a literal is an integer that may be an extent or an index."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST_ELEMENTS
 
 
@@ -306,7 +306,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """ValueError unless keywords accept their values. Nodes check unknown keywords."""
+    """Raise ValueError unless keywords accept their values. Nodes check unknown keywords."""
     for word, value in options.items():
         fits, expected = _KINDS.get(word, (lambda _: True, ""))
         if not fits(value):

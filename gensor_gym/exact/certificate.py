@@ -24,7 +24,7 @@ _WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from
 
 @dataclass(frozen=True)
 class Certificate:
-    """The proved optimum of a task."""
+    """The proved shortest time of a task's programs under the analytic model, with a program that takes it."""
 
     operator: str
     hardware: str
@@ -51,32 +51,32 @@ class Certificate:
     """Processor seconds of the search without compilation."""
 
     def __post_init__(self) -> None:
-        """ValueError for an unknown method."""
+        """Raise ValueError for an unknown method of proof."""
         if self.method not in METHODS:
             raise ValueError(f"no method {self.method!r}: expected one of {METHODS}")
 
     @property
     def optimum(self) -> float:
-        """Seconds of the fastest legal program."""
+        """Seconds of the fastest legal program by the model."""
         return float.fromhex(self.latency)
 
     @property
     def best(self) -> Schedule:
-        """A schedule with the optimal latency."""
+        """A schedule that takes these seconds."""
         return Schedule.parse(self.schedule)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Operator, hardware and space, as text."""
+        """The task as three texts: operator, hardware and space."""
         return self.operator, self.hardware, self.space
 
     def to_json(self) -> str:
-        """The certificate as one line of JSON."""
+        """Return the certificate as one line of JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, line: str) -> Certificate:
-        """The certificate of a line that `to_json` wrote. ValueError names missing or unknown fields and invalid values."""
+        """Read a line that `to_json` wrote. ValueError names missing or unknown fields and invalid values."""
         data = parse_object(line)
         expected = {field.name for field in dataclasses.fields(cls)}
         if set(data) != expected:
@@ -92,7 +92,7 @@ class Certificate:
 
 
 def _seconds(text: str) -> float:
-    """Value of a hexadecimal float; 0 if it is invalid."""
+    """Return the value of a hexadecimal float; 0 if it is invalid."""
     try:
         return float.fromhex(text)
     except (OverflowError, ValueError):
@@ -100,14 +100,14 @@ def _seconds(text: str) -> float:
 
 
 def read_certificates(path: Path) -> list[Certificate]:
-    """Certificates in a file of JSON lines. A missing file has none."""
+    """Read all certificates in a file of JSON lines. A missing file has none."""
     if not path.exists():
         return []
     return [_at(path, number, line) for number, line in read_lines(path)]
 
 
 def _at(path: Path, number: int, line: str) -> Certificate:
-    """ValueError gives file and line."""
+    """Return the certificate in a line of a file. ValueError gives file and line."""
     try:
         return Certificate.from_json(line)
     except ValueError as error:

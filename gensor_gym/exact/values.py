@@ -18,7 +18,10 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Values float64 [H + 1, S] by number of steps left (row 0 is unused) and state, and the rewards."""
+    """Values of all states of the decision process, float64 [H + 1, S], and its rewards.
+
+    The first index of `values` is the number of steps left (row 0 is unused), the second the state.
+    """
 
     states: StateGraph
     values: np.ndarray
@@ -34,7 +37,10 @@ class Values:
         return len(self.values) - 1
 
     def edge_values(self, left: int) -> np.ndarray:
-        """Value of taking every edge with `left` steps left, float64 [E]; -inf with one step left, when only `stop` is legal."""
+        """Return the value of taking each edge with `left` steps left, float64 [E].
+
+        It is -inf with one step left, when only `stop` is legal.
+        """
         if left <= 1:
             return np.full(len(self.paid), -np.inf)
         return self.paid + self.discount * self.values[left - 1][self.states.target]
@@ -48,7 +54,7 @@ class Values:
         return int(self.states.action[mine[int(np.argmax(gains))]])
 
     def path(self) -> list[tuple[int, int]]:
-        """An optimal episode from the unscheduled program: (state, action) of every step, ending with `stop`."""
+        """Return an optimal episode from the unscheduled program as (state, action) pairs, ending with `stop`."""
         state, steps = 0, []
         for left in range(self.horizon, 0, -1):
             action = self.best_action(state, left)

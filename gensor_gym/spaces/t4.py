@@ -34,7 +34,7 @@ PHASES = ("compilation", "compilation_time", "validation", "benchmark")
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:
-    """The space of a parsed T4 file. ValueError names file and key of the unreadable part."""
+    """Make a space from the parsed content of a T4 file. ValueError names file and key of the unreadable part."""
     results = document["results"]
     if not isinstance(results, list):
         raise ValueError(f"{source}: 'results' is {type(results).__name__}; it takes a list of results")
@@ -75,7 +75,7 @@ def _entry(position: int, result: object, source: str, scale: float) -> Entry:
 
 
 def _reported(result: Mapping[str, Any], where: str, scale: float) -> float | None:
-    """Seconds of the measurement named `time`, converted from its own unit if it has one; None if the measurement is missing."""
+    """Return the measurement named `time` in seconds, from its own unit if it has one; None if it is missing."""
     measurements = result.get("measurements")
     for i, measured in enumerate(measurements if isinstance(measurements, list) else []):
         if isinstance(measured, dict) and measured.get("name") == "time":

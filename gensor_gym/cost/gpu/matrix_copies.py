@@ -47,7 +47,7 @@ convolutions in float16 and int8 (train): 200 to 300 cycles and 100 cycles a cop
 
 @lean
 def inner_axis(tensor, ints):  # noqa: ANN001, ANN201
-    """Slot of the axis along which an operand's rows run in shared memory."""
+    """Return the slot of the axis along which an operand's rows run in shared memory: k for A, n for B."""
     return ints[MATRIX_K] if tensor == ints[MATRIX_A] else ints[MATRIX_N]
 
 
@@ -62,7 +62,7 @@ def is_shifted(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements in one copy of an operand's tile: at most `vector` words, and a divisor of the row's length."""
+    """Return how many elements one copy of an operand takes: at most `vector` words, and a divisor of the row's length."""
     if is_shifted(row, tensor, ints):
         return 16 // ints[ITEM + tensor]
     width = min(ints[COPY_WIDTH + tensor], max(1, power_value(row[VECTOR]) * 4 // ints[ITEM + tensor]))
@@ -73,7 +73,10 @@ def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_copies(row, tensor, warps, ints):  # noqa: ANN001, ANN201
-    """To copy an operand's tile of a step: instructions per thread, wavefronts per block, and successive waits for L2."""
+    """Return the cost of copying an operand's tile to shared memory in one step.
+
+    The result is (instructions per thread, wavefronts per block, successive waits for L2).
+    """
     width, item = matrix_width(row, tensor, ints), ints[ITEM + tensor]
     shifted = is_shifted(row, tensor, ints)
     trips = math.ceil(staged_elements(row, tensor, ints) / (width * warps * 32))

@@ -68,9 +68,10 @@ the slots busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a
 
 @lean
 def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
-    """All issue slots divided by the used issue slots, with `warps` warps on a multiprocessor.
+    """Return the factor by which stalls lengthen the issue of instructions, with `warps` warps on a multiprocessor.
 
-    Without prefetched fragments the loss is 1.5 times as large (our assumption; published kernels gain 4 to 6 points by them).
+    It is all issue slots divided by the used ones. Without prefetched fragments the loss is 1.5 times as large (our assumption;
+    published kernels gain 4 to 6 points by them).
     """
     each = max(1.0, warps / SCHEDULERS)
     return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each
@@ -84,10 +85,11 @@ def is_window(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """To copy a staged tile into shared memory: instructions per thread, wavefronts per block, successive waits for memory.
+    """Return the cost of copying a tile to shared memory in one step, on CUDA cores.
 
-    Rows that are transposed relative to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's
-    rows then store to one bank, unless rows are padded or swizzled.
+    The result is (instructions per thread, wavefronts per block, successive waits for memory). Rows that are transposed relative
+    to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's rows then store to one bank,
+    unless rows are padded or swizzled.
     """
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]
@@ -109,7 +111,10 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of look-ups in L1 to load a staged box: one for each line of its rows. Rows shorter than a line share lines."""
+    """Return how many look-ups in L1 it takes to load the box of a tensor: one for each line of its rows.
+
+    Rows shorter than a line share lines.
+    """
     last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
     rows = 1
     for d in range(last):
@@ -120,7 +125,10 @@ def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
-    """Waits for memory of a thread that copies a tile through registers: GUARDED_WAIT per guarded load, else 1/8 per load."""
+    """Return how many memory latencies a thread waits while it copies a tile through registers.
+
+    GUARDED_WAIT for each guarded load, else 1/8; 0 if other stages hide them.
+    """
     if row[STAGES] > 0:
         return 0.0
     return trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else 0.125)
@@ -128,7 +136,7 @@ def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
 
 @lean
 def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a staged window that a thread loads, divided by the elements that it uses.
+    """Return how many elements of a window a thread loads from shared memory, divided by the elements that it uses.
 
     Neighbouring points of the unrolled loop share elements. Knob unroll applies to the innermost loops first.
     """
@@ -153,7 +161,10 @@ def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
-    """Number of points of the unrolled loop along a reduce axis, and remaining `budget` of unrolling."""
+    """Return (unrolled points along a reduce axis, unrolling that remains for outer axes).
+
+    `budget` is the unrolling that inner axes leave.
+    """
     inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
     if budget == 1 or inner == outer:
         return inner, budget
@@ -163,9 +174,10 @@ def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
 
 @lean
 def simt_step(row, resident, steps, ints):  # noqa: ANN001, ANN201
-    """Cycles of a block's step on CUDA cores: (FMA pipes, issue slots, wavefronts, arithmetic of the block alone, waits).
+    """Return the cost of a block's step on CUDA cores: (FMA pipes, issue slots, wavefronts, arithmetic alone, waits).
 
-    The waits are a number of latencies of memory, not cycles.
+    The first four are cycles; arithmetic alone is that of a block without others next to it. The waits are a number of latencies
+    of memory.
     """
     threads = threads_of(row, ints)
     warps = (threads + 31) // 32

@@ -61,7 +61,7 @@ class Hurried(Kept):
         return super()._compile_for_args(*args, **kws)
 
     def _answer(self, *args: Any) -> Any:
-        """The result of the interpreted function or, if that raises (as for a division by zero), of the compiled function."""
+        """Return the result of the interpreted function. If it raises, as for a division by zero, call the compiled function."""
         try:
             return self._plain(*args)
         except Exception:  # no array has changed yet, and the compiled function decides
