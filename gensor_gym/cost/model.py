@@ -1,4 +1,4 @@
-"""The analytic model behind one interface: latency of one row or of a batch, and the terms of a latency.
+"""The analytic model behind one interface: the predicted time of one schedule or of a batch, and its terms.
 
 Numba selects the model by the type of the scratch array `room`, which a GPU's model does not need. So the other model, a third of
 the code, is not compiled.

@@ -1,4 +1,4 @@
-"""The terms of a latency, in seconds. Every kind of hardware has the same terms; a term's meaning depends on the kind."""
+"""Names of the terms of a predicted time. Every kind of hardware has the same terms; a term's meaning depends on the kind."""
 
 from __future__ import annotations
 

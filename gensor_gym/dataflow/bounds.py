@@ -1,4 +1,4 @@
-"""Values with a bound on the error of a correct kernel.
+"""Values with a bound on the error that a correct kernel may make.
 
 Errors are absolute, so cancellation does not weaken the bound: the errors of a difference add up. Infinities and NaN have no
 error: a kernel must give the same infinity, or a NaN.

@@ -1,4 +1,4 @@
-"""Vectors with one number per channel of a product's output, and the channel dimension of the product's reads."""
+"""Finds vectors with one number per output channel in a graph, and the dimensions of a product's reads that are channels."""
 
 from __future__ import annotations
 

@@ -97,7 +97,10 @@ class Dataflow:
 
     @cached_property
     def values(self) -> Mapping[str, Value]:
-        """Name -> value, inputs first. ValueError names a node whose inputs are missing or have wrong shapes."""
+        """Name -> value of every input and node, inputs first.
+
+        ValueError names a node whose inputs are missing or have wrong shapes.
+        """
         found: dict[str, Value] = {}
         for value in self.inputs:
             _add(found, value)
@@ -142,7 +145,7 @@ class Dataflow:
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """The name, then the name of its source, and so on while the node belongs to one of the classes `views`."""
+        """Return the value's name, then that of its source, and so on while the node belongs to one of the classes `views`."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs

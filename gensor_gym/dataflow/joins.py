@@ -91,7 +91,7 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
 
 
 def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
-    """Parts of a concat. If it begins with all parts of earlier concats, the longest of these replaces its parts."""
+    """Return the parts of a concatenation. If it begins with all parts of earlier ones, the longest of these replaces them."""
     fits = [
         (len(one.sources), name) for name, one in before
         if one.axis == node.axis and len(one.sources) > 1 and node.sources[: len(one.sources)] == one.sources

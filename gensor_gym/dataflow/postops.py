@@ -1,4 +1,4 @@
-"""Maps that a product's kernel can apply to each finished output element, as stages of `operators.epilogue`."""
+"""Finds maps that a product's kernel can apply to each finished output element, as stages of `operators.epilogue`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Memory-bound fused operators by name, from IntelliGen's public code and its hooks, Ansor (NRM), and current networks.
+"""Fused operators by name whose time is memory traffic, such as softmax: each function writes the text of one graph.
 
-IntelliGen's own table of operators is not public; this suite stands in for it. Each factory writes the text of one graph.
+They come from IntelliGen's public code and its hooks, Ansor (NRM), and current networks. IntelliGen's own table of operators is
+not public; this suite stands in for it.
 """
 
 from __future__ import annotations
@@ -191,7 +192,10 @@ def swiglu(gate: float32[{m}, {n}], up: float32[{m}, {n}]):
 
 @_factory
 def rope(t: int, h: int, d: int) -> str:
-    """Rotary embedding (Su et al., arXiv 2104.09864) of the halves of each head, from cosines and sines of the angles."""
+    """Text of a rotary embedding (Su et al., arXiv 2104.09864) of the halves of each head.
+
+    Its inputs are the heads, and the cosines and sines of the angles.
+    """
     half = d // 2
     if d % 2:
         raise ValueError(f"rope: d={d}, expected an even number")

@@ -30,7 +30,7 @@ def source() -> str:
 
 
 def fused_operator(text: str) -> Dataflow:
-    """Return the graph that a text names: an id of the suite, a call of `make`'s functions, or the text of a graph.
+    """Return the graph that a text names: an id of the suite, a call such as `softmax(m=128, n=768)`, or the text of a graph.
 
     ValueError for anything else.
     """

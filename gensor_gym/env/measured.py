@@ -1,4 +1,4 @@
-"""Final reward R of a program, and facts about it, by the chosen backend: the analytic model or a measurement."""
+"""Final reward R of a finished program, and entries of `info` about it, by the model or by measurement."""
 
 from __future__ import annotations
 

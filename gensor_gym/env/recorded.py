@@ -1,4 +1,4 @@
-"""The Gymnasium environment of a recorded tuning space, whose optimum is known."""
+"""The Gymnasium environment of a tuning space that was measured completely, so that its optimum is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds of runs. A vector environment seeds environment i with seed + i, like Gymnasium and stable-baselines3."""
+"""Seeds of training runs. A vector environment seeds environment i with seed + i, like Gymnasium and stable-baselines3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vector environment of constructions: compiled code steps thousands of them, on several threads."""
+"""Vector environment that constructs tensor programs: compiled code steps thousands of them, on several threads."""
 
 from __future__ import annotations
 

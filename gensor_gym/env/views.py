@@ -1,4 +1,4 @@
-"""Observations made of the features: flat, by group, one row per action's successor, or a graph."""
+"""Observations of `Construct-v0`, made of its features: flat, by group, one row per action, or a graph."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Depth-first search for the optimum: register tiles, block tiles, the reduction, virtual threads. Compiled.
+"""Depth-first search for the fastest program: register tiles, block tiles, the reduction, virtual threads. Compiled.
 
-A node fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program so far. The
-search does not branch on choices without influence on the model: virtual threads along axes that change no bank and no sector,
-and the split of the reduction's register tile over its axes, because only the product matters. If the longest register tile of
-the reduction is never slower, no other is tried.
+A node of the search fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program
+so far. The search does not branch on choices without influence on the model: virtual threads along axes that change no bank and
+no sector, and the split of the reduction's register tile over its axes, because only the product matters. If the longest register
+tile of the reduction is never slower, no other is tried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A good program to start the search with: coordinate descents over columns of schedules from seeded random programs."""
+"""A good program with which the exact search starts: the best of coordinate descents from random programs."""
 
 from __future__ import annotations
 

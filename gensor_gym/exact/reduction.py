@@ -1,4 +1,4 @@
-"""Tables of the reduction's block tiles and of the longest register tiles below each, for the compiled search."""
+"""All block tiles of the reduction, and the longest register tiles that divide each, as tables for the compiled search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Counts the schedules that are exactly as fast as the optimum, from one program of every class that contains any. Compiled."""
+"""Counts the schedules that are exactly as fast as the optimum. Compiled.
+
+Schedules that differ only in virtual threads and in the reduction's register tile form a class; one program of every class that
+contains an optimal schedule is given.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Values of the finite-horizon decision process with its step cost, by backward induction over all states of a small task.
+"""Values of all states of a small task's decision process, computed by backward induction.
 
-The process is the one in `docs/design.md` with rewards from the model, over legal actions: an illegal action changes nothing and
-costs its step.
+The process has a finite horizon and a step cost. It is the one in `docs/design.md` with rewards from the model, over legal
+actions: an illegal action changes nothing and costs its step.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Values:
         return self.paid + self.discount * self.values[left - 1][self.states.target]
 
     def best_action(self, state: int, left: int) -> int:
-        """An action of greatest value: `stop` if it is among the best, else the first in the order of actions."""
+        """Return the best action of a state: `stop` if no action has a greater value, else the first in the order of actions."""
         mine = np.flatnonzero(self.states.source == state)
         gains = self.edge_values(left)[mine]
         if len(mine) == 0 or self.stop[state] >= gains.max():

@@ -1,4 +1,4 @@
-"""Errors in the values of a file. Faults that show only when the values are used name the file, too."""
+"""Error messages for values read from a file: faults that show only when the values are used name the file, too."""
 
 from __future__ import annotations
 

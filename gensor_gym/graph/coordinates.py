@@ -1,4 +1,4 @@
-"""Coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
+"""Coordinates of a task's programs: each coordinate (column) is a knob, or the tiles of all levels of an axis.
 
 An action changes one tile of one level, whose size must stay a multiple of the tile below: to go from a register tile of 16 rows
 to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with a tile for every level is a *vector*:

@@ -1,4 +1,4 @@
-"""All legal schedules of a task's space, in batches: the vectors of its columns (`graph.coordinates`) in order of number."""
+"""Enumeration of all legal schedules of a task's space in batches, in the order of their numbers (`graph.coordinates`)."""
 
 from __future__ import annotations
 

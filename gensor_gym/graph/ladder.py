@@ -1,4 +1,4 @@
-"""Ladders: the tile sizes of an axis in ascending order."""
+"""Ladders: the tile sizes that an axis may have, in ascending order."""
 
 from __future__ import annotations
 

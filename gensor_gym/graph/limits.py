@@ -1,4 +1,4 @@
-"""Compiled checks of one row: whether the program's resources are within the hardware's limits."""
+"""Compiled checks whether the resources of a program are within the hardware's limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs close to the hardware's limits, legal and barely illegal. Compiled.
+"""Random programs close to the hardware's limits, legal and barely illegal, for tests of the limits. Compiled.
 
 Almost no random combination of tiles is close to one limit and within all others. So sizes are drawn axis by axis, each within a
 bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat more threads

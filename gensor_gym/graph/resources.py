@@ -1,4 +1,4 @@
-"""Resources of a program. Compiled, for one row; `graph/limits.py` compares them with the limits.
+"""Resources that a program uses. Compiled functions of one row; `graph/limits.py` compares them with the hardware's limits.
 
 GPU: threads, registers, shared memory, code size. CPU: vector registers, cache footprints, code size.
 """

@@ -1,4 +1,7 @@
-"""Limits that an action may break. A mask checks only these, because the program before the action keeps every limit."""
+"""Limits of the hardware that an action may break.
+
+An action mask checks only these, because the program before the action keeps every limit.
+"""
 
 from __future__ import annotations
 

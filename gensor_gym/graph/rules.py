@@ -1,4 +1,4 @@
-"""Rules for one schedule, as plain loops over small integer arrays, compiled by Numba.
+"""Rules of the construction graph for one schedule, as plain loops over small integer arrays, compiled by Numba.
 
 `apply` defines every primitive for every schedule. `fits` is the legality of a schedule. `transition` combines both: an action is
 legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all actions of a

@@ -1,8 +1,8 @@
-"""Starts of walks: the unscheduled program and a small program of every other kind, on GPUs and for frozen convolutions.
+"""Programs from which searches start: the unscheduled program and a small program of every other kind.
 
-A tensor-core program needs whole fragments. No single action leads there from the unscheduled program, and the actions on the way
-bring no gain in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the
-same graph.
+Other kinds are programs with tensor cores on GPUs, and shifted products of frozen convolutions. A tensor-core program needs whole
+fragments. No single action leads there from the unscheduled program, and the actions on the way bring no gain in latency that a
+walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the same graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operators: frozen data, a function that makes each operator, the text form, and a NumPy reference."""
+"""Operators such as matrix products and convolutions: a function makes each, text describes it, NumPy computes a reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table of bodies (computations at a point of the loops) and of reductions (combinations of points).
+"""Table of bodies: what operators compute at each point of their loops, and how the results of points are reduced.
 
 References, error bounds, generators, pictures and models read the table. A new body or reduction is one more entry. Terms are
 plain arithmetic, which has the same text in C, in CUDA and for vectors in C.

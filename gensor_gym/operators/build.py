@@ -1,4 +1,4 @@
-"""Short ways to write axes, accesses and canonical arguments, from which the operators are built."""
+"""Functions from which operators are built: axes, accesses, canonical arguments."""
 
 from __future__ import annotations
 

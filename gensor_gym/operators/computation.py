@@ -1,4 +1,4 @@
-"""The computation of a kernel, for compiling, verifying, timing and calling: one loop nest or a dataflow graph."""
+"""Interface of what a kernel computes, as compiling, verifying, timing and calling see it: one loop nest or a dataflow graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images and weights of convolutions and poolings: orders of dimensions in memory, such as "nhwc", and windows."""
+"""Orders in which images and weights of convolutions and poolings are in memory, such as "nhwc", and their windows."""
 
 from __future__ import annotations
 

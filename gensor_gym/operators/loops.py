@@ -1,4 +1,4 @@
-"""Parts of an operator: loop axes, affine accesses, a body and an epilogue, as frozen plain data."""
+"""Parts of an operator as frozen plain data: loop axes, affine accesses to tensors, a body and an epilogue."""
 
 from __future__ import annotations
 

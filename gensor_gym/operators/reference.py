@@ -1,6 +1,7 @@
-"""Outputs of operators in float64 NumPy, computed from a definition that does not use their accesses, or from the accesses.
+"""Reference outputs of operators, computed in float64 with NumPy.
 
-Tests compare both to find wrong accesses.
+Each is computed from a definition that does not use the operator's accesses, or from the accesses. Tests compare both to find
+wrong accesses.
 """
 
 from __future__ import annotations

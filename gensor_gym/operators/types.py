@@ -1,4 +1,4 @@
-"""The operator: its loops and its methods."""
+"""The class `Operator`: the loops of an operator with methods that change or evaluate it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base class of graphs whose schedules are indices of fields alone, and whose actions raise and lower the indices."""
+"""Base class of construction graphs whose schedules consist of named fields only; actions raise and lower a field."""
 
 from __future__ import annotations
 

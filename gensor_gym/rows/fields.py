@@ -1,4 +1,4 @@
-"""Schedules whose first numbers are indices into the values of named fields, and the actions that change the indices."""
+"""Schedules that consist of named fields, such as a block size, and the actions that change a field."""
 
 from __future__ import annotations
 

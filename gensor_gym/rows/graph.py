@@ -1,4 +1,4 @@
-"""Base class of a task's construction graph. Subclasses define rules and model for rows; all other methods follow from them."""
+"""Base class of construction graphs. Subclasses define rules and model for rows; all other methods follow from them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For one action per legal row: successors int32 [B, ROW], and whether the action is legal, bool [B]."""
+        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], whether it was legal bool [B])."""
 
     @abstractmethod
     def latencies(self, rows: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Base class of graphs that apply all actions to all rows of a batch at once."""
+"""Base class of construction graphs that apply all actions to all rows of a batch at once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StepGraph(RowGraph[Node]):
         return legal
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For one action per legal row: successors int32 [B, ROW], and whether the action is legal, bool [B]."""
+        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], whether it was legal bool [B])."""
         after = self.applied(rows)[np.arange(len(rows)), actions]
         legal: np.ndarray = np.any(after != rows, axis=1)
         legal[legal] = self.may_follow(rows[legal], after[legal])

@@ -1,4 +1,4 @@
-"""The optimum of a recorded space is a set: the best configuration and its statistical ties."""
+"""The optimum of a recorded space, which is a set: the best configuration and those statistically tied with it."""
 
 from __future__ import annotations
 

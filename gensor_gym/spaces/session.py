@@ -1,4 +1,4 @@
-"""Search over a recorded space with strategies that also search construction graphs: graph, backend and session of the space."""
+"""Search over a recorded space with the strategies that search construction graphs: its graph, backend and session."""
 
 from __future__ import annotations
 

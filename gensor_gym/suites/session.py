@@ -1,4 +1,7 @@
-"""Sessions of a suite: they end a search without new programs, restrict it to candidates, refuse the model, or count steps."""
+"""Search sessions of a suite. They end a search that finds no new programs, and enforce the rules of a track.
+
+A track may allow only recorded programs, forbid the analytic model, or count steps of training.
+"""
 
 from __future__ import annotations
 

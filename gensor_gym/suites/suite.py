@@ -1,4 +1,4 @@
-"""A frozen suite: tracks, their tasks, budgets and seeds, and the agent's session.
+"""A frozen suite of tasks for comparing agents: tracks with their tasks, budgets and seeds, and the session of a search.
 
 The file `gensor_gym/suites/VERSION.json` defines a suite. A task is bound to its fingerprint: if rules, model or a recorded table
 have changed since the suite was frozen, SuiteChanged is raised before anything runs.

@@ -1,9 +1,9 @@
-"""Bytes that generated C loads into each cache, from a walk over its loop nest from the register tile outwards. Compiled.
+"""Bytes that generated C loads into each cache. Compiled.
 
-A loop whose data fit a cache loads every line once. If they do not fit, a loop that indexes a tensor loads all of it again. So
-does a loop that does not index the tensor, if it contains a loop whose data do not fit and that indexes the tensor. Data that fit
-entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
-interpolated, because real caches have no sharp edge.
+They are found by a walk over the loop nest, from the register tile outwards. A loop whose data fit a cache loads every line once.
+If they do not fit, a loop that indexes a tensor loads all of it again. So does a loop that does not index the tensor, if it
+contains a loop whose data do not fit and that indexes the tensor. Data that fit entirely stay from one call to the next (timing
+is warm). Between clearly fitting and clearly not fitting, both cases are interpolated, because real caches have no sharp edge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tiles of the generated C: the tiles of the row, cut and merged like in `codegen.c.plan`. Compiled."""
+"""The tiles that generated C really has: the tiles of the schedule, cut and merged like in `codegen.c.plan`. Compiled."""
 
 from __future__ import annotations
 

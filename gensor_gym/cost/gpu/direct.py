@@ -1,4 +1,4 @@
-"""Reads directly from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
+"""Cost of reads that go from global memory to registers, without shared memory. Compiled.
 
 Every load of a thread that walks along a row touches a line of its own. The sector of one load serves the next loads while L1
 keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of

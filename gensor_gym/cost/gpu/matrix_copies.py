@@ -1,7 +1,7 @@
 """Copies of operands' tiles to shared memory in kernels with mma.sync: 16 bytes at a time, or element by element. Compiled.
 
-The hardware copies aligned units of 4 bytes by itself. Other elements pass through registers. A few elements stay in registers
-while the block multiplies; more elements are loaded and stored one by one before it multiplies, with a wait for each.
+The hardware copies aligned units of 4 bytes by itself (cp.async). Other elements pass through registers. A few elements stay in
+registers while the block multiplies; more elements are loaded and stored one by one before it multiplies, with a wait for each.
 """
 
 from __future__ import annotations

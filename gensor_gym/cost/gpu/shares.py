@@ -1,4 +1,4 @@
-"""Blocks that take equal shares of all steps (`persistent` = 2), and the partial sums that they exchange. Compiled.
+"""Cost of giving blocks equal shares of all reduction steps (`persistent` = 2) instead of whole tiles. Compiled.
 
 Unlike whole tiles, equal shares leave no uneven last wave. The cost: partial tiles are written to the workspace and read again.
 """

@@ -1,4 +1,4 @@
-"""One step of the reduction of a block on CUDA cores. Compiled.
+"""Cost of one reduction step of a block on CUDA cores. Compiled.
 
 Instructions are counted as in the machine code of SGEMM kernels (NVRTC 13.0, sm_90). On multiprocessors of 128 lanes one FFMA
 takes a whole issue slot, so the share of FFMAs in the loop bounds the rate. Their share is 79 percent with 64x64x16 tiles of 4x4,

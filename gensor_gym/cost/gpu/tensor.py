@@ -1,4 +1,4 @@
-"""One step of the reduction of a block on tensor cores, by mma.sync or wgmma. Compiled."""
+"""Cost of one reduction step of a block on tensor cores, by mma.sync or wgmma. Compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards of `reward="best_so_far"`.
+"""The option `reward="best_so_far"`, with which every evaluated program may be rewarded, not only the last.
 
 Every episode keeps its fastest evaluated program. A faster program pays the gain in the final reward R. The code is Python, not
 part of the compiled process, because only Python knows measured times.

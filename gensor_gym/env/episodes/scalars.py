@@ -1,4 +1,4 @@
-"""Scalars of an episode by index, and settings of the compiled process as numbers."""
+"""Numbers that the decision process keeps for each episode (their order in an array), and settings as numbers."""
 
 from __future__ import annotations
 

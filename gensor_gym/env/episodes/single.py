@@ -1,4 +1,4 @@
-"""Base class of the single environments: tasks, a process on rows, rewards, infos."""
+"""Base class of the single environments: drawing of tasks, reset and step, rewards, infos."""
 
 from __future__ import annotations
 

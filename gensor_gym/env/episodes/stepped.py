@@ -1,4 +1,4 @@
-"""Decision process of environments that are not compiled: NumPy steps many episodes at once.
+"""Decision process of those environments whose rules are not compiled: NumPy steps many episodes at once.
 
 Rewards are those of `env.reward`.
 """

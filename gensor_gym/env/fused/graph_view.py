@@ -1,6 +1,6 @@
 """Observation `graph` of a fused operator, for graph neural networks.
 
-Nodes are the cells of the row nest; edges lead from a cell to the cells that read it.
+Nodes are the operator's inputs and computed values; edges lead from a value to the values computed from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Features of a fused operator and its schedule: header, placement, terms of the model, remaining steps, nest and cells."""
+"""Features of a fused operator and its schedule, with which the observations are filled.
+
+They are the schedule's settings and placement of values, terms of the model, remaining steps, and facts about the operator.
+"""
 
 from __future__ import annotations
 

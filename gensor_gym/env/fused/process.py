@@ -1,4 +1,4 @@
-"""Decision process of fused operators. Its steps are look-ups in the tables of whole spaces (`GirTable`)."""
+"""Decision process of fused operators. A step looks up its result in a table of the operator's whole space (`GirTable`)."""
 
 from __future__ import annotations
 

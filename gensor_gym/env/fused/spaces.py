@@ -1,4 +1,4 @@
-"""Concatenated tables of several fused operators: one look-up steps episodes of many tasks."""
+"""Tables of several fused operators in one array, so that one look-up steps episodes of many operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schedule of a fused operator as text: kernels, the passes of each, and each pass's instructions on slices of values."""
+"""A schedule of a fused operator as text: its kernels, their passes over the columns, and the instructions of each pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about one program for pictures: use and limit of each resource, and the largest term of its latency."""
+"""What pictures say about one program: use and limit of each resource, and the largest term of its time by the model."""
 
 from __future__ import annotations
 

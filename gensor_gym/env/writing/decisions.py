@@ -1,8 +1,9 @@
 """Decisions by which a program is written: their order and the options of each.
 
-The unit (tensor cores or not) comes first and the other knobs next, because the kind of program determines which tiles are good.
-The axes follow. With `choices="columns"` a decision sets the whole chain of an axis (`graph.coordinates`). With `choices="sizes"`
-a decision sets one number of the chain, from the innermost tile outwards, virtual threads last; a network then needs few outputs.
+The knob `tensor_core` comes first and the other knobs next, because the kind of program determines which tiles are good. The axes
+follow. With `choices="columns"` a decision sets the tiles of all levels and the virtual threads of an axis at once
+(`graph.coordinates`). With `choices="sizes"` a decision sets one of these numbers, from the innermost tile outwards, virtual
+threads last; a network then needs few outputs.
 """
 
 from __future__ import annotations

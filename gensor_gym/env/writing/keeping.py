@@ -1,4 +1,4 @@
-"""Feasibility of many partial programs at once, and of the options of their next decision."""
+"""Checks of many partly written programs at once: which of them, and which options of the next decision, can become legal."""
 
 from __future__ import annotations
 

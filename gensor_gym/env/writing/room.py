@@ -1,4 +1,4 @@
-"""Compiled checks whether a partial program may still become legal.
+"""Compiled checks whether a partly written program may still become legal.
 
 Resources that grow with tiles are checked with all later choices at their minimum. Conditions that need larger tiles (threads
 that share a reduction, patches of warps, whole fragments) are checked with the sizes that are still available. The checks never

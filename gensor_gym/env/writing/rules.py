@@ -1,4 +1,4 @@
-"""Compiled rules of a decision's options: effect on a row, whether they are well-formed, and whether they are feasible."""
+"""Compiled rules for the options of a decision: how an option changes a program, and which options may be chosen."""
 
 from __future__ import annotations
 

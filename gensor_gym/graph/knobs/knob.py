@@ -1,4 +1,4 @@
-"""Definition of a knob, and the limits that a change of a knob may break."""
+"""Definition of a knob, and names of the hardware limits that a change of a knob may break."""
 
 from __future__ import annotations
 

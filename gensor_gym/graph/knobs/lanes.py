@@ -1,4 +1,4 @@
-"""Knobs that map a warp's lanes to the threads of a block: in patches of rows and columns, interleaved or not."""
+"""Knobs that map a warp's lanes to the threads of a block: in patches of rows and columns, interleaved or in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knobs that share a reduction among blocks of a GPU, threads of a block, or tasks of a CPU."""
+"""Knobs that divide a reduction among blocks of a GPU, threads of a block, or tasks of a CPU."""
 
 from __future__ import annotations
 

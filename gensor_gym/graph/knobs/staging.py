@@ -1,4 +1,4 @@
-"""Knobs of tiles staged in a GPU's shared memory: number of buffers, fragments loaded ahead, layout of rows."""
+"""Knobs of operand tiles in a GPU's shared memory: number of buffers, fragments loaded ahead, layout of rows."""
 
 from __future__ import annotations
 

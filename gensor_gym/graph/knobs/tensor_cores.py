@@ -1,4 +1,4 @@
-"""Knobs for tensor cores: the instruction, and two choices of wgmma programs, persistent blocks and clusters of blocks.
+"""Knobs for tensor cores: the instruction, and two choices of programs with wgmma: persistent blocks, clusters of blocks.
 
 Clusters of 4 are masked: they fill 16 of up to 18 multiprocessors of a GPC, and the model ignores the idle multiprocessors.
 """

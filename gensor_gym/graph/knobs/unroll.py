@@ -1,4 +1,4 @@
-"""Knob for the number of register tiles of the reduction in one iteration of its loop."""
+"""Knob for the number of steps of the innermost reduction loop that are unrolled into one iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor-core instructions that a product may use on a machine, and the divisors of their tiles."""
+"""Tensor-core instructions that a product may use on a machine, and the numbers of which its tiles must be multiples."""
 
 from __future__ import annotations
 

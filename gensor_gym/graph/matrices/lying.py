@@ -1,4 +1,4 @@
-"""Layout of a product's operands for wgmma and its tensor maps: in place, transposed, or laid out by a first kernel.
+"""Layout in memory of a product's operands for wgmma: read in place, transposed, or rearranged by a first kernel.
 
 The rules depend only on the operator. Legality, model and code generation share them.
 """

@@ -1,4 +1,4 @@
-"""Quantities of a program's tiles: boxes, products, steps of loops. Compiled, for one row."""
+"""Sizes that follow from a program's tiles: boxes of tensors, products of tile sizes, numbers of loop steps. Compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layout of a schedule's row of int32, equal for every operator and hardware.
+"""Layout of a schedule's row of int32 numbers, equal for every operator and hardware.
 
 Letters: B batch, L tiling level, A loop-axis slot, T tensor, D tensor dimension.
 """

@@ -1,7 +1,7 @@
 """A task as three flat arrays, the input of the compiled rules and the compiled model.
 
-`ints` holds structure and limits, `floats` rates and volumes, `sizes` the concatenated ladders. Offsets are module constants, so
-that Numba folds them. `graph/tables/filling.py` fills the arrays, and `env/tasks.py` stacks those of several tasks.
+`ints` holds structure and limits, `floats` rates and volumes, `sizes` the tile sizes of all axes. Offsets are module constants,
+so that Numba folds them. `graph/tables/filling.py` fills the arrays, and `env/tasks.py` stacks those of several tasks.
 """
 
 from __future__ import annotations
