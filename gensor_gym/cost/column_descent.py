@@ -21,7 +21,8 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.graph.tables.tables import Tables
 
 TRACED = 2 + NUM_TERMS
-"""Length of a trace's row for an evaluated program: number of programs tried before it, its seconds, the model's terms."""
+"""Number of entries that describe an evaluated program in a trace: number of programs tried before it, its seconds, the model's
+terms."""
 
 
 class Descent(NamedTuple):
@@ -34,7 +35,7 @@ class Descent(NamedTuple):
     tried: int
     """Number of programs that were generated, legal or not, including the first."""
     improvements: np.ndarray
-    """float64 [N, 2], for the first and each faster program: number of programs tried up to it, and its seconds."""
+    """The first program and each faster one, float64 [N, 2]: number of programs tried up to it, and its seconds."""
 
 
 def descend(

@@ -10,7 +10,7 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 CAP_OVER_FLOOR = 1000.0
-"""T_cap of the reward, divided by the roofline floor."""
+"""Time T_cap, beyond which the final reward is 0, divided by the roofline floor."""
 
 
 def roofline_floor(op: Computation, hardware: Hardware) -> float:

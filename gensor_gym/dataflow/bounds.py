@@ -14,9 +14,9 @@ import numpy as np
 from gensor_gym.operators.inputs import from_bfloat16, to_bfloat16
 
 UNDERFLOW = 2.0 * float(np.finfo(np.float32).tiny)
-"""Generated code may flush results nearer to zero to zero, such as exponentials below 2^-125."""
+"""Magnitude below which generated code may flush results to zero, such as exponentials below 2^-125."""
 OVERFLOW = float(np.finfo(np.float32).max)
-"""Results farther from zero may become infinite, and functions of them NaN, so they have no error bound."""
+"""Magnitude beyond which results may become infinite, and functions of them NaN, so they have no error bound."""
 _HALVES = {"bfloat16": (2.0**-8, 2.0**-126, 2.0**128 - 2.0**120), "float16": (2.0**-11, 2.0**-24, 65504.0)}
 """16-bit type -> (unit roundoff, distance of numbers near zero or the largest number flushed to zero, largest number)."""
 MOST_WHOLE = float(1 << 24)

@@ -28,7 +28,7 @@ from gensor_gym.dataflow.whole import computed_node
 from gensor_gym.operators.inputs import decode
 
 UNIT = {"float32": 2.0**-24}
-"""Data type -> unit roundoff of the arithmetic."""
+"""Data type -> unit roundoff of a kernel's arithmetic in it."""
 
 
 def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ...]:

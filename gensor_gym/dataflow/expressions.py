@@ -68,7 +68,7 @@ class Call:
 Expression = Operand | Constant | Call
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<"}
 _BINDING = {"less": 0, "add": 1, "subtract": 1, "multiply": 2, "divide": 2, "negative": 3}
-"""Function -> precedence of its sign in Python's grammar. A higher number binds more tightly."""
+"""Function -> precedence of its operator in Python's grammar. A higher number binds more tightly."""
 _TIGHT = 4
 
 
@@ -141,9 +141,9 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
 
 INT8 = "int8"
 LEAST, MOST = -128.0, 127.0
-"""Type of quantised numbers, and the ends of its range. A map of int8 has the expression `quantize(..)`, or copies an int8 value.
-Its value is an integer in the range, so it stays the same if a kernel keeps it in float32. torch's uint8 numbers are int8 numbers
-plus 128."""
+"""Ends of the range of quantised numbers, whose type is int8. A map of int8 has the expression `quantize(..)`, or copies an int8
+value. Its value is an integer in the range, so it stays the same if a kernel keeps it in float32. torch's uint8 numbers are int8
+numbers plus 128."""
 
 
 def quantize(x: Expression, zero: Expression | float, least: float = LEAST, most: float = MOST) -> Expression:

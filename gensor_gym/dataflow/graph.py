@@ -29,11 +29,11 @@ from gensor_gym.dataflow.nodes import (
 from gensor_gym.dataflow.whole import is_computable
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
-"""Largest number of nodes of a graph, of axes of a value, and of elements of a value."""
+"""Limits on a graph: number of nodes, of axes of a value, and of elements of a value."""
 VIEWS = (Broadcast, Reshape)
-"""Nodes that need no kernel, because their readers index the source instead."""
+"""Classes of nodes that need no kernel, because their readers index the source instead."""
 MOVES = (Slice, Transpose, Concat, Pad, Gather)
-"""Nodes that move elements without computing. If all elements have one type of `STORED`, the value has it too."""
+"""Classes of nodes that move elements without computing. If all elements have one type of `STORED`, the value has it too."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Dataflow:
     name: str
     inputs: tuple[Value, ...]
     nodes: tuple[tuple[str, Node], ...]
-    """(name of a value, its node) pairs. A node comes after the nodes whose values it reads."""
+    """Pairs (name of a value, node that computes it). A node comes after the nodes whose values it reads."""
     returns: tuple[str, ...]
     """Names of the outputs, in order."""
     label: str = field(default="", compare=False)
@@ -54,7 +54,7 @@ class Dataflow:
     whole: frozenset[str] = frozenset()
     """Names of the nodes that compute in int64 (`dataflow.whole`). All other nodes compute in float32."""
     rounded: frozenset[tuple[str, str]] = frozenset()
-    """(name of a map or reduction, type of `STORED`) pairs. Such a value is rounded where a kernel stores it; inside a kernel it
+    """Pairs (name of a map or reduction, type of `STORED`). Such a value is rounded where a kernel stores it; inside a kernel it
     may stay float32. Only maps can be int8 (`dataflow.expressions`). A contraction's value has the type of its operator."""
     dtype: ClassVar[str] = "float32"
     whole_dtype: ClassVar[str] = "int64"

@@ -14,12 +14,12 @@ from gensor_gym.operators.types import Operator, Tensor
 
 Shape = tuple[int, ...]
 MOST_ROWS = 1 << 24
-"""Limit on the rows of a table, because computed ids are float32."""
+"""Largest number of rows of a table, because computed row indices are float32."""
 Reduction = Literal["sum", "max"]
 HALVES = ("bfloat16", "float16")
 """Floating-point types of 16 bits. Kernels convert them to float32, compute, and round the values that they store."""
 STORED = (*HALVES, "int8")
-"""Types in which maps may be stored. Products of these types need operands of the type."""
+"""Data types in which the values of maps may be stored. Products of these types need operands of the type."""
 DTYPES = ("float32", *STORED, "int32", "int64", "bool")
 """Data types of inputs. Nodes in float32 round integers, which is exact up to 2**24; bools are 0 or 1."""
 

@@ -17,9 +17,10 @@ _OF_ONE = {
     "minimum(maximum(y, 0.0), 6.0)": "relu6", "minimum(maximum(0.0, y), 6.0)": "relu6",
     "0.5 * y * (1.0 + erf(y * 0.7071067811865476))": "gelu",
 }  # fmt: skip
-"""Expression of the element y as text -> stage."""
+"""Text of an expression of the element y -> epilogue stage that computes it."""
 _WITH_CHANNEL, _WITH_ELEMENT = {"add": "bias", "multiply": "scale"}, {"add": "residual"}
-"""Function -> stage. The second operand is a number per channel, or the same element of another tensor."""
+"""Function of two operands -> epilogue stage. The second operand is a number per channel, or the same element of another
+tensor."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ class Scalar:
     value: Callable[..., Array]
     """The function itself, on float64 arrays."""
     error: Callable[..., Array]
-    """(values.., errors..) -> bound on the error due to the arguments' errors, without the function's own rounding."""
+    """Function of (values.., errors..) that bounds the result's error due to the arguments' errors, without the function's own
+    rounding."""
     roundings: float
-    """Bound on a kernel's own error, in unit roundoffs of the result; 0 if the result is exact."""
+    """Bound on the error that a kernel's own rounding adds, in unit roundoffs of the result; 0 if the result is exact."""
     operations: int
     """Number of floating-point operations that the model and the roofline count."""
 
@@ -183,10 +184,8 @@ SCALARS = {
     "fmod": Scalar(2, np.fmod, _near_remainder, 0, 20),
     "bits_and": Scalar(2, _bits_and, _unsure, 0, 4),
 }
-"""Name -> function. Generated code must keep to these roundings. A quotient may be a product with a refined reciprocal.
-
+"""Name -> function. Generated code must keep to the numbers of roundings. A quotient may be a product with a refined reciprocal.
 `round` rounds to the nearest integer, ties to even. `fmod` is the remainder, with the sign of the first argument. `bits_and`
-takes 32-bit integers in two's complement.
-"""
+takes 32-bit integers in two's complement."""
 NEAREST = ("add", "subtract", "multiply")
 """Functions that generated code computes as one IEEE 754 operation, possibly fused: the result is the nearest number."""

@@ -19,7 +19,7 @@ from gensor_gym.operators.text import read_call
 from gensor_gym.registry import near
 
 FACTORIES: dict[str, Callable[..., Dataflow]] = {}
-"""Name -> function that makes the graph from its extents."""
+"""Name of a fused operator -> function that makes its graph from its extents."""
 
 
 def make(name: str, *values: Any, **arguments: Any) -> Dataflow:

@@ -47,7 +47,7 @@ from gensor_gym.registry import near
 MOST_CHARACTERS, MOST_NESTED = 100_000, 64
 """Limits on the characters of a text and on the nesting of an expression."""
 _AROUND = 8
-"""Number of levels of a syntax tree above and below an expression."""
+"""Number of levels that a syntax tree has in addition to those of an expression in it."""
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 _NODES: dict[str, Callable[..., Node]] = {
     "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
@@ -61,7 +61,8 @@ _NODES: dict[str, Callable[..., Node]] = {
     "pad": lambda source, axis, before, after, value=0.0: Pad(source, axis, before, after, float(value)),
     "contract": lambda *sources, operator: Contract(parse_operator(operator), sources),
 }
-"""Name -> function that makes a node other than a map, from names of sources and keywords."""
+"""Name of a function in the text of a graph -> function that makes the node, from names of sources and keywords. Maps are not
+among them."""
 
 
 def parse(text: str) -> Dataflow:
@@ -302,7 +303,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("axis", "start", "stop", "before", "after"), _WHOLE), **dict.fromkeys(("axes", "to", "order"), _LIST),
     "value": (_is_number, "a number"), "operator": (lambda value: isinstance(value, str), "the text of an operator"),
 }  # fmt: skip
-"""Keyword -> (check of its value, the expected value in words)."""
+"""Keyword in the text of a graph -> (check of its value, the expected value in words)."""
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

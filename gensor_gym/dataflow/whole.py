@@ -35,7 +35,7 @@ WHOLE: Mapping[str, Callable[..., Any]] = {
     "less": lambda a, b: (a < b).astype(np.int64), "at_most": lambda a, b: (a <= b).astype(np.int64),
     "where": lambda condition, a, b: np.where(condition != 0, a, b), "bits_and": np.bitwise_and,
 }  # fmt: skip
-"""Scalar function -> its function of int64 arrays. Functions that are missing have no integer form."""
+"""Name of a scalar function -> its function of int64 arrays. Functions that are missing have no integer form."""
 
 
 def is_computable(node: Node) -> bool:

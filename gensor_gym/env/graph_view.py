@@ -20,9 +20,8 @@ _AXIS = 2 + MAX_LEVELS + 1
 _TENSOR = 4
 _GLOBAL = ("knobs", "level", "resources", "terms", "remaining", "hardware")
 EDGE_FEATURES = 4
-"""Number of edge features: log coefficient, log stride in elements, dimension, and whether the edge starts at the program's node.
-An edge of the program has 0 for the first three.
-"""
+"""Number of features of an edge: log coefficient, log stride in elements, dimension, and whether the edge starts at the program's
+node. An edge of the program has 0 for the first three."""
 
 
 class GraphView:

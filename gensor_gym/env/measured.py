@@ -22,7 +22,7 @@ PATIENCE = 20.0
 """A program that takes this many times its roofline floor is timed by a single call. Random play on gemm(m=256, n=384, k=512)
 mostly ends in such programs, and twelve calls each would be needed otherwise (AMD EPYC, Zen 4, one thread)."""
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
-"""Entries of `info` for an illegal program. The model gives no latency, and no backend measures the program."""
+"""Entries of `info` for an illegal program, which has no time by the model and which no backend measures."""
 
 
 def optimum_of(graph: Graph) -> float | None:

@@ -34,7 +34,7 @@ from gensor_gym.registry import near
 
 LIMIT = 8.0
 _TENSORS_SEEN = 3
-"""Number of tensors whose strides are observed: the output and at most two inputs."""
+"""Number of tensors whose strides are among the features: the output and at most two inputs."""
 
 GROUPS: dict[str, int] = {
     "tiles": MAX_LEVELS * MAX_AXES + MAX_AXES,  # log2 of tiles, log2 of virtual threads

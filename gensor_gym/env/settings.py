@@ -25,7 +25,8 @@ DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
 REWARDS = ("final", "best_so_far")
-"""Which programs are rewarded: the final program, or each program that is faster than all programs evaluated before it."""
+"""Accepted values of `reward`: only the final program is rewarded, or each program that is faster than all evaluated before
+it."""
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ class Tasks(Protocol):
     """Graph of each task."""
     space: str
     initial: np.ndarray
-    """First state of each task: rows int32 [K, R]."""
+    """First state of each task as a row, int32 [K, R]."""
     num_actions: int
     num_features: int
-    """Number of actions, equal for all graphs, and number of features of a state."""
+    """Numbers of actions (`num_actions`) and of features of a state (`num_features`), equal for all graphs."""
     starts_anywhere: bool
-    """Whether an episode may begin at any schedule."""
+    """Whether an episode may begin at any schedule, instead of at the first state only."""
 
     def add(self, op: Any) -> int:
         """Return the index of an operator's task, and create the task if it is missing.

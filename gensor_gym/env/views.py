@@ -24,7 +24,8 @@ _PRIMITIVES = sorted({action.primitive for action in ACTIONS})
 _ONE_HOT = np.array([[a.primitive == p for p in _PRIMITIVES] for a in ACTIONS], dtype=np.float32)
 _RESOURCES = OFFSETS["resources"]
 NUM_SUCCESSOR_FEATURES = 3 + NUM_TERMS + GROUPS["resources"] + len(_PRIMITIVES)
-"""Number of features of a successor: legality, log speed-up by the model, level, log ratios of terms, resources, primitive."""
+"""Number of features of the state that an action leads to: legality, log speed-up by the model, level, log ratios of terms,
+resources, primitive."""
 
 
 class ObservationView:

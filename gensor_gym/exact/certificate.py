@@ -18,7 +18,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "hardware", "space", "fingerprint", "method", "latency", "schedule", "bound"), str),
     **dict.fromkeys(("candidates", "visited", "evaluated", "pruned"), _COUNT), "optima": _COUNT_OR_NONE, "seconds": _NUMBER,
 }  # fmt: skip
-"""Types of a certificate's fields when read, by name."""
+"""Field of a certificate -> accepted types in a file."""
 _WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from 0, or null", _NUMBER: "seconds from 0"}
 
 
@@ -36,11 +36,11 @@ class Certificate:
     schedule: str
     """Text of a schedule with this latency."""
     optima: int | None
-    """Number of schedules with this latency and a tile for every level; None if there are too many to count."""
+    """Number of schedules that are as fast, counted with a tile for every level; None if there are too many to count."""
     candidates: int
     """Number of combinations of tiles, virtual threads and knobs in the space, legal or not."""
     visited: int
-    """Number of visited nodes: partial programs whose next tile was fixed, or programs if all were enumerated."""
+    """Number of nodes that the search visited: partial programs whose next tile was fixed, or programs if all were enumerated."""
     evaluated: int
     """Number of programs that the model evaluated."""
     pruned: int

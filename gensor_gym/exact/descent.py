@@ -45,10 +45,10 @@ from gensor_gym.graph.tables.tables import (
 )
 
 SLACK = 1.0 - 1e-9
-"""Factor of floors, because they are summed in another order than the model's latency and round differently."""
+"""Factor on lower bounds. It allows for rounding, because they are summed in another order than the model's time."""
 CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
-"""Indices of counters. Tiles fixed; register tiles, block tiles and reductions visited; nodes pruned; programs evaluated; classes
-of best programs; and the limit. At most counts[LIMIT] block tiles and reductions together are visited."""
+"""Indices of the search's counters: tiles fixed; register tiles, block tiles and reductions visited; nodes pruned; programs
+evaluated; classes of best programs; and the limit. At most counts[LIMIT] block tiles and reductions together are visited."""
 NUM_COUNTS = 8
 CHOICE, SKIPPED, LAST = range(3)
 

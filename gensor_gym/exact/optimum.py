@@ -25,11 +25,12 @@ from gensor_gym.graph.tables.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
 from gensor_gym.registry import near
 
 ENUMERATED = 2_000_000
-"""Largest number of candidates of a space that is enumerated."""
+"""Largest number of programs, legal or not, of a space that is searched by enumeration."""
 MOST_NODES = 1_000_000_000
 """Largest number of block tiles that a search visits, of spatial axes and of the reduction: about ten minutes."""
 MOST_TIES = 1 << 14
-"""Largest number of classes of optimal programs for which all optimal schedules are counted."""
+"""Largest number of classes of optimal programs for which all optimal schedules are counted. Programs of a class differ only in
+virtual threads and in the reduction's register tile."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ from gensor_gym.graph.tables.tables import ALLOWED
 MOST_STATES = 50_000
 """Number of states after which the search gives up."""
 _FAR = 10_000
-"""Number of steps that stands for a state that cannot be reached along one axis."""
+"""Number of steps that stands for "cannot be reached" along one axis."""
 
 
 def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:

@@ -26,9 +26,9 @@ class Values:
     states: StateGraph
     values: np.ndarray
     stop: np.ndarray
-    """Reward of `stop`, float64 [S]."""
+    """Reward of `stop` in each state, float64 [S]."""
     paid: np.ndarray
-    """Reward of every edge, float64 [E]."""
+    """Reward of the action of each edge, float64 [E]."""
     discount: float
 
     @property

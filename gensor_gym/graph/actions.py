@@ -66,7 +66,7 @@ SPACES: dict[str, frozenset[str]] = {
 """Primitives of every named space. `compact` and `medium` also have fewer tile sizes (`graph/ladder.py`)."""
 
 OPERAND_KNOBS = frozenset(knob.name for knob in KNOBS if knob.of_operands)
-"""Knobs that `raise` and `lower` change in space `medium`: copies, layout and traversal of operands."""
+"""Knobs that the space `medium` changes: copies, layout and traversal of operands."""
 
 
 def space_actions(space: str) -> tuple[bool, ...]:

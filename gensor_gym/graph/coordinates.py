@@ -23,7 +23,7 @@ from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, SP
 from gensor_gym.graph.tables.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
 
 CHAIN = MAX_LEVELS + 1
-"""Length of the chain of an axis: the tiles of all levels, then the virtual threads."""
+"""Number of entries that the column of an axis sets: the tiles of all levels, then the virtual threads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,10 @@ class Column:
     """One coordinate of a task's programs: a knob, or the tiles of all levels of an axis, with the possible values."""
 
     first: int
-    """First index of the column in a row: TILE + axis, or KNOB + knob."""
+    """Index in a row of the first entry that the column sets: TILE + axis, or KNOB + knob."""
     values: np.ndarray
-    """int32 [choices, P]: chains of an axis (P = CHAIN), or indices of a knob's values (P = 1)."""
+    """Possible values, int32 [choices, P]: tiles and virtual threads of an axis (P = CHAIN), or the index of a knob's value (P =
+    1)."""
 
     @property
     def is_knob(self) -> bool:
@@ -76,7 +77,7 @@ class Coordinates:
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
         """Number of values of every column, int64 [K]."""
         self.size = math.prod(self.counts.tolist())
-        """Number of vectors, legal or not."""
+        """Number of programs that the columns span, legal or not."""
 
     def movable(self, fixed: Collection[int] = ()) -> list[Column]:
         """Return the columns with more than one value, except those whose `first` is in `fixed`."""

@@ -11,11 +11,12 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LARGEST_TILE = 1 << 20
-"""Longest legal tile along one axis. The footprint of a longer tile would exceed every modelled cache and register file."""
+"""Longest tile that a program may have along one axis. The footprint of a longer tile would exceed every modelled cache and
+register file."""
 
 COMPACT_STATES = 2000
-"""Bound on the number of schedules of a task in space `compact`, and in `medium` without knobs. Resources are not checked for
-this number."""
+"""Largest number of schedules of a task in space `compact`, and in `medium` without its knobs. Limits of the hardware are not
+considered in the count."""
 
 
 @lru_cache(maxsize=4096)

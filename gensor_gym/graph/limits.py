@@ -49,11 +49,11 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_REGISTERS = 240
-"""Registers that a thread of a consumer warpgroup of wgmma may use: setmaxnreg gives this to two of three warpgroups."""
+"""Registers that a multiplying thread of a wgmma program may use: setmaxnreg gives this number to two of three warpgroups."""
 _OTHERS = [[knob.place for knob in KNOBS if core not in knob.cores] for core in (0, 1, 2)]
 _NUM_OTHERS = np.array([len(places) for places in _OTHERS])
 _OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS])
-"""For each value of knob tensor_core: number and indices of the knobs that programs of this kind lack."""
+"""Knobs that a kind of program does not use, as indices in a row. The first index is the value of knob tensor_core."""
 
 
 @lean

@@ -1,4 +1,4 @@
-"""Random programs close to the hardware's limits, legal and barely illegal, for tests of the limits. Compiled.
+"""Random programs close to the hardware's limits, legal and barely illegal, with which a fingerprint tests the rules. Compiled.
 
 Almost no random combination of tiles is close to one limit and within all others. So sizes are drawn axis by axis, each within a
 bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat more threads
@@ -14,12 +14,13 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_
 from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
 ELEMENTS = 512
-"""Bound on the elements of a register tile over spatial axes, divided by the elements of the first program's tile. Every other
-pair of programs has half the bound. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16."""
+"""How many times larger than in the first program a register tile may be over the spatial axes. Every other pair of programs has
+half of it. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16."""
 POINTS = 16
-"""Like ELEMENTS, for reduce axes. More unrolled points would exceed the limit on code size."""
+"""How many times larger than in the first program a register tile may be over the reduce axes. More unrolled points would exceed
+the limit on code size."""
 AROUND = 2048
-"""Bound on the elements of a tile divided by the elements of the tile below, for spatial and for reduce axes."""
+"""How many times larger than the tile of the level below a tile may be, over spatial and over reduce axes."""
 DRAWS = 1 + MAX_LEVELS * MAX_AXES
 """Number of random numbers from which one program is made."""
 

@@ -63,9 +63,10 @@ CODE_LIMIT_CPU = 512
 """Limit on the vector multiply-adds in an unrolled micro-kernel. Beyond it a C compiler takes seconds."""
 
 WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
-"""Unrolled points of a window from which loads of later points take extra registers, and the number of these registers."""
+"""Number of unrolled points of a window (combinations of reduction indices) from which loads of later points take extra
+registers, and the number of these registers."""
 MMA_CODE = 8
-"""Number of multiply-adds by which one tensor-core instruction, with its share of loads, counts in the unrolled body."""
+"""Number of multiply-adds as which one tensor-core instruction, with its share of loads, counts in the size of the code."""
 
 
 @lean

@@ -28,9 +28,10 @@ from gensor_gym.graph.tables.tables import IS_CPU, VECTOR_SLOT, WIDE_AXES
 
 _OF_RAISING, _OF_LOWERING = np.array([knob.raising for knob in KNOBS]), np.array([knob.lowering for knob in KNOBS])
 _WARP = 5
-"""Index of the value of `reduce_threads` above which the exchange needs shared memory."""
+"""Index, among the values of `reduce_threads`, of the largest with which threads exchange sums without shared memory: one
+warp."""
 _PADDED = 1
-"""Index of the layout of shared memory that pads rows."""
+"""Index, among the values of `shared_layout`, of the one that pads rows."""
 
 
 @lean

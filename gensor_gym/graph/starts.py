@@ -37,10 +37,8 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_COLUMNS = (64, 128, 256)
-"""Number of columns of the starts with wgmma.
-
-Below 64 the instruction loses much of its rate, and a walk needs many steps on the ladder between two of these numbers.
-"""
+"""Numbers of columns of the programs with wgmma from which searches start. Below 64 the instruction loses much of its rate, and a
+walk needs many steps between two of these numbers."""
 
 
 def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_COLUMNS) -> np.ndarray:

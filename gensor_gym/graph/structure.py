@@ -150,13 +150,13 @@ class MatrixAxes:
     """
 
     a: int
-    """Index of the read that axis m indexes: A of a gemm, the weight of a convolution."""
+    """Index, among the operator's reads, of the one that axis m indexes: A of a gemm, the weights of a convolution."""
     b: int
-    """Index of the read that axis n indexes: B of a gemm, the image of a convolution."""
+    """Index, among the operator's reads, of the one that axis n indexes: B of a gemm, the image of a convolution."""
     m: int
     n: int
     k: int
-    """Indices of the operator's axes."""
+    """Index of the operator's axis k; `m` and `n` are indices of axes, too."""
 
 
 def matrix_copy_width(op: Operator, read: int, inner: int) -> int:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 THREADS = "GENSOR_GYM_THREADS"
 NARROW = "GENSOR_GYM_AVX2"
-"""Environment variable: 1 makes a CPU with AVX-512 count as a CPU with AVX2 only, which gives a second machine to learn on."""
+"""Environment variable: 1 makes a CPU with AVX-512 use AVX2 only, which gives a second machine to learn on."""
 WITHOUT_AVX512 = "x86-64-v3"
 """Compilers' name of the architecture for kernels without AVX-512."""
 KIB = 1024
 MIB = 1024 * 1024
 ASSUMED_CACHES = {1: 32 * KIB, 2: 512 * KIB, 3: 8 * MIB}
-"""Bytes assumed for a cache level that the system does not describe."""
+"""Cache level -> bytes that are assumed for it if the system does not describe it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CpuInfo:
     caches: tuple[int, int, int]
     """Bytes of the L1 data cache per core, of L2 per core, and of L3 in total."""
     described: tuple[bool, bool, bool]
-    """Whether the system described each of the three caches. If not, its size is assumed."""
+    """Whether the system described each of the three caches. The size of another is assumed."""
     line: int
     """Bytes of a cache line."""
     memory: int

@@ -19,7 +19,7 @@ RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 MEASURED = Path(__file__).resolve().parents[1] / "data" / "measured"
 FILE = "hardware.json"
 RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", "mma_share")
-"""Fields that only the model reads, like bandwidths, latencies and transactions of memory levels."""
+"""Fields of `Hardware` that only the cost model reads; bandwidths, latencies and transactions of memory levels are such, too."""
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 Described = TypeVar("Described", Hardware, MemoryLevel)
 _MEASURED = {field.name for field in dataclasses.fields(MemoryLevel) if field.default is not dataclasses.MISSING}

@@ -10,9 +10,9 @@ import numpy as np
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 Between = Callable[[float, float], float]
-"""Function of the constants of two machines. It draws a constant for a machine between them."""
+"""Type of a function of the constants of two machines, which draws a constant for a machine between them."""
 SPREAD = 0.25
-"""Standard deviation of the natural logarithm of the random factor on each constant."""
+"""Standard deviation of the natural logarithm of the random factor on each constant of a drawn machine."""
 
 
 def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "drawn") -> Hardware:

@@ -11,7 +11,7 @@ from gensor_gym.hardware.probe import COPIED, FIGURES, measured
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 _PAIRS = "avx512_bf16"
-"""Flag of processors that add two products of bfloat16 to a lane by one instruction."""
+"""CPU flag of processors that add two products of bfloat16 to a lane by one instruction."""
 _LATENCY_CLOCKS = {"register": 4, "l1": 5, "l2": 14, "l3": 50}
 _DRAM_LATENCY = 100e-9
 _ESTIMATED_CLOCK = 2.5e9

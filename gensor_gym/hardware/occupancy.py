@@ -7,9 +7,9 @@ the function (`numba.njit(blocks_per_unit)`).
 from __future__ import annotations
 
 PARTITIONS = 4
-"""A multiprocessor has four partitions. A warp's registers are in one of them."""
+"""Number of partitions of a multiprocessor. A warp's registers are in one of them."""
 REGISTER_UNIT = 256
-"""Unit in which registers are allocated to a warp."""
+"""Number of registers of which an allocation to a warp is a multiple."""
 
 
 def blocks_per_unit(

@@ -25,18 +25,18 @@ from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 
 PROBE_VERSION = 4
-"""Version of the program and of the meaning of its figures. Cache files of another version are measured again."""
+"""Version of the measuring program and of the meaning of its figures. Cache files of another version are measured again."""
 COPIED = ("l3", "dram")
-"""Levels whose copies are timed, through the caches and past them."""
+"""Memory levels whose copies are timed, through the caches and past them."""
 HOW = {"copied": "copy", "streamed": "stream", "past": "past"}
-"""Operation of the program that measures a figure, by suffix of the figure's name."""
+"""Suffix of a figure's name -> operation of the measuring program that measures it."""
 PRIVATE = ("l1", "l2")
 """Levels that are private to each core."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
 """Names of the figures: hertz, operations per second, then bytes per second of all cores together. The bytes per second are for
 reading each level, and for copying (each byte counts once), copying past the caches, and storing past the caches."""
 QUIET = 0.9
-"""Share of the cores' time that the program needs for its figures to be kept permanently."""
+"""Share of the cores' time that the measuring program needs for its figures to be kept permanently."""
 TRIES = 3
 """Maximum number of successive measurements. They end with the first quiet measurement."""
 RETRY = 600.0
@@ -50,9 +50,9 @@ class Reading:
     """Results of the program."""
 
     figures: dict[str, float]
-    """Values of the figures by name (FIGURES)."""
+    """Measured figures by name (FIGURES), such as bytes per second."""
     share: float
-    """Share of the cores' time that the program's threads had. Other programs had the rest."""
+    """Share of the cores' time that the measuring program's threads had. Other programs had the rest."""
 
     @property
     def quiet(self) -> bool:

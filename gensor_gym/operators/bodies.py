@@ -18,17 +18,17 @@ class Reduction:
     """How two partial results of a reduction are combined: by an operator of C, or by choosing the larger or smaller one."""
 
     name: str
-    """Name in generated text, such as `maximum_8(a, b)`; `fold_maximum_8` folds lanes. CUDA's `fmaxf` has another name, because
-    it drops a NaN."""
+    """Name of the function that generated text calls, such as `maximum_8(a, b)`; `fold_maximum_8` combines the lanes of a vector.
+    CUDA's `fmaxf` has another name, because it drops a NaN."""
     numpy: np.ufunc
     torch: str
     """Torch's name of the reduction."""
     identity: float
-    """Neutral element, with which accumulators start: 0 or an infinity, for integers the end of the range."""
+    """Number that changes no result, with which accumulators start: 0 or an infinity, for integers the end of the range."""
     infix: str = ""
-    """The operator of C. Empty for a choice, which is exact in any order."""
+    """The operator of C, such as `+`. Empty if the reduction chooses one of its arguments, which is exact in any order."""
     order: str = ""
-    """Comparison of a choice: if true, the first argument is chosen. `word` is an adjective for the chosen argument."""
+    """Comparison in C by which a reduction chooses: if true, the first argument is chosen. `word` is an adjective for it."""
     word: str = ""
 
     def joined(self, a: str, b: str, width: int | str) -> str:
@@ -84,10 +84,10 @@ BODIES = {
     "max": Body("{0}", np.asarray, 1, REDUCTIONS["max"]),
     "map": Body("", np.asarray, 1),
 }
-"""Bodies by name. A map has no term: its operator names a function. Tables of tasks store indices of bodies, so append new
-bodies."""
+"""Bodies by name. The body `map` has no term, because each operator names a function. Tables of tasks store indices of bodies, so
+append new bodies."""
 OBSERVED = ("multiply_add", "sum", "max", "map")
-"""Bodies with a fixed index in observations and in features of learned models. Other bodies have no index there."""
+"""Bodies that have a fixed index in observations and in features of learned models. Other bodies have no index there."""
 
 
 def limited(value: float, dtype: str) -> float:

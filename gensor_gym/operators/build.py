@@ -8,10 +8,10 @@ from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor,
 from gensor_gym.operators.types import INPUT, OUTPUT, Access, Axis, Operator, Tensor
 
 Index = Mapping[str, int]
-"""Affine index of one dimension: axis name -> coefficient. The key "" is the constant (default 0)."""
+"""Affine index into one dimension of a tensor: axis name -> coefficient. The key "" is the constant (default 0)."""
 
 Dimensions = Mapping[str, tuple[int, Index | str]]
-"""Extent and index of each dimension, by the dimension's letter."""
+"""Letter of each dimension of a tensor -> (extent, index)."""
 
 
 def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) -> tuple[Axis, ...]:

@@ -18,8 +18,8 @@ from gensor_gym.registry import near
 SomeLoops = TypeVar("SomeLoops", bound=Loops)
 
 STAGES = ("bias", "relu", "gelu", "scale", "residual", "relu6")
-"""Names of the stages: addend per channel, two functions, factor per channel, addend of the output's shape, clipping to 0 .. 6.
-relu6 is from Howard et al., arXiv 1704.04861."""
+"""Names of the epilogue stages: addend per channel, two functions, factor per channel, addend of the output's shape, clipping to
+0 .. 6. relu6 is from Howard et al., arXiv 1704.04861."""
 ALONE = ("relu", "gelu", "relu6")
 """Stages without an operand."""
 
@@ -28,7 +28,8 @@ PER_CHANNEL = ("bias", "scale", DEQUANTIZE, QUANTIZE)
 INTEGER_STAGES = ("bias", "relu", "residual", DEQUANTIZE)
 """Stages of int32 elements."""
 DEQUANTIZED_STAGES = (*STAGES, RESIDUAL_INT8, QUANTIZE)
-"""Stages of float32 elements after `dequantize`. `residual_int8` adds int8 numbers of the output's shape."""
+"""Names of the epilogue stages that accept float32 elements after `dequantize`. `residual_int8` adds int8 numbers of the output's
+shape."""
 
 
 def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:

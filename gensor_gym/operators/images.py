@@ -10,8 +10,8 @@ import numpy as np
 from gensor_gym.operators.loops import Loops
 
 IMAGES, WEIGHTS, MATRICES = ("nchw", "nhwc"), ("kcrs", "rskc"), ("kn", "nk")
-"""Orders of images, of a convolution's weights and of a product's weights, outermost dimension first. The first of each is the
-order of operators whose text names none."""
+"""Known orders of images, of a convolution's weights and of a product's weights, outermost dimension first. The first of each is
+the order of operators whose text names none."""
 Arrays = TypeVar("Arrays", bound=Any)
 """An array of NumPy or a tensor of torch."""
 

@@ -10,14 +10,15 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.loops import ARRAY_DTYPE
 
 ARRAY_OFFSET = 16
-"""Bytes past a cache line at which NumPy's larger arrays begin, because of the header of glibc's malloc."""
+"""Number of bytes after the start of a cache line at which NumPy's larger arrays begin, because of the header of glibc's
+malloc."""
 LARGEST = 448.0
 """Largest e4m3 value, 0x7e. Larger values and infinities become this value, as in `cvt.satfinite` (PTX ISA) and torch 2.13."""
 _NAN = 0x7F
 _QUIET = 0x7FC0
 """Bits of a NaN in bfloat16."""
 _INFINITY = 0x7F80 << 1
-"""Key of infinity in `_by_key`; keys above it are NaN."""
+"""Index of infinity in the table of `_by_key`; indices above it are NaN."""
 
 
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -134,7 +134,7 @@ class Loops:
     divisor: int = 1
     pad_value: float = 0.0
     channel_axis: int = 0
-    """Index of the axis that indexes a per-channel operand of the epilogue (bias, scale)."""
+    """Index of the axis along which a per-channel operand of the epilogue (bias, scale) has its elements."""
     epilogue: tuple[Stage, ...] = ()
     frozen: bool = False
     """Whether the weights (`traits.weights`) are equal at every call, so that they are packed once for all calls."""

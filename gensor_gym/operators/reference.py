@@ -20,7 +20,7 @@ from gensor_gym.operators.traits import has_window, is_product
 
 Array = np.ndarray
 Reference = Callable[..., Array]
-"""Function of an operator and the float64 arrays of its reads. It returns the output without the epilogue."""
+"""Type of a function of an operator and the float64 arrays that it reads, which returns the output without the epilogue."""
 
 REFERENCES: dict[str, Reference] = {}
 """Definitions by operator's name. An operator without a definition is evaluated by its accesses."""
@@ -127,7 +127,7 @@ WITH_OPERAND: dict[str, Callable[[Array, Array], Array]] = {
     "bias": np.add, "residual": np.add, "residual_int8": np.add, "scale": np.multiply, "dequantize": np.multiply,
     "quantize": lambda x, zero: np.clip(np.rint(x) + zero, -128.0, 127.0),
 }  # fmt: skip
-"""Function of elements and operand, by name of the epilogue stage."""
+"""Name of an epilogue stage with an operand -> NumPy function of (elements, operand)."""
 BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "mul": np.multiply}
 
 

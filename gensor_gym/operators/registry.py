@@ -11,12 +11,13 @@ from gensor_gym.registry import register
 
 Factory = TypeVar("Factory", bound=Callable[..., Operator])
 TorchCall = Callable[[Any, Operator], Callable[..., Any]]
-"""Function of (torch, operator). It returns the torch function that a user would call with the operator's reads."""
+"""Type of a function of (torch, operator), which returns the torch function that a user would call with the arrays the operator
+reads."""
 
 FACTORIES: dict[str, Callable[..., Operator]] = {}
-"""Functions that make operators, by the operator's name."""
+"""Name of an operator -> function that makes it."""
 TORCH: dict[str, TorchCall] = {}
-"""Torch's call of an operator, by the operator's name, if the call does not follow from accesses and body."""
+"""Name of an operator -> torch's call of it, for operators whose call does not follow from accesses and body."""
 
 
 def register_operator(reference: Reference | None = None, torch: TorchCall | None = None) -> Callable[[Factory], Factory]:

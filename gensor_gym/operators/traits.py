@@ -16,7 +16,7 @@ def has_window(op: Loops) -> bool:
 
 
 Places = tuple[int, ...]
-"""For each of four dimensions in the usual order, its index in memory."""
+"""Type of a tuple with the index in memory of each of four dimensions, which are in the usual order."""
 
 
 def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:

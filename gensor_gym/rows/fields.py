@@ -57,11 +57,11 @@ class FieldSchedule(RowSchedule):
     __slots__ = ()
     fields: ClassVar[tuple[Field, ...]]
     tops: ClassVar[np.ndarray]
-    """The last index of every number of a row, int32 [length]."""
+    """Last index that each number of a row may have, int32 [length]."""
     places: ClassVar[dict[str, int]]
-    """Index in the row of each field, by name."""
+    """Name of a field -> its index in the row."""
     known: ClassVar[dict[str, np.ndarray]]
-    """Values of each field by name, int64 [values]."""
+    """Name of a field -> its values, int64 [values]."""
 
     def __init_subclass__(cls) -> None:
         """Fill the class attributes `places` and `known` of a subclass from its `fields`."""

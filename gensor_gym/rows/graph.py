@@ -23,7 +23,8 @@ class RowGraph(ABC, Generic[Node]):
     kind: type[Node]
     """Class of the schedules."""
     meter: Callable[[int], None] | None = None
-    """Function that charges a session for evaluations of the model. It is called with their number before they are made."""
+    """Function that charges a search session for evaluations of the model. It is called with their number before they are
+    made."""
     evaluations = 0
     """Number of evaluations of the model so far."""
 

@@ -9,7 +9,7 @@ from gensor_gym.spaces.convert import FAILURE
 from gensor_gym.spaces.space import TuningSpace
 
 DIGITS = 5
-"""Significant digits of a time. Two timings of one kernel agree in far fewer."""
+"""Number of significant digits of a time that are kept. Two timings of one kernel agree in far fewer."""
 
 
 def compacted(space: TuningSpace) -> TuningSpace:

@@ -24,7 +24,7 @@ PHASES = {
     "verification_time": "validation",
     "times": "runtimes",
 }
-"""Names of times in a T4 result, by the name in a cache's record."""
+"""Name of a time in a cache's record -> its name in a T4 result."""
 FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 

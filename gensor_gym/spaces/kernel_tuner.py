@@ -22,11 +22,12 @@ FAILURES = {
     "RuntimeFailedConfig": Status.LAUNCH_ERROR,
     "ErrorConfig": Status.LAUNCH_ERROR,
 }
-"""Status of a failed configuration, by the text in place of its time or under `__error__`."""
+"""Text in place of a failed configuration's time, or under `__error__` -> its status."""
 OLD_FAILURE = 1e20
 """The time that old versions of Kernel Tuner give a failed configuration."""
 PHASES = ("compile_time", "verification_time", "benchmark_time")
-"""Costs of a trial. The overheads of the tuner (`framework_time`, `strategy_time`) do not belong to the configuration."""
+"""Times in a cache's record that are costs of a trial. The overheads of the tuner (`framework_time`, `strategy_time`) do not
+belong to the configuration."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:

@@ -10,7 +10,7 @@ from gensor_gym.spaces.space import TuningSpace
 
 STOP, JUMP, FIRST_MOVE = 0, 1, 2
 SPARE_STEPS = 16
-"""Steps that the horizon adds to a path there and back. The horizon of constructions has the same constant."""
+"""Steps that an episode has beyond the steps of a path there and back. Episodes of `Construct-v0` have the same constant."""
 
 
 class Moves:
@@ -33,10 +33,10 @@ class Moves:
             self.names += [f"{name} up", f"{name} down"]
             self._connect(2 * column, parameter)
         self.parts, reach = self._explore()
-        """Connected part to which each configuration belongs, int32 [N]."""
+        """Number of the connected part to which each configuration belongs, int32 [N]."""
         self.count = int(self.parts.max()) + 1
         self.horizon = SPARE_STEPS + 2 * reach + self.count - 1
-        """Steps of an episode: enough to get from any configuration to any other, and some more."""
+        """Maximum number of steps of an episode: enough to get from any configuration to any other, and some more."""
         always = np.broadcast_to([True, self.count > 1], (len(space), FIRST_MOVE))
         self._masks = np.concatenate([always, self.table >= 0], axis=1)
         for array in (self.table, self.parts, self._masks):  # many environments share the arrays

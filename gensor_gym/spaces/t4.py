@@ -24,13 +24,13 @@ STATUSES = {
     "correctness": Status.WRONG_ANSWER,
     "constraints": Status.ILLEGAL,
 }
-"""Status of a result by its `invalidity`. `correctness` is ignored: writers set it to 1 for failures too."""
+"""`invalidity` of a T4 result -> status. `correctness` is ignored: writers set it to 1 for failures too."""
 INVALIDITY = {status: word for word, status in STATUSES.items()} | {
     Status.CRASHED: "runtime", Status.IMPLAUSIBLE: "correctness",
 }  # fmt: skip
-"""`invalidity` of a result by its status. The format has no word for CRASHED and IMPLAUSIBLE."""
+"""Status -> `invalidity` of a T4 result. The format has no word for CRASHED and IMPLAUSIBLE."""
 PHASES = ("compilation", "compilation_time", "validation", "benchmark")
-"""Times that are costs of a trial. `framework` and `search_algorithm` belong to the tuner."""
+"""Times in a T4 result that are costs of a trial. `framework` and `search_algorithm` belong to the tuner."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:

@@ -57,7 +57,7 @@ class CandidateSession(SuiteSession):
         """Build the graph like `Session`. ValueError for an operator without recorded programs."""
         super().__init__(task, budget, on_trial)
         self.candidates = candidates(self.graph.hardware.name, str(task.operator))
-        """Sorted by text, so that the order does not reveal the programs' times."""
+        """Recorded programs of the task, sorted by text, so that the order does not reveal their times."""
         self._known = frozenset(self.candidates)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:

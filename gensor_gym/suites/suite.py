@@ -29,8 +29,8 @@ from gensor_gym.registry import check_known
 from gensor_gym.suites.session import CandidateSession, LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
-"""Function of (session, random generator) that searches through the session. The session enforces the budget and remembers the
-best program. All randomness comes from the generator."""
+"""Type of a function of (session, random generator) that searches by calling the session. The session enforces the budget and
+remembers the best program. All randomness comes from the generator."""
 VERSIONS = ("v1", "v1.1")
 
 
@@ -48,7 +48,7 @@ class SuiteTask:
     backend: str
     fingerprint: str
     edition: str
-    """Digest of the recorded table; empty for the model."""
+    """Digest of the recorded table with which the task is measured; empty for the model."""
     best: float
     """Seconds of the best program: from a complete table, from a certificate, or only the best known, which may be beaten."""
     certain: bool
@@ -90,9 +90,9 @@ class Track:
     model: bool
     """Whether an agent may evaluate the model."""
     steps: int | None
-    """Number of environment steps and model evaluations in which an agent learns from scratch; None for searches."""
+    """Number of environment steps and model evaluations in which an agent learns without previous training; None for searches."""
     candidates: bool = False
-    """Whether a search chooses among the recorded programs of its task, `session.candidates`."""
+    """Whether a search may measure only the recorded programs of its task, `session.candidates`."""
 
     def __str__(self) -> str:
         """Return name and description of the track, and the number of its tasks."""

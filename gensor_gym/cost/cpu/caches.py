@@ -37,13 +37,13 @@ from gensor_gym.graph.tables.tables import (
 
 LINE = 64.0
 PAGE = 4096
-"""Distance of addresses that share a set of L1 (in most processors a way is a page)."""
+"""Bytes between addresses that share a set of L1 (in most processors a way is a page)."""
 ROOMY, FULL = 0.6, 1.3
-"""Data of at most the first share of a cache stay in it. Data beyond the second share do not."""
+"""Shares of a cache's size: data of at most the first stay in the cache, data beyond the second do not."""
 CROWDED = 0.5
-"""Neighbouring rows begin to evict each other when they take more than this share of the ways of L1."""
+"""Share of the ways of L1 from which on neighbouring rows begin to evict each other."""
 WRITTEN = 2.0
-"""A written line is fetched and written back."""
+"""Transfers of a line that is written: it is fetched and written back."""
 
 CACHES = 3
 SIZE = 0  # [A] tile of every axis so far; SIZE and the indices below are entries of the walk's array

@@ -57,9 +57,9 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Beyond CROWD accumulators a window over channels lacks registers: a step takes SPILLED times as long. The missing registers
-would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 accumulators,
-2.0 to 2.5 ms with 28."""
+"""Number of accumulators beyond which a window over channels lacks registers, and the factor by which its steps are then slower.
+The missing registers would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms
+with 21 accumulators, 2.0 to 2.5 ms with 28."""
 
 
 @lean

@@ -49,12 +49,12 @@ from gensor_gym.graph.tables.tables import (
 
 LINE = 64.0
 MAX_UNROLLED = 512
-"""Limit on the vector multiply-adds of an unrolled loop body (`codegen.c.micro`)."""
+"""Limit on the vector multiply-adds of an unrolled loop body in generated C (`codegen.c.micro`)."""
 LOADS_PER_CYCLE = 2.0
 WIDENED = 2.0
-"""Instructions that convert a vector of 16-bit floats when it is loaded: one widens, one shifts."""
+"""Number of instructions that convert a vector of 16-bit floats when it is loaded: one widens, one shifts."""
 FMA_CHAIN = 4.0
-"""Cycles of a dependent multiply-add (Skylake to Zen 5)."""
+"""Cycles from one multiply-add to the next that depends on it (Skylake to Zen 5)."""
 
 
 @lean

@@ -23,9 +23,9 @@ from gensor_gym.graph.tables.tables import (
 )
 
 TASK = 2
-"""Index of the level of task tiles. A task is the work that a thread takes at a time."""
+"""Index of the memory level of task tiles. A task is the work that a thread takes at a time."""
 ROWS, COLUMNS = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
-"""Slots of a convolution's rows and columns of pixels."""
+"""Slots, in a schedule's row, of a convolution's rows and columns of pixels."""
 
 
 @lean

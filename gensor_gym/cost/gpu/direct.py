@@ -17,15 +17,16 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, S
 from gensor_gym.graph.tables.tables import COEF, END_REDUCE, FIRST_SPATIAL, ITEM, NUM_DIMS, NUM_READS, SHARED_UNIT, STAGED, STRIDE
 
 LINE = 128
-"""Bytes of a line of L1: one look-up a cycle."""
+"""Bytes of a line of L1, which takes one look-up of a cycle."""
 SECTOR = 32
-"""Bytes of the smallest global-memory transfer."""
+"""Bytes of the smallest transfer from global memory."""
 LEAST_L1 = 28 * 1024
-"""Bytes of L1 beyond the largest shared memory of a multiprocessor: both share 256 KB, shared memory takes at most 228 KB."""
+"""Bytes of L1 that remain beyond the largest shared memory of a multiprocessor: both share 256 KB, shared memory takes at most
+228 KB."""
 UNDER_WAY = 32
-"""Limit on the words of a thread's loads in flight, because registers also contain accumulators."""
+"""Largest number of 4-byte words that a thread's loads have in flight, because registers also contain accumulators."""
 COMPILER_UNROLLS = 16
-"""Iterations of a loop that the compiler unrolls by itself. Chosen on the recorded row sums (train)."""
+"""Number of iterations that the compiler unrolls by itself. Chosen on the recorded row sums (train)."""
 HIT = 0.13
 """Latency of L1 divided by the latency of L2: 33 of 263 cycles (arXiv 2402.13499)."""
 

@@ -71,12 +71,13 @@ from gensor_gym.hardware import occupancy
 blocks_per_unit = lean(occupancy.blocks_per_unit)
 
 OVERLAP = 0.25
-"""With one stage, the longer of arithmetic and memory time grows by this share of the shorter. Every further stage halves the
+"""Share of the shorter of arithmetic and memory time that is added to the longer, with one stage. Every further stage halves the
 share."""
 DISPATCH = 1.2
-"""Cycles of the device to begin a block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp (train)."""
+"""Cycles in which the device begins one block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp
+(train)."""
 BARRIER = 30.0
-"""Cycles of a barrier of a block, at every step."""
+"""Cycles of a barrier of a block, which ends every step."""
 
 
 @lean

@@ -27,16 +27,16 @@ from gensor_gym.graph.tables.tables import (
 )
 
 HELD_REGISTERS = 32
-"""Registers of a thread that may hold elements in transit (`codegen.cuda.mma.plan`)."""
+"""Number of a thread's registers that may hold elements on their way to shared memory (`codegen.cuda.mma.plan`)."""
 COPY = 6.0
-"""Instructions of a copy of 16 bytes: five as counted on CUDA cores (`cost/gpu/simt.py`), and its store."""
+"""Number of instructions of a copy of 16 bytes: five as counted on CUDA cores (`cost/gpu/simt.py`), and its store."""
 ELEMENT = 12.0
-"""Instructions of a copy of one element: address, guard, load, store."""
+"""Number of instructions of a copy of one element: address, guard, load, store."""
 UNMASKED = 45.0
-"""Instructions of a copy of one element whose index is decomposed at every step. In a loop with 16 such copies they take 700 of
-845 instructions (SASS)."""
+"""Number of instructions of a copy of one element whose index is decomposed at every step. In a loop with 16 such copies they
+take 700 of 845 instructions (SASS)."""
 SHIFTED = 40.0
-"""Instructions of a copy of 16 bytes that is combined from two aligned loads."""
+"""Number of instructions of a copy of 16 bytes that is combined from two aligned loads."""
 ROUND_WAIT = 0.38
 """Time to round a copy to tf32 in shared memory, in waits for L2: load, convert, store, one copy at a time. Chosen on the
 recorded products in tf32 (train, validation): about 100 cycles a copy of any width."""

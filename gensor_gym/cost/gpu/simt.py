@@ -45,25 +45,27 @@ from gensor_gym.graph.tables.tables import (
 
 SCHEDULERS = 4
 FMA_LATENCY = 4.0
-"""Cycles of a dependent FFMA since Volta."""
+"""Cycles from one FFMA to the next that depends on it, since Volta."""
 LOOP = 30.0
-"""Instructions of an iteration of the loop over reduction points if it is not fully unrolled: addresses, moves, branch."""
+"""Number of instructions of an iteration of the loop over reduction points, besides its arithmetic and loads, if it is not fully
+unrolled: addresses, moves, branch."""
 STEP = 20.0
-"""Instructions of a step besides its arithmetic, loads and copies: barriers, pointers, branch."""
+"""Number of instructions of a step besides its arithmetic, loads and copies: barriers, pointers, branch."""
 COPY = 5.0
-"""Instructions of a copy to shared memory besides its stores: load, address, guard."""
+"""Number of instructions of a copy to shared memory besides its stores: load, address, guard."""
 MASK_BITS = 32
 """Largest number of copies of a thread whose bounds fit in the bits of one register (`codegen.cuda.simt.copies`)."""
 UNMASKED = 30.0
-"""Additional instructions of a guarded copy beyond `MASK_BITS` copies: its index is decomposed and compared at every step."""
+"""Number of additional instructions of a guarded copy if a thread makes more than `MASK_BITS` copies: its index is decomposed and
+compared at every step."""
 GUARDED_WAIT = 0.5
 """Time of a guarded copy through registers, in waits for memory. The copy is loaded under a branch, so the next load is issued
 after it has arrived, but half of the loads hit L1. Chosen on the recorded poolings and convolutions (train)."""
 GATHER = 4.0
-"""Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
+"""Number of instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
-"""Issue slots that a scheduler loses, in units of a warp's slots. On an RTX 4070 Ti S, 2 warps per scheduler kept 84 percent of
-the slots busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
+"""Issue slots that a scheduler loses, as a multiple of the slots of one warp. On an RTX 4070 Ti S, 2 warps per scheduler kept 84
+percent of the slots busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
 
 
 @lean

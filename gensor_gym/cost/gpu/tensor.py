@@ -36,9 +36,10 @@ from gensor_gym.graph.tables.tables import (
 
 SCHEDULERS = 4
 MMA_LATENCY = 33.0
-"""Cycles of a dependent mma.sync m16n8k16 (arXiv 2402.13499: about 32 on Hopper and Ampere, recalled)."""
+"""Cycles from one mma.sync m16n8k16 to the next that depends on it (arXiv 2402.13499: about 32 on Hopper and Ampere,
+recalled)."""
 LOOP, STEP = 30.0, 20.0
-"""Instructions of an iteration of the loop and of a step, as counted on CUDA cores (`cost/gpu/simt.py`)."""
+"""Number of instructions of an iteration of the loop and of a step, as counted on CUDA cores (`cost/gpu/simt.py`)."""
 
 
 @lean

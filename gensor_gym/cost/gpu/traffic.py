@@ -55,7 +55,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 COMBINED = 2.0
-"""Number of tensor-map loads of B that one response of L2 serves, with or without a cluster. Chosen on products of 4096 in
+"""Number of loads of B by tensor maps that one response of L2 serves, with or without a cluster. Chosen on products of 4096 in
 bfloat16 (validation): clusters of two are no faster than single blocks, and 128 x 256 tiles ran faster than the bandwidth of L2
 would allow for all their bytes."""
 

@@ -25,9 +25,9 @@ from gensor_gym.registry import check_known
 
 ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
-"""Attributes with the state of the running episodes."""
+"""Names of the attributes that together are the state of the running episodes."""
 FEWEST_PER_THREAD = 128
-"""Smallest number of environments per thread: with fewer, another thread costs more time than it saves."""
+"""Fewest environments for which a thread is worth its cost."""
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
@@ -71,7 +71,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._threads = _thread_count(threads)
         self._pool: ThreadPoolExecutor | None = None
         self._owner = os.getpid()
-        """Process that started the pool's threads: a forked process does not have them."""
+        """Id of the process that started the pool's threads: a forked process does not have them."""
         self._allocate()
 
     @abstractmethod

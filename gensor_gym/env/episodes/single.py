@@ -36,7 +36,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)
         self.observation_space = view.space
         self._vector = settings.vector()
-        """The settings as numbers for the compiled process."""
+        """The settings as an array of numbers, which the compiled process reads."""
         self._running = False
         self._task = 0
         self._row = tasks.initial[0].copy()

@@ -28,7 +28,7 @@ class SteppedEpisodes(ABC):
     """
 
     remaining_at: ClassVar[int]
-    """Index of the first of the two features of the steps left."""
+    """Index, among the features, of the first of the two features about the steps left."""
 
     def __init__(
         self, tasks: Any, settings: Settings, task: np.ndarray, rows: np.ndarray, scalars: np.ndarray, masks: np.ndarray,

@@ -22,8 +22,8 @@ KINDS = ("load", "map", "reduce", "program")
 _CELL = 5
 _GLOBAL = ("header", "speed", "terms", "remaining", "nest")
 EDGE_FEATURES = 3
-"""Number of edge features. Passes between a cell and its reader; whether a later pass reads the cell; whether the edge starts at
-the program's node."""
+"""Number of features of an edge: number of passes between a value and its reader; whether a later pass reads the value; whether
+the edge starts at the program's node."""
 
 
 class GirGraphView:

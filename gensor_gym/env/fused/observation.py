@@ -25,8 +25,8 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.gir.space.table import GirTable
 
 CELL = 4
-"""Number of features of a crossing cell, which several passes read. The features are 1, whether the cell is an input, log
-operations and number of passes; all are 0 after the last crossing cell."""
+"""Number of features of a value that several passes read: 1, whether it is an input, log operations and number of passes. All are
+0 in places without such a value."""
 NEST = 12
 GROUPS = {
     "header": HEADER, "placement": MOST_PLACED * len(Level), "speed": 1, "terms": len(TERMS), "remaining": 2,
@@ -41,7 +41,8 @@ _TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.float32)
 _PRIMITIVES = ("stop", "raise", "lower", "place")
 _ONE_HOT = np.array([[action.primitive == word for word in _PRIMITIVES] for action in ACTIONS], np.float32)
 NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
-"""Number of features of a successor: legality, log speed-up by the model, log ratios of terms, one hot of the primitive."""
+"""Number of features of the state that an action leads to: legality, log speed-up by the model, log ratios of terms, one hot of
+the primitive."""
 
 
 def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Picture of a fused operator's schedule: instructions from top to bottom, slices as boxes in a column per memory level."""
+"""Picture of a fused operator's schedule: instructions from top to bottom, operands as boxes in a column per memory level."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["as_image", "as_text"]
 _COLUMNS = {Level.DRAM: 0.0, Level.SRAM: 1.0, Level.REG: 2.0}
 _COLORS = dict(zip(_COLUMNS, ("#cbd5de", *reversed(LEVEL_COLORS["cpu"][1:])), strict=True))
 _LONGEST = 36
-"""Largest number of characters shown of an expression."""
+"""Number of characters of an expression after which a picture cuts it off."""
 
 
 def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:

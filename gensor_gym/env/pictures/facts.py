@@ -37,7 +37,7 @@ TERM_WORDS = {
         "launch": "fork and join",
     },
 }
-"""Kind of hardware -> term of the model (`cost.terms.TERMS`) -> its description."""
+"""Kind of hardware -> term of the model (`cost.terms.TERMS`) -> its description in words."""
 
 
 @dataclass(frozen=True)

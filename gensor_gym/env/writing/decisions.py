@@ -23,14 +23,15 @@ MOST_SIZES = 256
 """Number of actions with `choices="sizes"`: the largest number of tile sizes that an axis may have."""
 
 WHOLE, SIZE, NUMBER = range(3)
-"""Kinds of decision: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
+"""Kinds of decision: WHOLE sets the tiles of all levels and the virtual threads of an axis; SIZE sets the tile of one level,
+which outer levels copy; NUMBER sets a single number."""
 KIND, FIRST, LEVEL_OF, START, STOP, WRITTEN = range(6)
-"""Indices of a decision's facts for compiled code. Options of the decision are START to STOP - 1 in the array of all options.
-WRITTEN is the first of MAX_AXES facts: the number of levels of every axis that are written after the decision."""
+"""Indices of the numbers that describe a decision in compiled code. Options of the decision are START to STOP - 1 in the array of
+all options. WRITTEN is the first of MAX_AXES numbers: how many levels of each axis are written after the decision."""
 NUM_FACTS = WRITTEN + MAX_AXES
 
 NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
-"""Number of features that name the subject of a decision: axis; level of the tile, or virtual threads; knob."""
+"""Number of features that name what is decided: the axis and the level of its tile (or virtual threads), or the knob."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,7 +48,8 @@ from gensor_gym.graph.tables.tables import (
 )  # fmt: skip
 
 GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
-"""Limits that the smallest completion keeps if any completion does, because larger tiles need more resources or fewer steps."""
+"""Hardware limits that some choice of the later numbers keeps only if all of these at their minimum keep them, too. Larger tiles
+need more of these resources, or leave fewer steps."""
 
 
 @lean

@@ -20,10 +20,10 @@ from typing import Any
 from gensor_gym.graph.compiling.notice import NOTICE, QUIET
 
 MODULE = "gensor_gym.graph.compiling.apart_process"
-"""Module that the compile server runs."""
+"""Module that the process of the compile server runs."""
 
 Asked = tuple[str, str, tuple[Any, ...]]
-"""A request: module and name of a function, and the types of its arguments."""
+"""Type of a request: module and name of a function, and the types of its arguments."""
 
 
 class Apart:

@@ -16,7 +16,7 @@ import time
 from importlib import import_module
 
 IDLE_S = 5.0
-"""Idle seconds after which the server ends."""
+"""Seconds without a request after which the server ends."""
 WATCH_S = 0.2
 """Seconds between two checks that the parent is alive."""
 

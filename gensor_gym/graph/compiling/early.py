@@ -19,7 +19,7 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether calls of all functions run interpreted until compiled; None leaves the choice to `Hurried.early`."""
+"""Whether calls of all functions run interpreted until compiled. None leaves the choice to each function (`Hurried.early`)."""
 
 
 @contextmanager

@@ -152,7 +152,7 @@ class Early(Entry):
 
 
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
-"""Python function of a part -> function that makes the part callable from Python."""
+"""Python function of a `Part` -> function that compiles it so that Python can call it."""
 
 
 def is_tried(version: str) -> bool:

@@ -115,7 +115,7 @@ def _copied(array: np.ndarray) -> Line | Lines:
 
 
 _made: dict[FunctionType, FunctionType] = {}
-"""Python function of a compiled function -> its copy made by `over_lists`."""
+"""Python function of a compiled function -> its copy over lists (`over_lists`)."""
 
 
 def over_lists(function: Any) -> FunctionType:

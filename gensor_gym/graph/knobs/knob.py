@@ -11,12 +11,10 @@ from gensor_gym.operators.types import Operator
 
 REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT, MATRIX, WARPS = (1 << i for i in range(10))
 EVERY = (1 << 10) - 1
-"""Limits as bits, and the set of all limits.
-
-Both kinds of hardware: registers (and threads), code, at least one step for every part of a split reduction. GPU: shared memory,
-work for all threads that share a reduction, whole fragments on tensor cores and no knob that programs on tensor cores lack, whole
-warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
-"""
+"""Bit set of all hardware limits, each of which is one bit. Both kinds of hardware: registers (and threads), code, at least one
+step for every part of a split reduction. GPU: shared memory, work for all threads that share a reduction, whole fragments on
+tensor cores and no knob that programs on tensor cores lack, whole warps over the block's threads. CPU: L1 tile, task tile,
+packing for vectors of channels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +25,7 @@ class Knob:
     """
 
     place: int
-    """Index in a row of the entry that stores the knob's value, as an index into `values` (`graph/tables/layout.py`)."""
+    """Index of the knob in a schedule's row (`graph/tables/layout.py`). The row stores there which of `values` is chosen."""
     name: str
     kind: Literal["gpu", "cpu", "both"]
     values: tuple[int, ...]
@@ -40,16 +38,15 @@ class Knob:
     masked: tuple[int, ...] = ()
     """Values that the generators do not support yet."""
     raising: int = 0
-    """Limits that the next higher value may break in a program that keeps all limits. Other limits are unaffected."""
+    """Limits, as a bit set, that the next higher value may break in a program that keeps all limits. Others are unaffected."""
     lowering: int = 0
-    """Limits that the next lower value may break."""
+    """Limits, as a bit set, that the next lower value may break."""
     cores: tuple[int, ...] = (0, 1, 2)
-    """Values of knob `tensor_core` whose programs use the knob. Other programs keep the default, or break limit MATRIX."""
+    """Values of knob `tensor_core` with which programs use this knob. Other programs must keep the default (limit MATRIX)."""
     of_operands: bool = False
-    """Whether the knob concerns copies, layout and traversal of operands. Space `medium` changes these knobs."""
+    """Whether the knob concerns copies, layout and traversal of operands, so that space `medium` changes it."""
     structural: bool = False
-    """Whether the knob changes the generated code as a whole. The model's errors are similar for programs that agree in such
-    knobs."""
+    """Whether the knob changes the generated code as a whole, so that the model's errors differ between its values."""
 
     @property
     def default(self) -> int:

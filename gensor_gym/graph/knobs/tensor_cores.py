@@ -43,9 +43,10 @@ def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
 
 
 PANEL = 64
-"""Contiguous columns of B in shared memory: 128 bytes of 16-bit elements."""
+"""Number of columns of B, 128 bytes of 16-bit elements, that are contiguous in shared memory."""
 EQUAL_SHARES = 2
-"""Index of the value of `persistent` with which blocks take equal shares of all steps instead of whole tiles."""
+"""Index, among the values of knob `persistent`, of the one with which blocks take equal shares of all steps instead of whole
+tiles."""
 
 KNOBS = (
     Knob(

@@ -1,4 +1,4 @@
-"""Knob for the number of steps of the innermost reduction loop that are unrolled into one iteration."""
+"""Knob for unrolling: how many register tiles of the reduction one iteration of its loop computes."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ TENSOR_TYPES = {
     "sm_80": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32},
     "sm_89": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32, "float8_e4m3fn": 32},
 }
-"""First architecture -> data type -> elements of the k axis in one mma.sync. For Turing, Ampere, and Ada and newer (PTX ISA, mma
-shapes m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
+"""First architecture -> data type -> elements along k in one mma.sync. For Turing, Ampere, and Ada and newer (PTX ISA, mma shapes
+m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
 COLUMN_STEPS = {"int8": 16}
-"""Divisor of a wgmma's number of columns, by data type; 8 if absent. Integers have 8, 16, 24, 32 and then multiples of sixteen
-(PTX ISA); few columns reach little of the rate."""
+"""Number of which the columns of a wgmma are a multiple, by data type; 8 if absent. Integers have 8, 16, 24, 32 and then
+multiples of sixteen (PTX ISA); few columns reach little of the rate."""
 WGMMA_ROWS = 64
-"""Rows of one wgmma (PTX ISA, m64nNk16)."""
+"""Number of rows that one wgmma computes (PTX ISA, m64nNk16)."""
 
 
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:

@@ -14,9 +14,10 @@ from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
-"""Types for which wgmma reads B[k, n] with n contiguous. Other types need rows of k (PTX ISA, matrix layouts of wgmma)."""
+"""Data types for which wgmma reads B[k, n] with n contiguous. For other types k must be contiguous (PTX ISA, matrix layouts of
+wgmma)."""
 SWIZZLE_BYTES = 128
-"""Bytes of a row in a wgmma program's shared memory. A step of the reduction is one such row."""
+"""Bytes of an operand's row in the shared memory of a wgmma program. A step of the reduction is one such row."""
 MAP_STEP = 8
 """Largest element stride of a tensor map (`cuTensorMapEncodeTiled`), which limits the stride of a convolution."""
 

@@ -22,11 +22,11 @@ from gensor_gym.registry import check_known
 PARTS = ("train", "validation", "test")
 VERSIONS = ("v1", "v2")
 TABLES_OF = {"v1": TABLES[: TABLES.index("networks")], "v2": TABLES}
-"""Tables whose shapes a version divides into parts, by version."""
+"""Version of the split -> tables whose shapes it divides into parts."""
 NETWORKS = "networks/"
-"""Prefix of the ids that are kept first when the held-out class is cut."""
+"""Prefix of the ids of networks' operators, which are kept first when the held-out class is reduced."""
 LARGEST_SHARE = 4
-"""In v2 the held-out class, with most test operators of v1, is cut to less than 1 / LARGEST_SHARE of the test part."""
+"""In v2 the held-out class, with most test operators of v1, is reduced to less than 1 / LARGEST_SHARE of the test part."""
 
 SALT = 8
 """Number in the hash of a group. Counting from 0, 8 is the first number with at least two shapes of every class but HELD_OUT in
