@@ -45,7 +45,7 @@ class Map:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the values that the node reads."""
+        """Names of the values that the node reads, in order of appearance."""
         return tuple(operands(self.expression))
 
     def reading(self, names: Mapping[str, str]) -> Self:

@@ -1,4 +1,4 @@
-"""Computations by text: a fused operator `softmax(m=128, n=768)`, an operator `gemm(m=4, n=4, k=4)`, or a graph's text."""
+"""Finds the computation that a text describes: `softmax(m=128, n=768)`, `gemm(m=4, n=4, k=4)`, or the text of a graph."""
 
 from __future__ import annotations
 

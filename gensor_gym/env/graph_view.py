@@ -129,5 +129,5 @@ def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(*shape: int) -> gymnasium.spaces.Box:
-    """Float32 Box of this shape with the limits of all observations, -LIMIT to LIMIT."""
+    """Return a float32 Box of this shape with the limits of all observations, -LIMIT to LIMIT."""
     return gymnasium.spaces.Box(-LIMIT, LIMIT, shape, dtype=np.float32)

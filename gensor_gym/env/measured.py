@@ -19,7 +19,7 @@ from gensor_gym.networks.planning.graph import PlanGraph
 
 Graph = ConstructionGraph | GirGraph | PlanGraph
 PATIENCE = 20.0
-"""A program that takes this many times its roofline floor is timed by a single call. Random play on gemm(m=256, n=384, k=512)
+"""Multiple of the roofline floor from which on a program is timed by a single call. Random play on gemm(m=256, n=384, k=512)
 mostly ends in such programs, and twelve calls each would be needed otherwise (AMD EPYC, Zen 4, one thread)."""
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
 """Entries of `info` for an illegal program, which has no time by the model and which no backend measures."""

@@ -16,7 +16,7 @@ from gensor_gym.spaces.moves import STOP, Moves, moves_of
 from gensor_gym.spaces.space import TIMINGS, TuningSpace
 
 NUM_FACTS = 6
-"""Number of features between the indices and the mask in the observation of `RecordedEnv`."""
+"""Number of features between the indices of values and the mask in the observation of `RecordedEnv`."""
 CLIP = 8.0
 
 
@@ -66,7 +66,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         shaping: bool = True,
         render_mode: str | None = None,
     ) -> None:
-        """Read the file and build the moves. ValueError names a bad value."""
+        """Read the file of the tuning space, and list the actions. ValueError names a bad value."""
         check_process(discount, step_cost)
         check_arguments(timing, seconds, horizon, render_mode)
         self.space = path if isinstance(path, TuningSpace) else load_space(path, format, unit)
@@ -88,7 +88,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         self._running = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode. Option "configuration" (values by parameter) chooses the first state.
+        """Start an episode, and return (observation, info). Option "configuration" (values by parameter) chooses the first state.
 
         The observation is float32 [2M + 6 + 2 + 2M]. ValueError for other options, and for a configuration that is not recorded.
         """
@@ -108,7 +108,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), self._info()
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Take one action.
+        """Take one action, like `gymnasium.Env.step`.
 
         ResetNeeded if no episode is running, ValueError if the action is not an integer. An illegal action never raises.
         """
@@ -128,7 +128,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), float(reward), False, False, self._info()
 
     def _measure(self) -> None:
-        """Look up the time of the configuration. The first time in an episode costs the recorded seconds."""
+        """Look up the time of the current configuration. Its first visit in an episode costs the recorded seconds."""
         if self.index in self._seen:
             return
         self.spent += float(self.space.charges[self.index])
@@ -141,12 +141,12 @@ class RecordedEnv(TextSpec, gymnasium.Env):
             self.incumbent, self._time = self.index, found
 
     def _potential(self) -> float:
-        """Phi of the state; 0 without shaping."""
+        """Return the potential Phi of the state; 0 without shaping."""
         capped = [self.cap if t == math.inf else t for t in (self._start, self._time)]
         return math.log(capped[0] / capped[1]) if self.shaping else 0.0
 
     def _final(self) -> float:
-        """Final reward R, from the recorded time of the incumbent."""
+        """Return the final reward R, from the recorded time of the incumbent."""
         return 0.0 if self.incumbent is None else max(0.0, math.log(self.cap / float(self.seconds[self.incumbent])))
 
     def _only_stop(self) -> bool:

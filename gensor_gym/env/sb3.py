@@ -22,12 +22,13 @@ _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
 
 
 class ConstructVecEnv(VecEnv):
-    """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv`, `GirVectorEnv` or `FuseVectorEnv` in mode SAME_STEP.
+    """Adapter that makes a vector environment of this package, in mode SAME_STEP, a `VecEnv` of stable-baselines3.
 
-    Ended episodes are reset within the step. Their info contains `episode` {r, l, t, regret} (like Monitor),
-    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no
-    optimum is known). Measured programs add `samples`, and `reward="best_so_far"` adds `paid` and `best`. Other infos are
-    empty. Masks come from `env_method("action_masks")`. VecMonitor is unnecessary, because infos already contain `episode`.
+    The environment is a `ConstructVectorEnv`, `WriteVectorEnv`, `GirVectorEnv` or `FuseVectorEnv`. Ended episodes are reset
+    within the step. Their info contains `episode` {r, l, t, regret} (like Monitor), `terminal_observation`, `TimeLimit.truncated`
+    (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no optimum is known). Measured programs add `samples`, and
+    `reward="best_so_far"` adds `paid` and `best`. Other infos are empty. Masks come from `env_method("action_masks")`. VecMonitor
+    is unnecessary, because infos already contain `episode`.
     """
 
     def __init__(self, envs: EpisodesVectorEnv) -> None:

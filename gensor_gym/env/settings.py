@@ -77,7 +77,7 @@ def check_moves(moves: str) -> None:
 
 
 def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
-    """Names of observation groups as a tuple; None stands for all groups. ValueError for anything but a collection of names."""
+    """Return names of observation groups as a tuple; None stands for all groups. ValueError for anything but names."""
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
@@ -94,7 +94,7 @@ def check_process(discount: float, step_cost: float) -> None:
 
 
 def whole(action: SupportsIndex) -> int:
-    """The action as an int. ValueError if it is not an integer: actions are not rounded."""
+    """Return the action as an int. ValueError if it is not an integer: actions are not rounded."""
     try:
         return operator.index(action)
     except TypeError:

@@ -1,9 +1,9 @@
 """Lower bound, by the analytic model, on the time of all completions of a partial program on a GPU's CUDA cores. Compiled.
 
-The register tile and the block tile of all spatial axes are chosen, and perhaps the block tile of the reduction. The reduction's
-other tiles and the virtual threads are free. Every quantity of `cost/gpu/` is replaced by a lower bound (resident blocks and
-bytes in flight by an upper bound), and the model is monotone in each of these; `docs/exact.md` has the main inequalities. In
-`row` virtual threads are 1, and if the reduction's block tile is free, the reduction's tiles are 1 too.
+In a partial program the register tile and the block tile of all spatial axes are chosen, and perhaps the block tile of the
+reduction. The reduction's other tiles and the virtual threads are free. Every quantity of `cost/gpu/` is replaced by a lower
+bound (resident blocks and bytes in flight by an upper bound), and the model is monotone in each of these; `docs/exact.md` has the
+main inequalities. In `row` virtual threads are 1, and if the reduction's block tile is free, the reduction's tiles are 1 too.
 """
 
 from __future__ import annotations

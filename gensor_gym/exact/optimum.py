@@ -76,7 +76,7 @@ def certify(
 
 
 def enumerated(graph: ConstructionGraph) -> Result:
-    """Find the optimum by evaluating every legal program."""
+    """Find the optimum by evaluating every legal program of the space."""
     best, seconds, optima, evaluated = graph.initial().row, np.inf, 0, 0
     for rows in graph.enumerate():
         latencies = graph.latencies(rows)

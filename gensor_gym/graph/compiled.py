@@ -100,14 +100,14 @@ def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: A
 
 
 def _package_of(function: Callable[..., Any]) -> Path:
-    """Folder of the top-level package that defines the function."""
+    """Return the folder of the top-level package that defines the function."""
     file = Path(function.__code__.co_filename).resolve()
     return file.parents[len(function.__module__.split(".")) - 2] if "." in function.__module__ else file.parent
 
 
 @cache
 def _folder(package: Path) -> Path | None:
-    """Cache folder for the present sources of gensor_gym and of `package`, which uses it; None if no folder is writable.
+    """Return the cache folder for the present sources of gensor_gym and of `package`; None if no folder is writable.
 
     Folders unused for a week are removed.
     """
@@ -135,7 +135,7 @@ def _bases() -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Create the folder if missing, and update its time of last use.
+    """Return whether a cache folder can be used. Create it if it is missing, and update its time of last use.
 
     False also if other users can write to the folder, because compiled functions are loaded from it.
     """

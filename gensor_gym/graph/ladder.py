@@ -21,7 +21,7 @@ considered in the count."""
 
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> tuple[int, ...]:
-    """Divisors of a number in ascending order."""
+    """Return the divisors of a number in ascending order."""
     return tuple(sorted({d for n in range(1, math.isqrt(number) + 1) if number % n == 0 for d in (n, number // n)}))
 
 

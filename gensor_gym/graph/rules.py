@@ -66,7 +66,7 @@ def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
 
 @lean
 def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
-    """Smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
+    """Return the smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
     for i in range(first_above(sizes, start, stop, current), stop):
         if base == 1 or sizes[i] % base == 0:
             return sizes[i]
@@ -75,7 +75,7 @@ def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
 
 @lean
 def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
-    """Largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
+    """Return the largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
     for i in range(first_above(sizes, start, stop, current - 1) - 1, start - 1, -1):
         if base == 1 or sizes[i] % base == 0:
             return sizes[i]
@@ -177,7 +177,7 @@ def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
-    """Apply a primitive to `row` in place. Return whether the row changed; `stop` changes nothing."""
+    """Apply a primitive to the schedule `row` in place; return whether it changed. `stop` changes nothing."""
     if TILE_UP <= action < CACHE:
         upwards = action < TILE_DOWN
         return move_tile(row, action - (TILE_UP if upwards else TILE_DOWN), upwards, ints, sizes)

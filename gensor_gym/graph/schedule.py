@@ -39,7 +39,7 @@ class Schedule(RowSchedule):
         return int(self.row[LEVEL])
 
     def knob(self, name: str) -> int:
-        """Value of the knob `name`. ValueError if the row's index of the value is out of range."""
+        """Return the value of the knob `name`. ValueError if the row's index of the value is out of range."""
         place = KNOB_INDEX[name]
         values, index = KNOBS[place].values, int(self.row[KNOB + place])
         if not 0 <= index < len(values):
@@ -61,7 +61,7 @@ class Schedule(RowSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`. ValueError names the part that cannot be read."""
+        """Read the text of `str(schedule)`. ValueError names the part that cannot be read."""
         match = re.fullmatch(r"tile\[([\dx ]+)\] vthread\[([\dx]+)\] level=(\d+)((?: \w+=-?\d+)*)", text.strip())
         if match is None:
             raise ValueError(
@@ -77,7 +77,7 @@ class Schedule(RowSchedule):
         return cls(make_row(tiles, vthread, int(match[3]), {name: int(value) for name, value in knobs.items()}))
 
     def to_json(self) -> str:
-        """JSON text of the schedule and the version of its layout."""
+        """Return the schedule and the version of its layout as JSON text."""
         return json.dumps({"layout": LAYOUT_VERSION, "schedule": str(self)})
 
     @classmethod

@@ -220,5 +220,5 @@ def has_async_copies(hardware: Hardware) -> bool:
 
 
 def capability(hardware: Hardware) -> int:
-    """Compute capability of an NVIDIA GPU times ten, such as 80."""
+    """Return the compute capability of an NVIDIA GPU times ten, such as 80."""
     return int(hardware.arch.removeprefix("sm_").rstrip("af"))

@@ -128,7 +128,7 @@ def _file(command: tuple[str, ...]) -> str:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    """First line of the answer to --version; empty if the command does not answer."""
+    """Return the first line of the answer to --version; empty if the command does not answer."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

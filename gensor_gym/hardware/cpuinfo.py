@@ -183,7 +183,7 @@ def parse_size(text: str) -> int | None:
 
 
 def _count(cpus: str) -> int:
-    """Number of CPUs in a list such as `0-3,8`."""
+    """Return the number of CPUs in a list such as `0-3,8`."""
     total = 0
     for part in filter(None, cpus.split(",")):
         first, _, last = part.partition("-")

@@ -86,7 +86,7 @@ def measured(info: CpuInfo) -> Reading | None:
 
 
 def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading:
-    """Measure, up to TRIES times until the machine is quiet. Return the figures merged with the cached figures."""
+    """Measure the CPU, up to TRIES times until the machine is quiet; return the figures merged with the cached figures."""
     reading = run(info, compiler).merged(kept)
     for _ in range(TRIES - 1):
         if reading.quiet:

@@ -177,7 +177,7 @@ class Loops:
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Empty, because no input of an operator contains row ids."""
+        """Empty, because no input of an operator contains row indices of a table."""
         return {}
 
     @property
@@ -197,7 +197,7 @@ class Loops:
 
     @property
     def output(self) -> Tensor:
-        """The tensor that is written."""
+        """Tensor that the operator writes."""
         return self.write.tensor
 
     @property

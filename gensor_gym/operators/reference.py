@@ -23,7 +23,7 @@ Reference = Callable[..., Array]
 """Type of a function of an operator and the float64 arrays that it reads, which returns the output without the epilogue."""
 
 REFERENCES: dict[str, Reference] = {}
-"""Definitions by operator's name. An operator without a definition is evaluated by its accesses."""
+"""Name of an operator -> function that computes its output from a definition. Other operators are evaluated by their accesses."""
 
 
 def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:

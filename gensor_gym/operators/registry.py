@@ -1,4 +1,4 @@
-"""Registration of operators by name: the function that makes the operator, and optional special cases."""
+"""Registration of operators by name: the function that makes the operator, its reference in NumPy, and its call in torch."""
 
 from __future__ import annotations
 

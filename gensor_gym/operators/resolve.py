@@ -1,4 +1,4 @@
-"""Operators from texts, ids, tables, splits or lists of these."""
+"""Finds the operators that a text, an id, a table, a part of a split or a list of these names."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from gensor_gym.operators.loops import Access, Loops
 
 
 def is_product(op: Loops) -> bool:
-    """Whether the operator sums products of two reads."""
+    """Whether the operator sums products of elements of two tensors, as a matrix product or a convolution does."""
     return op.body == "multiply_add" and len(op.reads) == 2
 
 
@@ -76,7 +76,7 @@ def _moves(read: Access, axis: int) -> bool:
 
 
 def _movers(access: Access) -> list[set[int]]:
-    """For each dimension of an access, the axes that index it."""
+    """Return the set of axes that index each dimension of an access."""
     return [{axis for axis, coefficient in enumerate(row) if coefficient} for row in access.coefficients]
 
 

@@ -13,7 +13,7 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.spaces.values import Value, identity, ordered
 
 TIMINGS = ("reported", "median")
-"""The time that the file reports for a configuration (Kernel Tuner: the mean), or the median of its raw samples."""
+"""Names of a configuration's times: the time that the file reports (Kernel Tuner: the mean), or the median of its raw samples."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class TuningSpace:
 
     @cached_property
     def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
-        """Index of each value, by the parameter's name and the value's `identity`."""
+        """Index of each value among its parameter's values, by the parameter's name and the value's `identity`."""
         return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
 
     @cached_property

@@ -15,7 +15,7 @@ from gensor_gym.spaces.values import duration, per_second, runtime, runtimes
 
 NAME = "t4"
 UNIT = "ms"
-"""Unit if neither the file nor a measurement names one: the unit of the most common writer."""
+"""Unit of times if neither the file nor a measurement names one: that of the most common writer."""
 STATUSES = {
     "correct": Status.OK,
     "timeout": Status.TIMEOUT,

@@ -92,7 +92,7 @@ class LearningSession(SuiteSession):
     """
 
     def __init__(self, task: Task, budget: Budget, steps: int, on_trial: OnTrial | None = None) -> None:
-        """`steps` is the number of environment steps and model evaluations that are allowed in total."""
+        """Start a session in which `steps` environment steps and model evaluations are allowed in total."""
         super().__init__(task, replace(budget, evaluations=steps), on_trial)
         self.steps = steps
         self.ended: list[tuple[int, float]] = []
@@ -160,7 +160,7 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
         return found
 
     def action_masks(self) -> np.ndarray:
-        """Whether each action is legal, bool [N]."""
+        """Return the mask of legal actions, bool [N]."""
         masks: np.ndarray = self.env.unwrapped.action_masks()  # type: ignore[attr-defined]
         return masks
 

@@ -58,7 +58,7 @@ class SuiteTask:
 
     @property
     def name(self) -> str:
-        """Name of the task in results."""
+        """Name of the task in results: machine and operator."""
         return f"{self.hardware} {self.operator}"
 
     def regret(self, seconds: float) -> float:

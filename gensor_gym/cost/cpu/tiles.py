@@ -30,7 +30,7 @@ ROWS, COLUMNS = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 
 @lean
 def round_up(value, step):  # noqa: ANN001, ANN201
-    """The smallest multiple of `step` that is at least `value`."""
+    """Return the smallest multiple of `step` that is at least `value`."""
     return (value + step - 1) // step * step
 
 

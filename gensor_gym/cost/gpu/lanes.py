@@ -1,4 +1,4 @@
-"""The mapping of a warp's lanes to the threads of a block, and the cost of their loads from shared memory. Compiled."""
+"""How a warp's lanes map to the threads of a block, and what their loads from shared memory cost. Compiled."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or only those that options["reset_mask"], bool [B], selects.
+        """Start all episodes, or only those that options["reset_mask"], bool [B], selects; return (observations, infos).
 
         Other options are those of `EpisodeEnv.reset`. An integer `seed` seeds environment i with seed + i; a list has a seed or
         None for each environment. ValueError for a list of another length.
@@ -181,7 +181,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self.tasks.draw(lambda: self._streams.of(index))
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one action per environment, integers [B].
+        """Take one action per environment, integers [B], like `gymnasium.vector.VectorEnv.step`.
 
         Rewards are float64 [B]; truncations are always False. ResetNeeded before `reset`. ValueError for actions of another shape
         or type, and if an episode has ended while autoreset is disabled.
@@ -251,7 +251,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
         """Add measured final rewards R to the rewards of ended episodes; return runtime, status and steps as an info dictionary.
 
-        `told` has the evaluations of this step if the reward is `best_so_far`.
+        `told` has the evaluations of this step if the option `reward` is `best_so_far`.
         """
         if len(ended) == 0:
             return {}
@@ -309,7 +309,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return {"action_mask": self._masks.copy(), "_action_mask": present}
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [B, N]."""
+        """Return the masks of legal actions, bool [B, N]."""
         return self._masks.astype(bool)
 
     def _observation(self, chosen: np.ndarray | slice = ALL) -> Any:
@@ -350,14 +350,14 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._streams.restore(state["streams"])
 
     def render(self) -> tuple[Any, ...] | None:
-        """Frame of every environment, as of `EpisodeEnv.render`; None without a render mode."""
+        """Return one rendered frame per environment (`EpisodeEnv.render`); None without a render mode."""
         if self.render_mode is None:
             return None
         draw = self.view.drawn(self.render_mode)
         return tuple(draw(graph, schedule) for graph, schedule in zip(self.graphs, self.schedules, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and copy. It lacks the threads, which start again when needed."""
+        """Return the state for pickle and copy, without the threads, which start again when needed."""
         return self.__dict__ | {"_pool": None}
 
     def close_extras(self, **kwargs: Any) -> None:

@@ -19,7 +19,7 @@ from gensor_gym.graph.compiling.early import at_once
 
 
 class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
-    """Base class of single environments whose state is a row of a task's graph.
+    """Base class of single environments in which a state is a schedule: a row of numbers in a construction graph.
 
     Subclasses build the tasks, and implement `_begin` and `_advance` on rows.
     """
@@ -47,7 +47,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Write scalars, mask and features of the current task at the current row."""
+        """Write the scalars, mask and features of an episode's first state. The task and the row are set already."""
 
     @abstractmethod
     def _advance(self, action: int) -> tuple[float, bool]:
@@ -60,7 +60,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @property
     def graph(self) -> Any:
-        """Graph of the current task."""
+        """Construction graph of the current task."""
         return self.tasks.graphs[self._task]
 
     @property
@@ -74,7 +74,10 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return int(self._scalars[REMAINING])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode. Options "operator" and "schedule" (a schedule or its text) choose the task and the first state."""
+        """Start an episode, and return (observation, info).
+
+        The options "operator" and "schedule" (a schedule or its text) choose the task and the first state.
+        """
         super().reset(seed=seed)
         if seed is not None:
             self.final.restart()
@@ -86,7 +89,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), {"action_mask": self._mask.copy()}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take one action.
+        """Take one action, like `gymnasium.Env.step`.
 
         ResetNeeded if no episode is running, ValueError if the action is not an integer. An illegal action never raises, not even
         a number outside the action space.

@@ -37,7 +37,10 @@ class SteppedVectorEnv(EpisodesVectorEnv):
     single: type[SteppedEnv]
 
     def __init__(self, num_envs: int = 1, *arguments: Any, **named: Any) -> None:
-        """Take the arguments of `single`, and `autoreset_mode` of `EpisodesVectorEnv`. ValueError names a bad value."""
+        """Make the environments. ValueError names a bad value.
+
+        The arguments are those of the single environment, and `autoreset_mode` of `EpisodesVectorEnv`.
+        """
         super().__init__(num_envs, *arguments, threads=1, **named)
 
     def _episodes(self) -> SteppedEpisodes:

@@ -25,7 +25,7 @@ _LONGEST = 36
 
 
 def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:
-    """Image of a schedule's instructions and the model's terms, uint8 [H, W, 3].
+    """Draw a schedule's instructions and the terms of its time by the model, and return the image, uint8 [H, W, 3].
 
     ImportError, with the command that installs matplotlib, if matplotlib is missing.
     """

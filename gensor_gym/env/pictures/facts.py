@@ -66,7 +66,7 @@ class Use:
 
 
 def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
-    """Resources that a program uses, with their limits. On a CPU also tiles, with the cache that should contain each."""
+    """Return the resources that a program uses, with their limits; on a CPU also tiles, with the cache that should hold each."""
     row, ints = plain(schedule.row), graph.tables.ints
     if graph.hardware.kind == "cpu":
         body = reduce_product(row, 0, ints) << int(row[UNROLL])
@@ -105,7 +105,7 @@ def bound(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def in_bytes(count: float) -> str:
-    """Text of a number of bytes, such as `4.5 KiB`."""
+    """Return a number of bytes as text, such as `4.5 KiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             break
@@ -114,7 +114,7 @@ def in_bytes(count: float) -> str:
 
 
 def in_seconds(seconds: float) -> str:
-    """Text of a time, such as `12.3 us`."""
+    """Return a time as text, such as `12.3 us`."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

@@ -102,7 +102,7 @@ def _length(size: int) -> float:
 
 
 def _short(number: float) -> str:
-    """Text such as `512`, `64K` or `1M`."""
+    """Return a number as short text, such as `512`, `64K` or `1M`."""
     for scale, letter in ((2**20, "M"), (2**10, "K")):
         if number >= scale:
             return f"{number / scale:.0f}{letter}"
@@ -200,7 +200,7 @@ def _terms(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _number(value: float) -> str:
-    """Text with three digits and without powers of ten. Numbers close to 0 become `0`."""
+    """Return a number as text with three digits and without powers of ten. Numbers close to 0 become `0`."""
     if not math.isfinite(value):
         return "infinite"
     return (

@@ -1,4 +1,4 @@
-"""Features of `Write-v0`: the program so far, the current decision, and its feasible options."""
+"""Features of `Write-v0`: the program so far, the current decision, and the options that may lead to a legal program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks of `Write-v0`: operators with their graphs and decisions."""
+"""Tasks of `Write-v0`: operators with their construction graphs and the decisions that write a program."""
 
 from __future__ import annotations
 

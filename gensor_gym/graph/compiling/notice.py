@@ -1,7 +1,7 @@
-"""A line on standard error when compiling takes long.
+"""Notice on standard error that appears when compiling takes long.
 
-Compiled code is cached, so the line appears once for each state of the sources; a terminal also shows progress. Worker processes
-print nothing, and $GENSOR_GYM_QUIET silences the notice.
+Compiled code is cached, so the notice appears once for each state of the sources; a terminal also shows progress. Worker
+processes print nothing, and $GENSOR_GYM_QUIET silences the notice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Knobs for operands that a CPU copies before the computation."""
+"""Knobs for operands that a CPU copies into contiguous panels before the computation (packing)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knob for the number of elements that a thread copies at a time."""
+"""Knob for the number of elements that a GPU thread copies at a time."""
 
 from __future__ import annotations
 

@@ -85,5 +85,5 @@ class Tables:
     sizes: np.ndarray
 
     def ladder(self, slot: int) -> list[int]:
-        """Tile sizes of the axis in a slot, ascending."""
+        """Return the tile sizes of the axis in a slot (place of an axis in a row), ascending."""
         return self.sizes[self.ints[SIZE_START + slot] : self.ints[SIZE_START + slot + 1]].tolist()
