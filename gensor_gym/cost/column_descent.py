@@ -26,7 +26,7 @@ terms."""
 
 
 class Descent(NamedTuple):
-    """Result of a descent."""
+    """Result of a coordinate descent: the time reached, and counts of programs."""
 
     seconds: float
     """Seconds of the program reached."""

@@ -74,7 +74,7 @@ def _check(name: str, value: object, kind: str) -> None:
 
 @_factory
 def softmax(m: int, n: int) -> str:
-    """Softmax of each row."""
+    """Text of a softmax over each row."""
     return f"""
 def softmax(x: float32[{m}, {n}]):
     top = reduce_max(x, axes=[1])

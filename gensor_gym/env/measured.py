@@ -120,7 +120,10 @@ class FinalReward:
         return [found.get(place, self._seen[key]) for place, key in enumerate(keys)]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and copy. A registered backend becomes its name, because its workers belong to the running process."""
+        """Return the state for pickle and copy.
+
+        A registered backend becomes its name, because its workers belong to the running process.
+        """
         name = None if self.backend is None else registered_name(self.backend)
         return self.__dict__ | {"_certified": {}} | ({"backend": name} if name is not None else {})
 
@@ -130,7 +133,7 @@ class FinalReward:
         self.__dict__.update(state, backend=get_backend(backend, state["hardware"]) if isinstance(backend, str) else backend)
 
     def close(self) -> None:
-        """Stop the backend's workers."""
+        """Stop the worker processes of the backend."""
         if self.backend is not None:
             self.backend.close()
 

@@ -184,7 +184,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         }
 
     def render(self) -> str | None:
-        """Text with the configuration, its time and the incumbent's time (render mode `ansi`). None without a render mode."""
+        """Return text with the configuration, its time and the incumbent's time; None without render mode `ansi`."""
         if self.render_mode is None:
             return None
         if not hasattr(self, "index"):

@@ -152,7 +152,7 @@ class ConstructVecEnv(VecEnv):
         return self.env_method("render")
 
     def _chosen(self, indices: VecEnvIndices) -> list[int]:
-        """None selects all environments."""
+        """Return the indices of the chosen environments; None selects all."""
         if indices is None:
             return list(range(self.num_envs))
         found: Iterable[int] = self._get_indices(indices)

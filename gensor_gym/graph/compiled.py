@@ -125,7 +125,7 @@ def _folder(package: Path) -> Path | None:
 
 
 def _bases() -> Iterator[Path]:
-    """Candidate cache folders, best first: only $NUMBA_CACHE_DIR if set; else next to the sources, then the user's cache."""
+    """Yield candidate cache folders, best first: only $NUMBA_CACHE_DIR if set; else next to the sources, then the user's."""
     forced = os.environ.get("NUMBA_CACHE_DIR")
     if forced:
         yield Path(forced)

@@ -47,7 +47,10 @@ class Schedule(RowSchedule):
         return values[index]
 
     def __str__(self) -> str:
-        """One line that `parse` reads. Knobs at their default are omitted. ValueError for a knob out of range."""
+        """Return the schedule as one line that `parse` reads, without knobs at their default.
+
+        ValueError for a knob out of range.
+        """
         tiles = " ".join("x".join(map(str, level)) for level in self.tile.tolist())
         knobs = [f" {k.name}={self.knob(k.name)}" for k in KNOBS if self.knob(k.name) != k.default]
         return f"tile[{tiles}] vthread[{'x'.join(map(str, self.vthread.tolist()))}] level={self.level}" + "".join(knobs)

@@ -137,7 +137,7 @@ def _version(command: tuple[str, ...]) -> str:
 
 
 def _family(command: tuple[str, ...], version: str) -> str:
-    """`zig`, `clang` or `gcc`."""
+    """Return the family of a compiler: `zig`, `clang` or `gcc`."""
     if "ziglang" in command or Path(command[0]).stem == "zig":
         return "zig"
     return "clang" if re.search(r"\bclang\b", version, re.IGNORECASE) else "gcc"

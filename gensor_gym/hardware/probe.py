@@ -47,7 +47,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Reading:
-    """Results of the program."""
+    """Rates of a CPU that the measuring program found."""
 
     figures: dict[str, float]
     """Measured figures by name (FIGURES), such as bytes per second."""

@@ -14,7 +14,7 @@ from gensor_gym.registry import near
 
 
 def names() -> tuple[str, ...]:
-    """Names of all operators."""
+    """Return the names of all operators."""
     return tuple(FACTORIES)
 
 

@@ -78,7 +78,7 @@ class FieldSchedule(RowSchedule):
         super().__init__(row)
 
     def value(self, name: str) -> int:
-        """Value of a field."""
+        """Return the value of a field, by its name."""
         place = self.places[name]
         return self.fields[place].values[int(self.row[place])]
 

@@ -35,7 +35,7 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def initial(self) -> Node:
-        """The unscheduled program."""
+        """Return the schedule of the unscheduled program."""
 
     @abstractmethod
     def fits(self, rows: np.ndarray) -> np.ndarray:

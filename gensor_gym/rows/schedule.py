@@ -50,5 +50,5 @@ class RowSchedule(ABC):
         """Read `str(schedule)`. ValueError names the unreadable part."""
 
     def __repr__(self) -> str:
-        """Text such as `Schedule.parse('...')`."""
+        """Return text such as `Schedule.parse('...')`."""
         return f"{type(self).__name__}.parse({str(self)!r})"

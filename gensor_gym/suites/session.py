@@ -77,7 +77,7 @@ class ModelFreeSession(SuiteSession):
         self.graph.meter = _refuse
 
     def charge(self, evaluations: int) -> None:
-        """Raise NoModel."""
+        """Raise NoModel, because the track forbids the analytic model."""
         _refuse(evaluations)
 
 
@@ -173,7 +173,7 @@ class CountedVector:
         self.envs, self.session = envs, session
 
     def __getattr__(self, name: str) -> Any:
-        """Attribute of the environment."""
+        """Return the attribute of the wrapped environment."""
         return getattr(self.envs, name)
 
     def step(self, actions: np.ndarray) -> Any:

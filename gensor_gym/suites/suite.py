@@ -241,7 +241,7 @@ def _mark(operator: str, hardware: str, space: str) -> str:
 
 @cache
 def _edition(hardware: str, backend: str) -> str:
-    """Empty for the model."""
+    """Return the digest of the recorded table of a backend; empty for the analytic model."""
     found = get_backend(backend, hw := machines.get(hardware))
     if isinstance(found, MeasuredBackend):
         return found.edition(hw)

@@ -124,7 +124,10 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._mask.astype(bool)
 
     def render(self) -> Any:
-        """The program as text (render mode `ansi`) or as an image uint8 [H, W, 3] (`rgb_array`). None without a render mode."""
+        """Return the program as text (render mode `ansi`) or as an image uint8 [H, W, 3] (`rgb_array`).
+
+        None without a render mode.
+        """
         if self.render_mode is None:
             return None
         with at_once():

@@ -52,7 +52,7 @@ def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of a tensor."""
+    """Return the bytes of a whole tensor."""
     size = ints[ITEM + tensor] * 1.0
     for d in range(ints[NUM_DIMS + tensor]):
         size *= ints[VIEW + tensor * MAX_DIMS + d]
