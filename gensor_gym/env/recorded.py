@@ -23,32 +23,38 @@ CLIP = 8.0
 class RecordedEnv(TextSpec, gymnasium.Env):
     """Move through a tuning space that was measured completely, to find its best configuration.
 
-    ## Description A state is a configuration, the fastest configuration visited so far (the incumbent), and the steps and seconds
-    left. To measure a visited configuration is to look up its recorded time, which stays the same within the episode.
+    ## Description
+    A state is a configuration, the fastest configuration visited so far (the incumbent), and the steps and seconds left. To
+    measure a visited configuration is to look up its recorded time, which stays the same within the episode.
 
-    ## Action Space `Discrete(2 + 2M)`: stop; jump, which is legal if moves do not connect the space; up and down for each of the
-    M parameters with more than one value (`env.unwrapped.moves.names`). `info["action_mask"]` (int8) and `action_masks()` (bool)
-    give the legal actions; an illegal action changes nothing and costs its step. `stop` is always legal.
+    ## Action Space
+    `Discrete(2 + 2M)`: stop; jump, which is legal if moves do not connect the space; up and down for each of the M parameters
+    with more than one value (`env.unwrapped.moves.names`). `info["action_mask"]` (int8) and `action_masks()` (bool) give the
+    legal actions; an illegal action changes nothing and costs its step. `stop` is always legal.
 
-    ## Observation Space Box float32 [2M + 6 + 2 + 2M]: index of each of the M parameter values, scaled to [0, 1]; the same for
-    the incumbent; whether the configuration succeeded, whether there is an incumbent, log(T_cap / T) of both (0 if not), the
-    fractions left of steps and seconds; the mask.
+    ## Observation Space
+    Box float32 [2M + 6 + 2 + 2M]: index of each of the M parameter values, scaled to [0, 1]; the same for the incumbent; whether
+    the configuration succeeded, whether there is an incumbent, log(T_cap / T) of both (0 if not), the fractions left of steps and
+    seconds; the mask.
 
-    ## Rewards A step pays discount * Phi(s') - Phi(s) - step_cost and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`.
-    Here T is the incumbent's time and T_cap the slowest recorded time: R = max(0, log(T_cap / T)), Phi(s) = log(T(s0) / T(s)). T
-    is T_cap and R is 0 while no configuration has succeeded. R uses the recorded time, even if `timing="resample"` showed a
-    shorter one.
+    ## Rewards
+    A step pays discount * Phi(s') - Phi(s) - step_cost and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. Here T is
+    the incumbent's time and T_cap the slowest recorded time: R = max(0, log(T_cap / T)), Phi(s) = log(T(s0) / T(s)). T is T_cap
+    and R is 0 while no configuration has succeeded. R uses the recorded time, even if `timing="resample"` showed a shorter one.
 
-    ## Starting State Any configuration, each equally likely; `reset(options={"configuration": {...}})` starts anywhere.
+    ## Starting State
+    Any configuration, each equally likely; `reset(options={"configuration": {...}})` starts anywhere.
 
-    ## Episode End Terminated by `stop`, and by any action with one step left or when the seconds are spent.
+    ## Episode End
+    Terminated by `stop`, and by any action with one step left or when the seconds are spent.
 
-    ## Arguments path (a Kernel Tuner cache or a T4 file) or a TuningSpace, format and unit of `load_space`; timing: `reported`,
-    `median` (of the raw samples), or `resample` (one raw sample, drawn again in every episode; the recorded time is then the
-    reported time); seconds: budget of recorded compile and run time, None for no limit; horizon, discount, step_cost, shaping,
-    render_mode.
+    ## Arguments
+    path (a Kernel Tuner cache or a T4 file) or a TuningSpace, format and unit of `load_space`; timing: `reported`, `median` (of
+    the raw samples), or `resample` (one raw sample, drawn again in every episode; the recorded time is then the reported time);
+    seconds: budget of recorded compile and run time, None for no limit; horizon, discount, step_cost, shaping, render_mode.
 
-    ## Version History v0: first version.
+    ## Version History
+    v0: first version.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}

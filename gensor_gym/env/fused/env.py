@@ -17,30 +17,37 @@ DEFAULT_FUSED = "softmax(m=1536, n=128)"
 class GirEnv(SteppedEnv):
     """Schedule a fused memory-bound operator, primitive by primitive.
 
-    ## Description A state is a dataflow graph (elementwise maps, reductions, data movement) with a complete schedule of its loops
-    over rows and columns: five settings (vector, tile, rows, loop, streaming), and a level of memory for every value that several
-    passes over the columns read. The space follows IntelliGen (arXiv 2307.04995).
+    ## Description
+    A state is a dataflow graph (elementwise maps, reductions, data movement) with a complete schedule of its loops over rows and
+    columns: five settings (vector, tile, rows, loop, streaming), and a level of memory for every value that several passes over
+    the columns read. The space follows IntelliGen (arXiv 2307.04995).
 
-    ## Action Space `Discrete(75)`: stop; raise and lower of each of the five settings; place of each of 16 values at DRAM,
-    RECOMPUTE, SRAM, REG. `info["action_mask"]` (int8) and `action_masks()` (bool) give the legal actions; an illegal action
-    changes nothing and costs its step.
+    ## Action Space
+    `Discrete(75)`: stop; raise and lower of each of the five settings; place of each of 16 values at DRAM, RECOMPUTE, SRAM, REG.
+    `info["action_mask"]` (int8) and `action_masks()` (bool) give the legal actions; an illegal action changes nothing and costs
+    its step.
 
-    ## Observation Space `flat`: Box of float32; `dict`: its groups (header, placement, speed, terms, remaining, nest, cells);
-    `successors`: Box [actions, features]; `graph`: `spaces.Graph` of the operator's values (`env/fused/graph_view.py`).
+    ## Observation Space
+    `flat`: Box of float32; `dict`: its groups (header, placement, speed, terms, remaining, nest, cells); `successors`: Box
+    [actions, features]; `graph`: `spaces.Graph` of the operator's values (`env/fused/graph_view.py`).
 
-    ## Rewards A step pays discount * Phi(s') - Phi(s) - step_cost, and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`.
-    With the model as backend `info["regret"]` at the end compares the program with the best program of the whole space.
+    ## Rewards
+    A step pays discount * Phi(s') - Phi(s) - step_cost, and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. With the
+    model as backend `info["regret"]` at the end compares the program with the best program of the whole space.
 
-    ## Starting State No vectors or tiles; every value is kept in DRAM between kernels. `reset(options={"operator": ..,
-    "schedule": ..})` starts at any legal schedule.
+    ## Starting State
+    No vectors or tiles; every value is kept in DRAM between kernels. `reset(options={"operator": .., "schedule": ..})` starts at
+    any legal schedule.
 
-    ## Episode End Terminated by `stop`, or at the horizon, where any action counts as `stop`. Never truncated.
+    ## Episode End
+    Terminated by `stop`, or at the horizon, where any action counts as `stop`. Never truncated.
 
-    ## Arguments operator (Dataflow, text, or a list of these: one is drawn at each reset), hardware, backend (`analytic`, `cpu`,
-    `auto`), space (`gir`, `monotone`, `powerfusion`), observation, observation_groups, discount, step_cost, shaping, timing,
-    render_mode.
+    ## Arguments
+    operator (Dataflow, text, or a list of these: one is drawn at each reset), hardware, backend (`analytic`, `cpu`, `auto`),
+    space (`gir`, `monotone`, `powerfusion`), observation, observation_groups, discount, step_cost, shaping, timing, render_mode.
 
-    ## Version History v0: first version.
+    ## Version History
+    v0: first version.
     """
 
     tasks: GirTasks

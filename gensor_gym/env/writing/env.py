@@ -20,31 +20,39 @@ from gensor_gym.measure.records.backend import warn_of_gap
 class WriteEnv(EpisodeEnv):
     """Write a tensor program choice by choice.
 
-    ## Description `gensor_gym/Construct-v0` changes a program step by step. Here each number of a program is written once: knobs
-    first, then the tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only the
-    final program is evaluated. Numbers that are not written yet are at their minimum.
+    ## Description
+    `gensor_gym/Construct-v0` changes a program step by step. Here each number of a program is written once: knobs first, then the
+    tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only the final program
+    is evaluated. Numbers that are not written yet are at their minimum.
 
-    ## Action Space `choices="sizes"`: `Discrete(256)`, the index of a number among the decision's options: the tile of one level,
-    virtual threads, or a knob's value. `choices="columns"`: `Discrete(n)` with n the most options of a decision; an option sets a
-    knob, or the tiles of all levels of an axis at once. `info["action_mask"]` (int8) and `action_masks()` (bool) give the options
-    that may still lead to a legal program (`env/writing/room.py`). No legal program is excluded; at the last decision the mask is
+    ## Action Space
+    `choices="sizes"`: `Discrete(256)`, the index of a number among the decision's options: the tile of one level, virtual
+    threads, or a knob's value. `choices="columns"`: `Discrete(n)` with n the most options of a decision; an option sets a knob,
+    or the tiles of all levels of an axis at once. `info["action_mask"]` (int8) and `action_masks()` (bool) give the options that
+    may still lead to a legal program (`env/writing/room.py`). No legal program is excluded; at the last decision the mask is
     exact. An action that is not an option leaves the number at its minimum; a masked option is taken, and the program is illegal.
     `masked=False` masks only actions that are not options, which is faster.
 
-    ## Observation Space `flat`: Box of float32; `dict`: its groups (tiles, knobs, level, resources, decision, remaining, choices,
-    operator, hardware). No feature uses the analytic model.
+    ## Observation Space
+    `flat`: Box of float32; `dict`: its groups (tiles, knobs, level, resources, decision, remaining, choices, operator, hardware).
+    No feature uses the analytic model.
 
-    ## Rewards 0 before the last step; at the end R = max(0, log(T_cap / T)) like in `gensor_gym/Construct-v0`, or 0 if the
-    program is illegal or its status is not OK. `info` has `runtime_s`, `status`, `steps`, and `regret` if the optimum is known.
+    ## Rewards
+    0 before the last step; at the end R = max(0, log(T_cap / T)) like in `gensor_gym/Construct-v0`, or 0 if the program is
+    illegal or its status is not OK. `info` has `runtime_s`, `status`, `steps`, and `regret` if the optimum is known.
 
-    ## Starting State Nothing is written. `reset(options={"operator": ..})` chooses the task.
+    ## Starting State
+    Nothing is written. `reset(options={"operator": ..})` chooses the task.
 
-    ## Episode End Terminated after the last decision. Never truncated.
+    ## Episode End
+    Terminated after the last decision. Never truncated.
 
-    ## Arguments operator (Operator, text, id, split or list of these: one is drawn at each reset), hardware, backend, space,
-    choices, masked, observation, observation_groups, discount, timing, render_mode.
+    ## Arguments
+    operator (Operator, text, id, split or list of these: one is drawn at each reset), hardware, backend, space, choices, masked,
+    observation, observation_groups, discount, timing, render_mode.
 
-    ## Version History v0: first version.
+    ## Version History
+    v0: first version.
     """
 
     tasks: WriteTasks
