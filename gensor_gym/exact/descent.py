@@ -90,9 +90,9 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
 def is_longest_best(row, ints):  # noqa: ANN001, ANN201
     """Whether a longer register tile of the reduction is never slower, so that shorter ones need no search.
 
-    True if no threads share the reduction, `row[STAGES]` is below 2, no read's last dimension is a window, and every read is
-    staged. With more points of a window in flight the model counts more registers (`graph.resources.registers_of`), and the width
-    of an unstaged read's loads depends on the tile's divisors.
+    True if no threads share the reduction, `row[STAGES]` is below 2, no operand's last dimension is a window, and every operand
+    is staged. With more points of a window in flight the model counts more registers (`graph.resources.registers_of`), and the
+    width of an unstaged operand's loads depends on the tile's divisors.
     """
     for tensor in range(ints[NUM_READS]):
         if ints[STAGED + tensor] == 0:

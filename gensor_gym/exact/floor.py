@@ -114,10 +114,10 @@ def launches(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
-    """Return the smallest number of elements that a block loads of a read in all steps together, for any block tile.
+    """Return the smallest number of elements that a block loads of an operand in all steps together, for any block tile.
 
     A reduce axis of extent E and tile t that indexes a dimension of reach L with stride c loads (L + c (t - 1)) ceil(E / t)
-    elements along it. That is smallest at t = 1 or at t = E. If `matrix`, the read is a matrix, and the reduction's tiles
+    elements along it. That is smallest at t = 1 or at t = E. If `matrix`, the operand is a matrix, and the reduction's tiles
     multiply.
     """
     if matrix:
@@ -182,7 +182,7 @@ def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """Return lower bounds of the cost of copying a read to shared memory in all steps, for any block tile.
+    """Return lower bounds of the cost of copying an operand to shared memory in all steps, for any block tile.
 
     They are (instructions of a thread, wavefronts of a block, waits for memory).
     """
@@ -201,7 +201,7 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """Return bounds of a read's bytes: (lower in a step of a block, lower from L2 in all, upper in flight per block)."""
+    """Return bounds of an operand's bytes: (lower in a step of a block, lower from L2 in all, upper in flight per block)."""
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:

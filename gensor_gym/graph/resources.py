@@ -109,7 +109,7 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return how many elements of a read a block holds in shared memory for one step of the reduction.
+    """Return how many elements of an operand a block holds in shared memory for one step of the reduction.
 
     The elements are a dense box. On tensor cores and in an implicit matrix product (convolution = 3) they are a matrix of shifted
     tiles.
@@ -125,7 +125,7 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return the number of contiguous rows of a read's tile in shared memory."""
+    """Return the number of contiguous rows of an operand's tile in shared memory."""
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints) // staged_row(row, tensor, ints)
     rows = 1
@@ -137,10 +137,10 @@ def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return the length of a row of a read's tile in shared memory: the number of elements that are contiguous there.
+    """Return the length of a row of an operand's tile in shared memory: the number of elements that are contiguous there.
 
     A box's rows run along `structure.shared_inner`. In matrices, A's rows run along axis k and B's along axis n; in an implicit
-    matrix product they run along all spatial axes of the read.
+    matrix product they run along all spatial axes of the operand.
     """
     if row[TENSOR_CORE] > 0:
         return row[TILE + MAX_AXES + (ints[MATRIX_K] if tensor == ints[MATRIX_A] else ints[MATRIX_N])]

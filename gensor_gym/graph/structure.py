@@ -1,6 +1,6 @@
 """Facts about an operator that legality, model and code generation share.
 
-Each rule depends on the operator and is written once: the number of tiling levels, the reads that are staged in shared memory,
+Each rule depends on the operator and is written once: the number of tiling levels, the operands that are staged in shared memory,
 the axis of a CPU's vectors, the width of a global load, the axes m, n, k of a matrix product, and its tensor-core instructions.
 """
 
@@ -18,9 +18,9 @@ LEVELS = {"gpu": 2, "cpu": 3}
 
 
 def is_staged(op: Operator, read: Access) -> bool:
-    """Whether a GPU block copies the tile of a read to shared memory, because threads of the block share elements.
+    """Whether a GPU block copies the tile of an operand to shared memory, because threads of the block share elements.
 
-    They do if the read is constant along some spatial axis, or if two axes index one dimension (a window).
+    They do if the operand is constant along some spatial axis, or if two axes index one dimension (a window).
     """
     axes = range(len(op.axes))
     broadcast = any(op.axes[a].extent > 1 and all(row[a] == 0 for row in read.coefficients) for a in op.spatial)
@@ -29,7 +29,7 @@ def is_staged(op: Operator, read: Access) -> bool:
 
 
 def has_staged(op: Operator) -> bool:
-    """Whether a GPU block copies the tile of any read to shared memory (`is_staged`)."""
+    """Whether a GPU block copies the tile of any operand to shared memory (`is_staged`)."""
     return any(is_staged(op, read) for read in op.reads)
 
 
@@ -39,7 +39,7 @@ def reduction_points(op: Operator) -> int:
 
 
 def shared_inner(op: Operator, read: Access) -> int:
-    """Return which dimension of a read is contiguous in a GPU's shared memory.
+    """Return which dimension of an operand is contiguous in a GPU's shared memory.
 
     It is the tensor's own innermost dimension if a spatial axis indexes that dimension. Otherwise (A of a matrix product) it is
     the dimension that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read neighbouring
@@ -61,9 +61,9 @@ def vector_axis(op: Operator, convolution: int) -> int:
     """Return the index of the axis along which the vector registers of a CPU run.
 
     With convolution = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it
-    is the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in
-    gemv and row sums. The reduce axis must be contiguous in every read and must not index a dimension together with another axis,
-    which excludes the few columns of a strided window. Without such an axis the innermost spatial axis remains.
+    is the innermost spatial axis. If an operand strides along that axis, or its extent is 1, a reduce axis is used instead, as in
+    gemv and row sums. The reduce axis must be contiguous in every operand and must not index a dimension together with another
+    axis, which excludes the few columns of a strided window. Without such an axis the innermost spatial axis remains.
     """
     inner = op.spatial[-1]
     if convolution == 1:
@@ -110,34 +110,34 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 
 
 def load_width(op: Operator, read: Access) -> int:
-    """Return how many elements (1, 2 or 4 of 4 bytes) the widest aligned load of a read from global memory takes.
+    """Return how many elements (1, 2 or 4 of 4 bytes) the widest aligned load of an operand from global memory takes.
 
     Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly one
-    axis longer than 1 indexes the innermost dimension, with stride one. Or the read is a window, and copies of its rows begin up
-    to one load earlier.
+    axis longer than 1 indexes the innermost dimension, with stride one. Or the operand is a window, and copies of its rows begin
+    up to one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
 
 def is_aligned(op: Operator, read: Access, width: int) -> bool:
-    """Whether loads of `width` elements of a read are aligned, for tiles that start at multiples of `width`."""
+    """Whether loads of `width` elements of an operand are aligned, for tiles that start at multiples of `width`."""
     moving = _innermost_movers(op, read)
     alone = len(moving) == 1 and read.coefficients[-1][moving[0]] == 1 and read.offset[-1] == 0
     return alone and read.view[-1] % width == 0
 
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
-    """Whether a read is a window (`is_window_row`) whose tensor has rows of a multiple of `width` elements."""
+    """Whether an operand is a window (`is_window_row`) whose tensor has rows of a multiple of `width` elements."""
     return is_window_row(op, read) and read.view[-1] % width == 0
 
 
 def is_window_row(op: Operator, read: Access) -> bool:
-    """Whether several axes longer than 1 index the innermost dimension of a read, as in a window over an image."""
+    """Whether several axes longer than 1 index the innermost dimension of an operand, as in a window over an image."""
     return len(_innermost_movers(op, read)) > 1
 
 
 def _innermost_movers(op: Operator, read: Access) -> list[int]:
-    """Return the axes longer than 1 that index the innermost dimension of a read."""
+    """Return the axes longer than 1 that index the innermost dimension of an operand."""
     row = read.coefficients[-1]
     return [a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1]
 
@@ -160,7 +160,7 @@ class MatrixAxes:
 
 
 def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
-    """Return how many elements of a read one aligned copy takes along axis `inner`, for kernels with mma.sync.
+    """Return how many elements of an operand one aligned copy takes along axis `inner`, for kernels with mma.sync.
 
     A copy has at most 16 bytes. At every position of the other axes, its elements are all inside the tensor or all outside.
     """
@@ -179,7 +179,7 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """Return the reduce axis that shifts a read's rows by single elements of less than 4 bytes, or -1.
+    """Return the reduce axis that shifts an operand's rows by single elements of less than 4 bytes, or -1.
 
     If there is such an axis, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16 bytes element by
     element. `inner` is the axis along the rows.
@@ -195,8 +195,8 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 def matrix_axes(op: Operator) -> MatrixAxes | None:
     """Return the roles of an operator's reads and axes on tensor cores, or None if it is not a product of matrices.
 
-    n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes only
-    the other read (A). k is the first reduce axis.
+    n is the innermost spatial axis; it indexes only one of the two operands (B). m is the innermost spatial axis that indexes
+    only the other (A). k is the first reduce axis.
     """
     if not is_product(op):
         return None

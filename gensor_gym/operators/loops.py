@@ -115,10 +115,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Loops:
-    """Loop nest of an operator: output[spatial axes] = epilogue(reduction, over the reduce axes, of a term of the reads).
+    """Loop nest of an operator: output[spatial axes] = epilogue(reduction, over the reduce axes, of a term of the elements read).
 
-    The body, one of `operators.bodies`, names term and reduction: `multiply_add` (sum of products of two reads), `sum`, `max`
-    (one read) or `map` (no reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in generated
+    The body, one of `operators.bodies`, names term and reduction: `multiply_add` (sum of products of two elements), `sum`, `max`
+    (one read) or `map` (no reduce axis; `function` of the elements). A sum is divided by `divisor` before the epilogue: in generated
     text by `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by `operators/reference.py`, and by
     `sampled.py` and `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
     """

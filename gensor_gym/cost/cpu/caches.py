@@ -129,7 +129,7 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Return how often a line of an unpacked read is loaded into L1 while the rows of a register tile advance together.
+    """Return how often a line of an unpacked operand is loaded into L1 while the rows of a register tile advance together.
 
     It is more than once if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per way.
     """

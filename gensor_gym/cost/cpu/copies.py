@@ -25,7 +25,7 @@ from gensor_gym.graph.tables.tables import (
 
 @lean
 def is_packed(row, tensor):  # noqa: ANN001, ANN201
-    """Whether generated code copies a read into contiguous panels before it computes (packing)."""
+    """Whether generated code copies an operand into contiguous panels before it computes (packing)."""
     return tensor < 2 and row[PACK_A + tensor] == 1
 
 
@@ -38,7 +38,7 @@ def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_kept(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether the packed copy of a read is made once for all calls, because the read is constant."""
+    """Whether the packed copy of an operand is made once for all calls, because the operand is constant."""
     return ints[FROZEN_READ + tensor] == 1 and is_shared(row, tensor, ints)
 
 
@@ -73,7 +73,7 @@ def shares(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_contiguous(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Whether a CPU loads vectors of a read from contiguous memory: of the tensor, of packed panels, or of a copied image."""
+    """Whether a CPU loads vectors of an operand from contiguous memory: of the tensor, of packed panels, or of a copied image."""
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
     if stride == 1:
         return True

@@ -125,7 +125,7 @@ def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def slides(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether a spatial and a reduce axis both index one dimension of a read, as in a window that slides over an image."""
+    """Whether a spatial and a reduce axis both index one dimension of an operand, as in a window that slides over an image."""
     for d in range(ints[NUM_DIMS + tensor]):
         at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
         spatial = reduce = False
@@ -188,7 +188,7 @@ def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Return two shares of register tiles: those that touch the padding of an unpacked read, and those with masked lanes.
+    """Return two shares of register tiles: those that touch the padding of an unpacked operand, and those with masked lanes.
 
     If all register tiles start at the same position, the guards are constants and cost nothing.
     """

@@ -1,4 +1,4 @@
-"""Cost of reads that go from global memory to registers, without shared memory. Compiled.
+"""Cost of operands that go from global memory to registers, without shared memory. Compiled.
 
 Every load of a thread that walks along a row touches a line of its own. The sector of one load serves the next loads while L1
 keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of
@@ -77,7 +77,7 @@ def batch_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_anything_staged(ints):  # noqa: ANN001, ANN201
-    """Whether some read is copied to shared memory, so that barriers end every step."""
+    """Whether some operand is copied to shared memory, so that barriers end every step."""
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 1:
             return True
@@ -119,7 +119,7 @@ def store_lines(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return the cost of a warp's loads, in one step, of a read that does not go through shared memory.
+    """Return the cost of a warp's loads, in one step, of an operand that does not go through shared memory.
 
     The result is (cycles of L1, number of batches of loads that wait for memory one after another).
     """
@@ -135,7 +135,7 @@ def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
-    """Return the bytes requested from L2 for each element of a read that does not go through shared memory.
+    """Return the bytes requested from L2 for each element of an operand that does not go through shared memory.
 
     `each` are the bytes without L1; `room` bytes of L1 for the block reduce them.
     """
@@ -148,7 +148,7 @@ def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_flying(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return the bytes of a read that a thread has in flight: the loads of an unrolled iteration, in whole sectors."""
+    """Return the bytes of an operand that a thread has in flight: the loads of an unrolled iteration, in whole sectors."""
     item = ints[ITEM + tensor]
     along = batch_points(row, ints) * item if reduced_axis(tensor, ints) < 0 else max(batch_points(row, ints) * item, SECTOR)
     return min(UNDER_WAY * 4.0, fragment(row, tensor, ints) * along * 1.0)

@@ -81,7 +81,7 @@ def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
 
 @lean
 def is_window(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether a read of a convolution is its image: only the image is indexed by the innermost spatial axis."""
+    """Whether an operand of a convolution is its image: only the image is indexed by the innermost spatial axis."""
     return ints[STRIDE + tensor * MAX_AXES + SPATIAL_SLOTS - 1] != 0
 
 

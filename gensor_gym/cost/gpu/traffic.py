@@ -90,7 +90,7 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
-    """Return the bytes that one block requests from L2 for one reduction step of a read, in whole sectors.
+    """Return the bytes that one block requests from L2 for one reduction step of an operand, in whole sectors.
 
     For B with wgmma the bytes are divided by COMBINED. Repeated elements of a window come from L1. Operands laid out for wgmma
     are read in rows of 128 bytes, like in shared memory. An image read in place is read in whole panels, including pixels beyond
@@ -191,7 +191,7 @@ def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN
 
 @lean
 def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
-    """Return the bytes of a read that a block has in flight: the tiles of all stages but one, or its threads' loads."""
+    """Return the bytes of an operand that a block has in flight: the tiles of all stages but one, or its threads' loads."""
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]
@@ -203,5 +203,5 @@ def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
 
 @lean
 def issued_bytes(row, tensor, run, ints):  # noqa: ANN001, ANN201
-    """Return the bytes of a read that the threads of a block can have in flight by loads of `run` elements each."""
+    """Return the bytes of an operand that the threads of a block can have in flight by loads of `run` elements each."""
     return threads_of(row, ints) * run * 4.0 * min(8.0, max(1.0, fragment(row, tensor, ints) * 1.0))

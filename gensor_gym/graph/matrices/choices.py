@@ -26,8 +26,8 @@ WGMMA_ROWS = 64
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Return the values of knob `tensor_core` that an operator can use: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
-    Float32 cannot use tensor cores, because precision is part of the task. A read with another `pad_value` than 0 cannot either.
-    Axes must be long enough for some tile to fill an instruction, with two exceptions. The rows of wgmma may be fewer
+    Float32 cannot use tensor cores, because precision is part of the task. An operand with another `pad_value` than 0 cannot
+    either. Axes must be long enough for some tile to fill an instruction, with two exceptions. The rows of wgmma may be fewer
     (`row_step`). Zeros fill up k (`least_tile`) to an instruction of mma.sync or, for some convolutions (`is_filled_up`), to a
     step of wgmma. A tensor map needs rows of a multiple of 16 bytes. A convolution without groups is laid out for wgmma
     (`is_laid_out`), unless its layout is that of a product. B is transposed (`is_transposed`) if wgmma cannot read its type in

@@ -40,7 +40,7 @@ def is_laid_out(op: Operator) -> bool:
 
 
 def moved_reads(op: Operator) -> tuple[int, ...]:
-    """Return the indices of the reads that a first kernel rearranges or transposes for a wgmma program."""
+    """Return the indices of the operands that a first kernel rearranges or transposes for a wgmma program."""
     roles = matrix_axes(op)
     if roles is None or not (is_laid_out(op) or is_transposed(op)):
         return ()
@@ -167,7 +167,7 @@ def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
 
 
 def _move_alone(op: Operator, read: Access) -> bool:
-    """Whether at most one axis longer than 1 indexes each dimension of a read."""
+    """Whether at most one axis longer than 1 indexes each dimension of an operand."""
     return all(sum(1 for a, c in enumerate(row) if c and op.axes[a].extent > 1) <= 1 for row in read.coefficients)
 
 
@@ -192,7 +192,7 @@ def has_maps(op: Operator, roles: MatrixAxes) -> bool:
 
 
 def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:
-    """Whether a read is a whole tensor: one matrix, or a batch of matrices, with the axes `inner` as (row, column)."""
+    """Whether an operand is a whole tensor: one matrix, or a batch of matrices, with the axes `inner` as (row, column)."""
     batch = tuple(axis for axis in op.spatial if axis not in inner and read.axis_strides()[axis])
     unit = tuple(tuple(int(a == axis) for a in range(len(op.axes))) for axis in (*batch, *inner))
     return read.coefficients == unit and not any(read.offset) and read.view == read.tensor.shape

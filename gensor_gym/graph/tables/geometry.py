@@ -87,13 +87,13 @@ def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def has_window_rows(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether several axes, even of length 1, index the innermost dimension of a read, as in a window over an image."""
+    """Whether several axes, even of length 1, index the innermost dimension of an operand, as in a window over an image."""
     return ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1
 
 
 @lean
 def has_windows(ints):  # noqa: ANN001, ANN201
-    """Whether several axes, even of length 1, index the innermost dimension of some read."""
+    """Whether several axes, even of length 1, index the innermost dimension of some operand."""
     for t in range(ints[NUM_READS]):
         if has_window_rows(t, ints):
             return True
@@ -173,7 +173,7 @@ def moving_product(row, tensor, level, end, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return how many elements of a read a thread holds for one reduction point of its register tile."""
+    """Return how many elements of an operand a thread holds for one reduction point of its register tile."""
     return moving_product(row, tensor, 0, SPATIAL_SLOTS, ints)
 
 
@@ -207,8 +207,8 @@ def workers_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_elements(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Return the number of elements of a read's tile as a matrix, in which elements of a window are repeated.
+    """Return the number of elements of an operand's tile as a matrix, in which elements of a window are repeated.
 
-    It is the product of the tile sizes over the axes that index the read.
+    It is the product of the tile sizes over the axes that index the operand.
     """
     return moving_product(row, tensor, level, ints[END_REDUCE], ints)
