@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as constants, every figure with its source. "Recalled" means not read again from the document."""
+"""NVIDIA GPUs as constants, every figure with its source. "Recalled" means that a document was not read again for it."""
 
 from __future__ import annotations
 

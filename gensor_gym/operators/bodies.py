@@ -52,7 +52,7 @@ REDUCTIONS = {"add": ADD, "max": Reduction("maximum", np.maximum, "amax", -math.
 class Body:
     """What an operator computes at each point of its loops: a term of the values read, and how terms are reduced.
 
-    The term is given as C text and as a NumPy function. At points outside a tensor every read gives the identity of the
+    The term is given as C text and as a NumPy function. At points outside a tensor every access gives the identity of the
     reduction, and the term of identities must be the identity.
     """
 
@@ -74,7 +74,7 @@ class Body:
 
     @property
     def absorbs(self) -> bool:
-        """Whether the term is the reduction's identity as soon as one read is outside its tensor."""
+        """Whether the term is the reduction's identity as soon as one access is outside its tensor."""
         return self.term in ("{0}", "{0} * {1}")
 
 

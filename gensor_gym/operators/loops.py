@@ -117,10 +117,11 @@ class Stage:
 class Loops:
     """Loop nest of an operator: output[spatial axes] = epilogue(reduction, over the reduce axes, of a term of the elements read).
 
-    The body, one of `operators.bodies`, names term and reduction: `multiply_add` (sum of products of two elements), `sum`, `max`
-    (one read) or `map` (no reduce axis; `function` of the elements). A sum is divided by `divisor` before the epilogue: in generated
-    text by `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by `operators/reference.py`, and by
-    `sampled.py` and `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
+    The body, one of `operators.bodies`, names term and reduction: `multiply_add` (sum of products of elements of two tensors),
+    `sum`, `max` (of one tensor) or `map` (no reduce axis; `function` of the elements). A sum is divided by `divisor` before the
+    epilogue: in generated text by `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by
+    `operators/reference.py`, and by `sampled.py` and `reference_plan.py` of `measure/answers`. An access outside a tensor reads
+    `pad_value`.
     """
 
     name: str

@@ -25,7 +25,7 @@ def register_operator(reference: Reference | None = None, torch: TorchCall | Non
 
     `reference` computes the output in float64 NumPy from the operator and the arrays it reads; without it the operator's axes and
     accesses are evaluated. `torch` gives the equivalent call of torch. Without it the call is an einsum, a sum, a maximum or a
-    map, if no read is a window. ValueError for a name that another module has taken.
+    map, if no input is read through windows. ValueError for a name that another module has taken.
     """
 
     def add(factory: Factory) -> Factory:

@@ -11,7 +11,7 @@ def is_product(op: Loops) -> bool:
 
 
 def has_window(op: Loops) -> bool:
-    """Whether a spatial axis and a reduce axis both index the same dimension of a read, as in windows over images."""
+    """Whether a spatial axis and a reduce axis both index one dimension of an input, as in windows over images."""
     return any(_moved_by(row, op.spatial) and _moved_by(row, op.reduce) for read in op.reads for row in read.coefficients)
 
 
@@ -54,7 +54,7 @@ def is_convolution(op: Loops) -> bool:
 
 
 def weights(op: Loops) -> Access | None:
-    """Return the read that holds a layer's weights (gemm's B, a convolution's filters), or None.
+    """Return the access to a layer's weights (gemm's B, a convolution's filters), or None if the operator has no weights.
 
     A batch of products has no weights, because every product has separate operands. A product with a vector has none either.
     """
@@ -65,13 +65,13 @@ def weights(op: Loops) -> Access | None:
 
 
 def _own(op: Loops, number: int) -> list[int]:
-    """Return the spatial axes, of any extent, that index the read `number` and not the other of the two reads."""
+    """Return the spatial axes, of any extent, that index only input `number`, and not the other of the two inputs."""
     one, other = op.reads[number], op.reads[1 - number]
     return [a for a in op.spatial if _moves(one, a) and not _moves(other, a)]
 
 
 def _moves(read: Access, axis: int) -> bool:
-    """Whether an axis indexes any dimension of a read."""
+    """Whether an axis indexes any dimension of an input."""
     return any(row[axis] for row in read.coefficients)
 
 

@@ -34,9 +34,10 @@ __all__ = [
 class Operator(Loops):
     """A tensor operator, such as a matrix product or a convolution, as a nest of loops.
 
-    It computes output[spatial axes] = epilogue(reduction, over the reduce axes, of a term of the elements read). The body names term and
-    reduction: `multiply_add` (sum of products of two elements), `sum`, `max` (one read) or `map` (no reduce axis; `function` of the
-    elements). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give `pad_value`.
+    It computes output[spatial axes] = epilogue(reduction, over the reduce axes, of a term of the elements read). The body names
+    term and reduction: `multiply_add` (sum of products of elements of two tensors), `sum`, `max` (of one tensor) or `map` (no
+    reduce axis; `function` of the elements). A sum is divided by `divisor` before the epilogue. An access outside a tensor reads
+    `pad_value`.
     """
 
     def with_epilogue(self, *names: str) -> Self:

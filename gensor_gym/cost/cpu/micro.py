@@ -151,7 +151,10 @@ def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Return the number of load slots for one row of an operand: a broadcast, vectors, lanes two apart, or gathered lanes."""
+    """Return how many slots of the load ports one row of an operand takes.
+
+    It is read by a broadcast, by vectors, by lanes two apart, or by lanes gathered one by one.
+    """
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
     if stride == 0:
         return 1.0

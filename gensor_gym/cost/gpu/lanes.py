@@ -71,8 +71,8 @@ def threads_along(row, axis):  # noqa: ANN001, ANN201
 def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
     """Return the spatial axis along which one thread reads neighbouring elements of a tensor; -1 if there is none.
 
-    It indexes the contiguous dimension with stride one, in shared memory if the tensor is staged. In the matrix of an implicit
-    product it is the innermost axis that indexes the tensor, with any stride.
+    It indexes the contiguous dimension with stride one, in shared memory if the tensor is copied there. In the matrix of an
+    implicit product it is the innermost axis that indexes the tensor, with any stride.
     """
     matrix = row[CONVOLUTION] == 3 and ints[STAGED + tensor] == 1
     dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
@@ -139,8 +139,8 @@ def padding(row, tensor, ints):  # noqa: ANN001, ANN201
 def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
     """Return how many wavefronts a warp's store to shared memory takes, if the tile's rows are transposed in the tensor.
 
-    Elements are stored one by one. Lanes follow the tensor: lanes along its dimensions inside the row store one row of the tile
-    apart, all other lanes contiguously.
+    Elements are stored one by one. Neighbouring lanes copy neighbouring elements of the tensor. Those along its inner dimensions
+    store to different rows of the tile, all others contiguously.
     """
     if row[SHARED_LAYOUT] == 2:
         return 1.0

@@ -90,8 +90,8 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     """Return the cost of copying a tile to shared memory in one step, on CUDA cores.
 
     The result is (instructions per thread, wavefronts per block, successive waits for memory). Rows that are transposed relative
-    to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's rows then store to one bank,
-    unless rows are padded or swizzled.
+    to the tensor (A of a product) are stored element by element. Neighbouring lanes copy neighbouring elements of the tensor, and
+    so store to one bank, unless rows are padded or swizzled.
     """
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]

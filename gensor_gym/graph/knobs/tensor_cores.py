@@ -108,7 +108,7 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixels_of(row, ints):  # noqa: ANN001, ANN201
-    """Return how many columns a register tile has along the axes of wgmma's columns: pixels of one image for a convolution."""
+    """Return how many columns a wgmma's register tile takes from one matrix, or pixels from one image."""
     pixels = 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
         pixels *= row[TILE + axis]
