@@ -32,9 +32,9 @@ def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
 
 
 def channel_axes(op: Operator) -> dict[int, int]:
-    """Return {index of a read: dimension} for each read that the output's channel axis indexes.
+    """Return {index of an input: dimension} for each input that the output's channel axis indexes.
 
-    A factor per channel may be multiplied into any of these reads.
+    A factor per channel may be multiplied into any of these inputs.
     """
     if op.body != "multiply_add" or op.epilogue:
         return {}

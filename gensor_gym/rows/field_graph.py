@@ -20,7 +20,7 @@ class FittingModel(RowModel, Protocol):
     """Interface of an analytic model that also decides which schedules are legal."""
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Return whether each schedule, a row of int32 [B, ROW], is legal, bool [B]."""
+        """Return whether each of the schedules `rows` int32 [B, ROW] is legal, bool [B]."""
 
 
 def actions_of(fields: Sequence[Field]) -> tuple[FieldAction, ...]:
@@ -51,7 +51,7 @@ class FieldGraph(StepGraph[Node]):
         return self.kind(np.zeros(self.kind.length, np.int32))
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Return whether each schedule, a row of int32 [B, ROW], is within the limits of the hardware, bool [B]."""
+        """Return whether each of the schedules `rows` int32 [B, ROW] is within the limits of the hardware, bool [B]."""
         return self.model.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:

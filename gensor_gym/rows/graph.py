@@ -39,7 +39,7 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Return whether each schedule, a row of int32 [B, ROW], is within the limits of the hardware, bool [B]."""
+        """Return whether each of the schedules `rows` int32 [B, ROW] is within the limits of the hardware, bool [B]."""
 
     @abstractmethod
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
