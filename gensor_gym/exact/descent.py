@@ -133,8 +133,8 @@ def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
 def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, ANN201
     """Record a program if it is faster than the best so far, or equally fast and the first of its class.
 
-    A class is the set of programs that differ only in virtual threads and in the reduction's register tile. `first` says whether the
-    class has no program in `ties` yet; its new value is returned. `ties` receives one program of each class.
+    A class is the set of programs that differ only in virtual threads and in the reduction's register tile. `first` says whether
+    the class has no program in `ties` yet; its new value is returned. `ties` receives one program of each class.
     """
     if seconds < best[0]:
         best[0] = seconds
