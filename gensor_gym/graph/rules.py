@@ -91,7 +91,7 @@ def set_tile(row, axis, size):  # noqa: ANN001, ANN201
 
 @lean
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
-    """Return the number of which a tile at the level under construction must be a multiple.
+    """Return a number that must divide the tile of an axis at the level under construction.
 
     At level 0 it is the number of virtual threads or, on tensor cores, the length of the instruction's fragment. At other levels
     it is the tile one level further in.

@@ -9,7 +9,7 @@ from __future__ import annotations
 PARTITIONS = 4
 """Number of partitions of a multiprocessor. A warp's registers are in one of them."""
 REGISTER_UNIT = 256
-"""Number of registers of which an allocation to a warp is a multiple."""
+"""Granularity of register allocation: a warp gets a multiple of this number."""
 
 
 def blocks_per_unit(

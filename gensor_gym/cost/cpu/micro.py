@@ -214,10 +214,7 @@ def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Return the cycles of a register tile per reduction point (combination of reduction indices): (FMA ports, issue).
-
-    With groups they are per group of points. Issue is loads and decoding.
-    """
+    """Return the cycles of a register tile per reduction point, or per group of points: (FMA ports, loads and decoding)."""
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
     rows, group = rows_of(row, slot, ints) * 1.0, group_of(row, slot, ints)
     combined = rows * vectors

@@ -97,10 +97,7 @@ def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
-    """Predict the time of a legal GPU program in seconds; infinite if no block can be resident.
-
-    `terms` receives the terms of the time.
-    """
+    """Predict the seconds of a legal program, infinite if no block can be resident. `terms` receives the terms."""
     in_shared = shared_bytes_of(row, ints)
     resident = resident_with(row, in_shared, ints)
     if resident <= 0:

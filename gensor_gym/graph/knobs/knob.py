@@ -11,7 +11,7 @@ from gensor_gym.operators.types import Operator
 
 REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT, MATRIX, WARPS = (1 << i for i in range(10))
 EVERY = (1 << 10) - 1
-"""Bit set of all hardware limits, each of which is one bit. Both kinds of hardware: registers (and threads), code, at least one
+"""Bit set of all hardware limits, one bit for each. Both kinds of hardware: registers (and threads), code, at least one
 step for every part of a split reduction. GPU: shared memory, work for all threads that share a reduction, whole fragments on
 tensor cores and no knob that programs on tensor cores lack, whole warps over the block's threads. CPU: L1 tile, task tile,
 packing for vectors of channels."""

@@ -1,4 +1,4 @@
-"""Tensor-core instructions that a product may use on a machine, and the numbers of which its tiles must be multiples."""
+"""Tensor-core instructions that a product may use on a machine, and the numbers that must divide its tiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TENSOR_TYPES = {
 """First architecture -> data type -> elements along k in one mma.sync. For Turing, Ampere, and Ada and newer (PTX ISA, mma shapes
 m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
 COLUMN_STEPS = {"int8": 16}
-"""Number of which the columns of a wgmma are a multiple, by data type; 8 if absent. Integers have 8, 16, 24, 32 and then
+"""Divisor of a wgmma's number of columns, by data type; 8 if absent. Integers have 8, 16, 24, 32 and then
 multiples of sixteen (PTX ISA); few columns reach little of the rate."""
 WGMMA_ROWS = 64
 """Number of rows that one wgmma computes (PTX ISA, m64nNk16)."""
@@ -59,7 +59,7 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 
 
 def row_step(op: Operator) -> int:
-    """Return the number of which the rows of a wgmma tile are a multiple: 64, or 16 if axis m is shorter.
+    """Return a divisor of the number of rows of every wgmma tile: 64, or 16 if axis m is shorter.
 
     It is all rows if m is shorter than 16. The instruction always computes 64 rows: it also multiplies the memory after a smaller
     tile, and does not store those results.
@@ -70,7 +70,7 @@ def row_step(op: Operator) -> int:
 
 
 def column_step(op: Operator) -> int:
-    """Return the number of which the columns of a wgmma are a multiple."""
+    """Return a divisor of the number of columns of every wgmma."""
     return COLUMN_STEPS.get(op.dtype, 8)
 
 
