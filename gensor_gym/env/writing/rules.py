@@ -31,9 +31,9 @@ def put(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def goes(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Whether an option can follow what is written: tiles must be multiples of the next inner tile.
+    """Whether an option is well-formed after what is written.
 
-    For virtual threads: they must divide the register tile.
+    A tile must be a multiple of the next inner tile, and virtual threads must divide the register tile. Other options always are.
     """
     number = options[option, 0]
     if fact[KIND] == SIZE and fact[LEVEL_OF] > 0:

@@ -46,9 +46,9 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
 
 def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
-    """Return the length that the largest tile of an axis must reach, even if the axis is shorter.
+    """Return the smallest tile along an axis with which tensor cores can be used, even if the axis is shorter.
 
-    It is 1, but along axis k on tensor cores one instruction, or one step of wgmma if zeros pad the step (`is_filled_up`).
+    It is 1 for all axes but k. Along k it is one instruction, or one step of wgmma if zeros pad the step (`is_filled_up`).
     """
     roles, choices = matrix_axes(op), tensor_core_choices(op, hardware)
     if roles is None or axis != roles.k or len(choices) == 1:
