@@ -150,9 +150,9 @@ class MatrixAxes:
     """
 
     a: int
-    """Index, among the operator's reads, of the one that axis m indexes: A of a gemm, the weights of a convolution."""
+    """Index, among the operator's inputs, of the one that axis m indexes: A of a gemm, the weights of a convolution."""
     b: int
-    """Index, among the operator's reads, of the one that axis n indexes: B of a gemm, the image of a convolution."""
+    """Index, among the operator's inputs, of the one that axis n indexes: B of a gemm, the image of a convolution."""
     m: int
     n: int
     k: int

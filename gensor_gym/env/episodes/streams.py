@@ -45,7 +45,7 @@ class Streams:
 
 
 def _stream(state: dict[str, Any]) -> np.random.Generator:
-    """Make an unseeded random stream of type PCG64, like Gymnasium's."""
+    """Make a random stream of type PCG64, like Gymnasium's, that continues from `state`."""
     rng = np.random.Generator(np.random.PCG64())
     rng.bit_generator.state = state
     return rng

@@ -48,8 +48,8 @@ from gensor_gym.graph.tables.tables import (
 )  # fmt: skip
 
 GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
-"""Hardware limits that some choice of the later numbers keeps only if all of these at their minimum keep them, too. Larger tiles
-need more of these resources, or leave fewer steps."""
+"""Hardware limits on resources that grow with tiles: if the later numbers at their minimum exceed one, all other choices of them
+do, too."""
 
 
 @lean
