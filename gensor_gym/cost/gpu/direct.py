@@ -17,7 +17,7 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, S
 from gensor_gym.graph.tables.tables import COEF, END_REDUCE, FIRST_SPATIAL, ITEM, NUM_DIMS, NUM_READS, SHARED_UNIT, STAGED, STRIDE
 
 LINE = 128
-"""Bytes of a line of L1, which takes one look-up of a cycle."""
+"""Bytes of a line of L1. A look-up of one line takes one cycle."""
 SECTOR = 32
 """Bytes of the smallest transfer from global memory."""
 LEAST_L1 = 28 * 1024
