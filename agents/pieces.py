@@ -90,7 +90,7 @@ def start_worker(hw: Hardware, backend: str | Backend) -> None:
 
 
 def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_task: OnTask, timed: bool) -> None:
-    """Search pieces in parallel threads, with compilations and timings in rounds (`agents.rounds`), and set their results.
+    """Search pieces in parallel threads, which share compilers and timed cores (`agents.rounds`), and set their results.
 
     Without times, further programs are tried after a wrong program.
     """

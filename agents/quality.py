@@ -41,8 +41,8 @@ class Effort:
     def of(cls, quality: str | None, trials: int | None, seconds: float) -> Effort:
         """Return the effort of a quality, or of exactly `trials` programs.
 
-        A budget in seconds without a quality allows MOST_TRIALS. ValueError for an unknown quality, and unless `trials` is None
-        or a whole number above 0.
+        A budget in seconds without a quality allows 64 programs (`MOST_TRIALS`). ValueError for an unknown quality, and unless
+        `trials` is None or a whole number above 0.
         """
         if quality is not None:
             check_known("quality", quality, QUALITIES)

@@ -24,7 +24,7 @@ from gensor_gym.measure.workers.requests import Built
 
 
 class Stopped(Exception):
-    """Raised in a search whose rounds have ended early, because another search failed or the run was interrupted."""
+    """Raised in a search that must end now, because another search failed or the run was interrupted."""
 
 
 @dataclass

@@ -62,7 +62,7 @@ CANDIDATES = "recorded candidates"
 
 
 def searched_of(computation: Operator | Dataflow) -> str:
-    """Return the kind of search of a computation: CONSTRUCTIONS if it is scheduled like one operator, else FUSED."""
+    """Return the kind of search of a computation: `CONSTRUCTIONS` if it is scheduled like one operator, else `FUSED`."""
     return CONSTRUCTIONS if Schedule in family_of(computation).schedules.values() else FUSED
 
 

@@ -85,7 +85,7 @@ class ConstructionGraph(RowGraph[Schedule]):
     def is_legal_once(self, schedule: Schedule) -> bool:
         """Return whether a schedule is legal, as `is_legal` does, without loading compiled code.
 
-        It is for a process that asks once: plain Python takes milliseconds.
+        Use it for a single check in a process: plain Python takes milliseconds, loading the compiled code takes longer.
         """
         ints, sizes = self.tables.ints, self.tables.sizes
         well_formed, fits = interpreted(rules.is_well_formed), interpreted(rules.fits)
@@ -109,8 +109,8 @@ class ConstructionGraph(RowGraph[Schedule]):
     def fits(self, rows: np.ndarray, limits: int = EVERY) -> np.ndarray:
         """Whether each of `rows` [B, ROW] is within the hardware's limits, bool [B].
 
-        Rows must be well formed (`rules.is_well_formed`). `limits`: bit set of the limits to check, from the constants of
-        `graph.knobs.knob`.
+        Rows must be well formed (`rules.is_well_formed`). `limits` has a bit for each limit to check: the sum of constants of
+        `graph.knobs.knob` such as `SHARED`.
         """
         fitting = np.empty(len(rows), dtype=np.bool_)
         _fill_fits(plain(rows), self.tables.ints, limits, fitting)

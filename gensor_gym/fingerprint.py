@@ -130,7 +130,7 @@ def _digest(graph: ConstructionGraph) -> str:
 
 
 def _facts(graph: ConstructionGraph) -> list[object]:
-    """Return facts from the task's tables: tile sizes, variable knobs with values, initial program, horizon, floor and cap."""
+    """Return facts of the task: tile sizes, variable knobs with values, initial program, horizon, roofline floor, T_cap."""
     tables = graph.tables
     knobs = {
         KNOBS[k].name: [KNOBS[k].values[i] for i in values]
@@ -173,7 +173,7 @@ def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Run a coordinate descent from each of the DESCENTS fastest of the programs `rows` [B, ROW]. Return their traces.
+    """Run a coordinate descent from each of the four (`DESCENTS`) fastest of the programs `rows` [B, ROW]. Return their traces.
 
     The traces are float64 [N, TRACED], one row for each program that a descent evaluates. `seconds` are rounded to six digits
     before they are ranked; the first of equal programs comes first.

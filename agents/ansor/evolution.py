@@ -103,7 +103,7 @@ class Evolution:
         """Draw up to `count` random legal programs; all sketches are equally likely.
 
         On a GPU, programs must also have enough threads (`thread_binding.binds`). If few draws are legal, fewer programs are
-        returned: after `tries` rounds of draws LEAST programs suffice, after ROUNDS rounds any number.
+        returned: 50 (`LEAST`) suffice after `tries` rounds of draws, any number after 500 (`ROUNDS`) rounds.
         """
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
         for turn in range(ROUNDS):

@@ -92,7 +92,7 @@ def _sums(values: np.ndarray, program: np.ndarray, count: int) -> np.ndarray:
 
 
 def _fitted(features: Statements, target: np.ndarray, shrinkage: float) -> xgb.Booster:
-    """Fit boosted trees until PATIENCE trees in a row bring no gain; these last trees are kept, as in the authors' code.
+    """Fit boosted trees until 50 (`PATIENCE`) in a row bring no gain; these last trees are kept, as in the authors' code.
 
     `target` is the throughput of each program relative to the best, and `shrinkage` XGBoost's L2 penalty.
     """

@@ -2,8 +2,8 @@
 
 AutoTVM describes a program by its loops: length, annotation, position, arithmetic, and accesses to each buffer (Chen et al.,
 NeurIPS 2018, section 3.1). In the authors' extractor, a loop that indexes a buffer touches it, and any other loop reuses it. Our
-nest has STAGES loops over each of the 8 axis slots, including loops of length 1. Programs of all operators and machines thus have
-the same columns, which transfer needs.
+nest has four (`STAGES`) loops over each of the 8 axis slots, including loops of length 1. Programs of all operators and machines
+thus have the same columns, which transfer needs.
 
 The nest, from the outermost loop (a tile of level l contains whole tiles of level l - 1; trip counts are rounded up):
 

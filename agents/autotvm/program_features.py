@@ -28,7 +28,7 @@ _RELATIONS = ((COUNT, REUSE), (REUSE, COUNT), (COUNT, -1), (-1, COUNT))
 def program_features(kind: str, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     """Compute features float32 [B, F] of encoded programs `rows` int32 [B, ROW], in the representation `kind`.
 
-    ValueError if `kind` is not in FEATURES.
+    ValueError if `kind` is not one of `FEATURES`.
     """
     if kind == "loops":
         return loop_features(graph, rows)

@@ -95,7 +95,7 @@ class TreeModel:
         return np.asarray(found, dtype=np.float64)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the parameters of XGBoost, which are those of the authors' tuner except PAIRS."""
+        """Return the parameters of XGBoost, those of the authors' tuner except the number of random partners (`PAIRS`)."""
         settings: dict[str, Any] = {
             "objective": OBJECTIVES[self.objective], "max_depth": self.depth, "eta": self.rate, "gamma": 1e-4,
             "min_child_weight": 1, "subsample": 1.0, "lambda": 1.0, "alpha": 0, "nthread": self.threads, "seed": self.seed,

@@ -62,7 +62,7 @@ class Tpe:
         return optuna.create_study(sampler=sampler)
 
     def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
-        """Draw proposals until one is legal and not measured yet; return its vector, or None after REPEATS proposals."""
+        """Draw proposals until one is legal and not measured yet; return its vector, or None after six (`REPEATS`) proposals."""
         for _ in range(REPEATS):
             trial = study.ask({**space})
             vector = _vector(ledger, [trial.params[name] for name in space])

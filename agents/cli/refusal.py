@@ -52,7 +52,7 @@ def first_line(error: BaseException) -> str:
 
 
 def refuse(error: BaseException) -> NoReturn:
-    """Print an error's text on one line of standard error, and end the process with exit status CODE."""
+    """Print an error's text on one line of standard error, and end the process with exit status 2 (`CODE`)."""
     print(one_line(error), file=sys.stderr, flush=True)
     sys.exit(CODE)
 

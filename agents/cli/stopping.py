@@ -99,7 +99,7 @@ def of_a_stop(error: BaseException | None) -> bool:
 
 
 def _leave() -> None:
-    """Exit with status CODE after threads and finalizers have ended. Another signal exits at once."""
+    """Exit with status 130 (`CODE`) after threads and finalizers have ended. Another signal exits at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(CODE))
     sys.exit(CODE)
@@ -138,7 +138,7 @@ def _listening() -> Iterator[None]:
 def _listen(read: int, numbers: list[signal.Signals]) -> None:
     """Receive signals in the listening thread until the pipe is closed.
 
-    After the first stop signal, wake the main thread every _EVERY seconds; at the second, exit at once.
+    After the first stop signal, wake the main thread many times a second; at the second, exit at once.
     """
     main = threading.main_thread().ident or 0
     while True:

@@ -1,7 +1,7 @@
 """Demonstrations: fast programs that coordinate descents by the model find, from which a policy learns.
 
-Some units need matching tiles, and a policy that draws one column at a time rarely draws their best programs. Demonstrations rank
-first, so that their columns become likely together.
+Tensor cores need matching tiles of several axes, and a policy that draws one column at a time rarely draws their best programs.
+Demonstrations rank first, so that their columns become likely together.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Feasible choices: choices after which a partial program may still become legal, like the masks of `Write-v0`.
 
 Resources grow with tiles, so they are checked with every later choice at its minimum. Conditions that need larger tiles (shares
-of threads, whole fragments of the chosen unit) are checked with the sizes that are still available (`env/writing/room.py`). A
-policy that draws column by column is restricted to feasible choices, as masks restrict a walk. The check is necessary but not
-sufficient: some partial programs of feasible choices end in conflicting limits.
+of threads, whole fragments of the chosen tensor-core instruction) are checked with the sizes that are still available
+(`env/writing/room.py`). A policy that draws column by column is restricted to feasible choices, as masks restrict a walk. The
+check is necessary but not sufficient: some partial programs of feasible choices end in conflicting limits.
 
 A policy without the setting `masked` redraws whole illegal programs. It uses feasible choices only if almost no draw is legal.
 Redrawing whole programs keeps the policy's distribution, replacing single choices does not (best of 32 on a large convolution:

@@ -16,7 +16,7 @@ _NEAR = 24
 
 
 def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return `count` encoded random programs [ROW] from which descents start. On a GPU they alternate between kinds of programs.
+    """Return `count` encoded random programs [ROW] at which descents by the model start. On a GPU they alternate between kinds.
 
     A kind is CUDA cores or a kind of tensor-core instruction (`gensor_gym.graph.starts`): no change of a single column leads to
     tensor cores, and a random walk almost never does.
@@ -27,8 +27,9 @@ def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> lis
 
 
 def descended(programs: Programs, first: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Descend from each of the encoded programs `first` until no change of one column is faster.
+    """Run a coordinate descent by the model from each of the encoded programs `first`.
 
+    A descent ends when no other choice for one column (the tiles of an axis, or a knob) is faster.
     Return (the ends of the descents and then all their neighbours, as rows int32 [N, ROW]; their model seconds [N]).
     """
     ends = [programs.descend(row) for row in first]

@@ -38,7 +38,7 @@ With 0.5, the first trial of a structure moves the structure's prediction two th
 
 
 def structure_of(schedule: Schedule) -> bytes:
-    """Return a hashable key of a program's structure, the knobs that change the generated code as a whole (STRUCTURE)."""
+    """Return a hashable key of a program's structure, the knobs that change the generated code as a whole (`STRUCTURE`)."""
     return schedule.row[STRUCTURE].tobytes()
 
 
@@ -95,7 +95,7 @@ class Trials:
     First come the best programs of structures (`structure_of`) without measurements, if the model's time is at most `explored`
     times the best of all. Next come programs of the ranking whose predicted times are at most `near` times the best, and whose
     register tiles have fewer than `per_register_tile` measurements. If no such program is left, `per_register_tile` grows by its
-    initial value. A neighbour differs in one column (`agents.core.programs`), and takes at most SLACK times as long by `predict`.
+    initial value. A neighbour differs in one column (`agents.core.programs`), and is at most 3 % (`SLACK`) slower by `predict`.
     """
 
     def __init__(

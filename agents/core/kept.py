@@ -20,7 +20,7 @@ Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
 def kept(
     task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceRow], None] | None = None, least: int = 0
 ) -> Kept | None:
-    """Return the fastest stored program of a task, as described by `Kept`.
+    """Return (fastest stored program of a task, its measurement, trials that checked imported programs).
 
     The result is None if none is stored, or if fewer than `least` trials searched the task. Imported programs that claim to be
     faster than this machine's best are measured first, at most `trials` of them, and stored as this machine's. If `trials` is 0

@@ -59,7 +59,7 @@ class Programs(Coordinates):
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
-        """Complete an encoded program [ROW] with a tile for every memory level; the program stays the same."""
+        """Return the same program as a row [ROW] that has a tile for every memory level."""
         return opened(row, self.graph.tables.ints)
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
@@ -106,9 +106,10 @@ class Programs(Coordinates):
         return found
 
     def descend(self, row: np.ndarray) -> tuple[np.ndarray, float]:
-        """Descend from an encoded program `row` [ROW] until no change of one column is faster.
+        """Descend by the model from an encoded program `row` [ROW].
 
-        Return (the last program, its model seconds).
+        The descent ends when no other choice for one column (the tiles of an axis, or a knob) is faster. Return (the last
+        program, its model seconds).
         """
         row = self.opened(row)
         found = descend(row, self, self.graph.tables, sweeps=False)
@@ -116,7 +117,7 @@ class Programs(Coordinates):
         return row, found.seconds
 
     def neighbours(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all legal programs [N, ROW] that differ from `row` in one column, and their model seconds [N]."""
+        """Return all legal programs [N, ROW] that differ from `row` in one axis or knob, and their model seconds [N]."""
         row = self.opened(row)
         rows = np.concatenate([row[None], *(column.every(row) for column in self.columns)])
         seconds = self.graph.latencies(rows)

@@ -107,7 +107,7 @@ IDLE = 16
 def measure_first_of_each(constructions: Iterator[Construction], session: Session) -> None:
     """Measure the best program of each ranking that `constructions` yields.
 
-    It ends after the last ranking, or after IDLE rankings in a row without a new trial. BudgetSpent passes through.
+    It ends after the last ranking, or after 16 (`IDLE`) rankings in a row without a new trial. BudgetSpent passes through.
     """
     idle = 0
     for found in constructions:

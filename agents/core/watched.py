@@ -70,7 +70,7 @@ class Watched:
 
     @property
     def elapsed(self) -> float:
-        """Processor seconds since `start` was called, or those of another `clock`."""
+        """Seconds since `watch` or `start` was called, by `clock`: by default processor seconds."""
         return self.clock() - self._begun
 
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
@@ -106,7 +106,7 @@ class Watched:
         return seconds
 
     def note(self, latency: float) -> None:
-        """Record the best latency at the end of a round, for searches whose evaluations are not recorded one by one."""
+        """Add the best latency so far to the curve, for searches whose evaluations are not recorded one by one."""
         self.curve.add(self.evaluations, latency, self.elapsed)
 
     def _end(self) -> None:

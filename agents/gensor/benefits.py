@@ -80,7 +80,7 @@ def occupied(row, ints):  # noqa: ANN001, ANN201
 def difference_of(less, more):  # noqa: ANN001, ANN201
     """Return Roller's score of a move that divides traffic by `less` and multiplies the footprint by `more` >= 1.
 
-    The score is clipped to the range from LEAST to 1 / LEAST.
+    The score is clipped to the range from 0.01 (`LEAST`) to 100.
     """
     saved, held = 1.0 - 1.0 / less, more - 1.0
     if held == 0.0:
@@ -93,8 +93,8 @@ def difference_score(row, result, ints):  # noqa: ANN001, ANN201
     """Return Roller's score of the move from encoded program `row` to `result`, which changes a tile.
 
     For a growing tile it is (Q(T) - Q(T')) / Q(T) divided by (F(T') - F(T)) / F(T), with traffic Q and footprint F. Roller never
-    shrinks a tile; the score of such a move is the reciprocal of the score of the reverse move. Scores are clipped to LEAST (no
-    traffic is saved) and 1 / LEAST (the footprint does not grow).
+    shrinks a tile; the score of such a move is the reciprocal of the score of the reverse move. Scores are clipped to 0.01
+    (`LEAST`: no traffic is saved) and 100 (the footprint does not grow).
     """
     before, after = occupied(row, ints), occupied(result, ints)
     if before > after:

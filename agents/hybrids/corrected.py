@@ -90,7 +90,7 @@ class Corrected(Constructing):
     def _descend(self, graph: ConstructionGraph, known: dict[bytes, float]) -> None:
         """Run descents by the corrected model and add their programs to `known` (encoded program -> predicted seconds).
 
-        A step takes the best program that differs in one column.
+        A step takes the best program that differs in the tiles of one axis, or in one knob.
         """
         programs, (rows, seconds) = Programs(graph), _arrays(known)
         for start in np.argsort(seconds, kind="stable")[: self.refined]:

@@ -26,10 +26,10 @@ def descent(programs: Programs, row: np.ndarray) -> Construction:
 
 @dataclass(frozen=True)
 class Descents(ModelSearch):
-    """Run compiled coordinate descents by the model from one random program after another; each step changes a whole column.
+    """Run compiled coordinate descents by the model from one random program after another.
 
-    Proofs of optima begin with such descents (`gensor_gym.exact.incumbent`). `model_descent` also measures the neighbours of
-    their ends.
+    A step changes all tiles of an axis, or a knob. Proofs of optima begin with such descents (`gensor_gym.exact.incumbent`).
+    `model_descent` also measures the neighbours of their ends.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:

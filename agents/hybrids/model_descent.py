@@ -1,4 +1,4 @@
-"""Coordinate descent on the analytic model. Ends of descents, and programs that differ from them in one column, are measured."""
+"""Coordinate descent on the analytic model. Ends of descents are measured, and their neighbours (one axis or knob differs)."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 def fill_held(rows, ints, out):  # noqa: ANN001, ANN201
     """Compute features of what registers and caches hold, `out` float64 [B, 7], for encoded programs `rows` int32 [B, ROW].
 
-    They are accumulators, vectors per row of a register tile, and the bytes of HELD's tiles. A GPU's programs have no vectors to
-    count.
+    They are accumulators, vectors per row of a register tile, and the bytes of the tiles that `HELD`
+    names. A GPU's programs have no vectors to count.
     """
     for b in range(rows.shape[0]):
         row = rows[b]

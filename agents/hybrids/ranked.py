@@ -1,7 +1,7 @@
 """Agents that choose which of a task's recorded programs (candidates) to measure next.
 
-They choose by the analytic model, by a learned model of time, or at random. Tracks of a suite provide the candidates
-(`gensor_gym.suites.session.CandidateSession`).
+They choose by the analytic model, by a learned model of time, or at random. A suite's session provides the
+candidates (`gensor_gym.suites.session.CandidateSession`).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Times:
 
 
 def fast(choices: Choices, known: Recorded) -> np.ndarray:
-    """Return the choices int64 [F, K] of the recorded programs that take at most WITHIN times the fastest time."""
+    """Return the choices int64 [F, K] of the recorded programs within a factor (`WITHIN`) of the fastest time."""
     rows = known.rows[known.seconds <= WITHIN * known.seconds.min()]
     vectors = [vector for row in rows if (vector := choices.vector_of(row)) is not None]
     return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))

@@ -88,7 +88,7 @@ def _times(samples: Sequence[float]) -> str:
 def called(result: Result, seed: int) -> list[float]:
     """Time calls of a result's kernel on this processor, with a fresh output at every call.
 
-    Return the seconds per call of each of TURNS timings.
+    Return the seconds per call of each of nine (`TURNS`) timings.
     """
     drawn = operators.random_inputs(result.task.operator, np.random.default_rng(seed))
     inputs, kernel = [placed(array, ARRAY_OFFSET) for array in drawn], result.kernel

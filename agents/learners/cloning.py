@@ -84,7 +84,7 @@ def examples(
 def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
     """Return the actions of a shortest path from the unscheduled program to the program `goal`.
 
-    None if the path is longer than an episode, or not found within MOST_STATES states because of the hardware's limits.
+    None if the path is longer than an episode, or not found within 3,000 (`MOST_STATES`) states because of the hardware's limits.
     """
     try:
         way = actions_to(graph, goal, MOST_STATES)

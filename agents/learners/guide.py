@@ -59,7 +59,10 @@ class Guide:
 
 
 class Placed:
-    """Any programs of one task, presented like running environments; `flat` float32 [B, F] is their flat observation."""
+    """Any programs of one task, with the attributes of running environments that an observer reads.
+
+    `flat` float32 [B, F] is their flat observation.
+    """
 
     def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
         """Compute the observations and masks of encoded programs `rows` [B, ROW].

@@ -48,7 +48,7 @@ def axis_places() -> list[list[int]]:
 def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
     """Return a mask [F] over the flat observation: 0 for the groups `hidden`, 1 elsewhere.
 
-    ValueError for groups that are not in HIDEABLE.
+    ValueError for groups that cannot be hidden (`HIDEABLE`).
     """
     if unknown := [name for name in hidden if name not in HIDEABLE]:
         raise ValueError(f"agent.hidden {unknown}: expected some of {sorted(HIDEABLE)}")
@@ -194,7 +194,7 @@ class ActorCritic(nn.Module):
     def __init__(self, width: int, axes: bool, actions: list[int], features: int, hidden: tuple[str, ...] = ()) -> None:
         """Make the networks. The observation has `features` values per successor of `actions`.
 
-        `hidden` names groups of HIDEABLE that the networks do not see.
+        `hidden` names groups of features (keys of `HIDEABLE`) that the networks do not see.
         """
         super().__init__()
         self.register_buffer("shown", all_but(hidden), persistent=False)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class ObservedVecEnv(VecEnvWrapper):
     """Vector environment for training: an `Observer` makes the observations, and returns are comparable between tasks.
 
-    The constant log(T_cap / T_model(s0)) of the task is subtracted from the last reward of an episode. With discount 1 a return
-    is then the log speed-up over the unscheduled program, minus the step costs. A constant of the task does not change the best
-    policy, and the critic need not learn it.
+    The environment's last reward is R = max(0, log(T_cap / T)) of the program's time T (`gensor_gym.env.reward`). The constant
+    log(T_cap / T(s0)) of the task, with the model's time T(s0) of the unscheduled program, is subtracted from it. With discount 1
+    a return is then the log speed-up over the unscheduled program, minus the step costs. A constant of the task does not change
+    the best policy, and the critic need not learn it.
 
-    On the analytic backend with shaping, this last reward is always 0, because earlier rewards have paid the whole speed-up. It
-    is also 0 for programs slower than T_cap, whose R the environment clips at 0; there the environment's own reward would ignore
-    progress.
+    On the analytic backend with shaping, the last reward is always 0, because earlier rewards have paid the whole speed-up. That
+    includes programs slower than T_cap, for which R is 0 and would ignore progress.
     """
 
     venv: ConstructVecEnv

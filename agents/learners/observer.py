@@ -110,7 +110,7 @@ class Observer:
 
 
 class LookaheadObserver(Observer):
-    """Observer that adds NUM_LOOKAHEAD_FEATURES values for every action of `lookahead_actions(space)` to the flat observation."""
+    """Observer that adds features of the program after every action (`lookahead_actions`) to the flat observation."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
         super().__init__(envs, retain, charge)

@@ -34,7 +34,7 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tenso
 
 
 def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
-    """Read a safetensors file; return (tensors by name, whole numbers of FACTS in its header).
+    """Read a safetensors file; return (tensors by name, the whole numbers `FACTS` in its header).
 
     ValueError if the file is too large or damaged, or contains numbers that are not finite.
     """
@@ -68,7 +68,7 @@ def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: st
 
 
 def check_width(folder: str | os.PathLike[str], name: str, value: object) -> None:
-    """Check that a card's network width `value` is a whole number from 1 to MOST_WIDTH. ValueError if not."""
+    """Check that a card's network width `value` is a whole number from 1 to 2,048 (`MOST_WIDTH`). ValueError if not."""
     if type(value) is not int or not 1 <= value <= MOST_WIDTH:
         raise ValueError(f"the card in {folder} has agent.{name} {value!r}; expected widths from 1 to {MOST_WIDTH}")
 

@@ -23,7 +23,7 @@ class Visited:
         """Choose for each of B episodes the legal action with the highest score that leads to a program not yet visited.
 
         `episodes` [B] are the numbers of the episodes, `rows` int32 [B, ROW] their current programs, and `scores` [B, N] is -inf
-        for illegal actions. The action, int64 [B], is STOP if no legal action leads to a new program.
+        for illegal actions. Return the actions int64 [B]; an action is `stop` if no legal one leads to a new program.
         """
         for episode, row in zip(episodes, rows, strict=True):
             self.been[episode].add(row.tobytes())

@@ -35,7 +35,7 @@ class OtherDevices:
 
 
 def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "reported") -> np.ndarray:
-    """Return the configurations of `space` that all `others` contain, in the order of their mean log regret in `others`.
+    """Return the configurations of `space` that all `others` contain, in the order of their mean log(T / T*) in `others`.
 
     The result has indices int64 in `space`. Ties stay in the order of `space`. ValueError if the parameters differ, or if no
     configuration is in all `others`.

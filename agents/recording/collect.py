@@ -76,7 +76,7 @@ class Collection:
             yield self.timed(one, ready)
 
     def missing(self, listed: Sequence[Chosen]) -> list[Chosen]:
-        """Return the operators that are not finished. The last row of a finished operator is that of its second timing."""
+        """Return the operators without a second timing of a program, which is the last row of a finished operator."""
         done = {row["operator"] for row in self.journal if row["pass"] == AGAIN}
         return [one for one in listed if str(one.operator) not in done]
 

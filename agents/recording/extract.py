@@ -64,7 +64,7 @@ def _layers(name: str, module: nn.Module, x: torch.Tensor, result: torch.Tensor)
 
 
 def language(name: str, hidden: int, wide: int, heads: int, head: int, shared: int) -> Iterator[Layer]:
-    """Yield the layers of a transformer on TOKENS tokens: matrix products and the reductions of its rows.
+    """Yield the layers of a transformer on `TOKENS` tokens: matrix products and the reductions of its rows.
 
     `hidden` and `wide` are widths, `heads` and `shared` numbers of query and of key heads, and `head` is the width of a head.
     """

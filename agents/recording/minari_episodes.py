@@ -81,7 +81,7 @@ def _minari() -> Any:
 def _rows(config: DictConfig) -> Any:
     """Load the recorded rows of the chosen operators.
 
-    IMPLAUSIBLE times, which are too short (`gensor_gym.measure.stats.floor`), are left out.
+    Trials with status IMPLAUSIBLE, whose times are too short (`gensor_gym.measure.stats.floor`), are left out.
     """
     found = measured.load(config.machine, config.part)
     first = sorted(map(str, found.operator.unique()))[: config.operators]

@@ -88,7 +88,7 @@ def _collected(rows: Collection[Row]) -> str:
 
 
 def minutes(rows: Collection[Row]) -> float:
-    """Return the minutes that a recording took, without pauses of more than PAUSE seconds between two trials."""
+    """Return the minutes that a recording took, without pauses of more than a minute (`PAUSE`) between two trials."""
     gaps = np.diff(sorted(row["at"] for row in rows))
     return float(gaps[gaps <= PAUSE].sum()) / 60
 

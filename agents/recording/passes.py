@@ -178,7 +178,8 @@ def join(before: Measurement | None, found: Measurement, number: int, run_second
     """Return the record of a program after pass `number`: the earlier record joined with the new measurement.
 
     `passes` has the pass of every sample. `compile_seconds` is that of the first pass. `trial_seconds` adds the mean time of
-    loading, verifying and timing. After a crash or timeout, earlier successful passes are kept and `lost` is increased.
+    loading, verifying and timing. After a crash or timeout, earlier successful passes are kept, and `lost` counts
+    one more failed pass.
     """
     old: dict[str, Any] = before.conditions if before is not None else {}
     good = before is not None and before.status is Status.OK

@@ -91,7 +91,7 @@ def _card(graph: ConstructionGraph, **rest: object) -> Card:
 
 
 def _near(seconds: np.ndarray, best: float) -> dict[str, float]:
-    """Return, for each share in NEAR, the fraction of latencies that exceed the best by at most that share."""
+    """Return, for each share in `NEAR`, the fraction of latencies that exceed the best by at most that share."""
     return {f"{share:.0%}": float((seconds <= best * (1 + share)).mean()) if len(seconds) else 0.0 for share in NEAR}
 
 

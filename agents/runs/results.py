@@ -120,7 +120,7 @@ def _check(row: dict[str, Any]) -> None:
 
 
 def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:
-    """Return a trial of the job with this key as a row of JSON values with the fields FIELDS."""
+    """Return a trial of the job with this key as a row of JSON values with the keys `FIELDS`."""
     seconds = trial.seconds if trial.seconds != float("inf") else None
     rest = (trial.trial, trial.elapsed_s, trial.schedule, seconds, trial.status, trial.evaluations)
     return dict(zip(FIELDS, (*job.slot, *rest, job.fingerprint, key), strict=True))

@@ -158,14 +158,14 @@ def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, flo
 
 
 def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-    """Return the mean quality of the rankings by `scores`: means of `rankings` over operators with at least LEAST programs."""
+    """Return the mean quality of the rankings by `scores`: means of `rankings` over operators."""
     return {name: round(float(np.mean(values)), 4) for name, values in rankings(scores, times, groups).items()}
 
 
 def rankings(
     scores: np.ndarray, times: np.ndarray, groups: np.ndarray, firsts: Mapping[str, int] = FIRSTS
 ) -> dict[str, list[float]]:
-    """Return the quality of the ranking by `scores`, lowest first, for each operator with at least LEAST programs.
+    """Return the quality of the ranking by `scores`, lowest first, for each operator with at least four programs (`LEAST`).
 
     `rank` is the rank correlation with `times`, logarithms of measured seconds. Each name of `firsts` has the smallest logarithm
     among that many first choices, minus the smallest of all.

@@ -231,7 +231,10 @@ class Builder:
         return dtype if dtype in HALVES else ""
 
     def halved(self, name: str, half: str) -> str:
-        """Round a value to a 16-bit type. Return the name of the value if the present operation computes it, else of a copy."""
+        """Round a value to a 16-bit type. Return the name of the rounded value.
+
+        It is `name` if the torch operation that is being converted computes the value, else usually a copy.
+        """
         if self.half_of(name) == half:
             return name
         node = self._made.get(name)
@@ -245,7 +248,10 @@ class Builder:
         return made
 
     def wrapped(self, name: str) -> str:
-        """Reduce computed integers to their lowest 32 bits, as torch's int32 wraps around. Copied integers are unchanged."""
+        """Reduce computed integers to their lowest 32 bits, as torch's int32 wraps around.
+
+        Return the result's name. Integers that are only read or moved are unchanged.
+        """
         if not isinstance(self._made.get(self._root(name)), Map | Reduce):
             return name
         above = of("divide", of("add", name, 2.0**31), 2.0**32)

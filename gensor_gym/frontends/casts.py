@@ -27,7 +27,7 @@ def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]
     """Find the casts in torch's graph that kernels cannot compute. Return, by a node's name, the types of its casts in order.
 
     `computed` are the types that kernels compute. A node that only rearranges a cast value has the same casts. The first type is
-    the integer or bool type that the value had, if any. A cast from float32 to float64 and back has no casts.
+    that of the value before its casts, unless it was float32. A value cast from float32 to float64 and back counts as not cast.
     """
     found: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:

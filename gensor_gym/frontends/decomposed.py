@@ -125,7 +125,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def in_place_of_torchs() -> Iterator[None]:
-    """Hide torch's own Python decompositions of the operations in DECOMPOSITIONS inside the `with` block.
+    """Hide torch's own Python decompositions of the operations in `DECOMPOSITIONS` inside the `with` block.
 
     They would take precedence over those of this module.
     """

@@ -70,7 +70,7 @@ def _are_apart(arguments: tuple[Expression, ...], parts: list[tuple[Interval, fl
 
 
 def _is_read(expression: Expression) -> bool:
-    """Return whether an expression is a value, its negative or its absolute value. Then only reading the value can round it."""
+    """Return whether an expression is a value, its negative or its absolute value. Only reading the value can then round it."""
     if isinstance(expression, Call) and expression.function in ("absolute", "negative"):
         return _is_read(expression.arguments[0])
     return isinstance(expression, Operand)

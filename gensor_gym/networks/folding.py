@@ -28,7 +28,10 @@ from gensor_gym.operators.types import Operator
 
 
 def folded(network: Network) -> Network:
-    """Return an equivalent network with less work at each call. Its constants are computed in float64 and rounded once."""
+    """Return an equivalent network with less work at each call: constants are folded, and fewer nodes move data.
+
+    Its constants are computed in float64 and rounded once.
+    """
     made = with_constants_made(_with_factors_in_weights(with_constants_made(network)))
     made = with_constants_made(requantized(made))
     return _with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made))))

@@ -20,7 +20,7 @@ Form = Any
 class Fixed:
     """An argument or result that is not a tensor: a number, a text or None, equal at every call.
 
-    `default` is the value of an omitted argument; ... means that it is required.
+    `default` is the value of an omitted argument; `...` means that it is required.
     """
 
     value: Any

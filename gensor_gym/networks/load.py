@@ -95,7 +95,11 @@ class NetworkFunction(NativeFunction):
         super().__init__(self.called, _compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Run the network as a kernel is run. ValueError also for ids outside their table, which a bound call does not check."""
+        """Run the network; arguments and errors are those of `NativeFunction`.
+
+        ValueError also for ids outside their table and for integers beyond exact arithmetic, which calls after `bind` do not
+        check.
+        """
         if self.called.id_limits or self.called.limits:
             self.called.check_ids(inputs)
         return super().__call__(*inputs, out=out)

@@ -34,7 +34,7 @@ _NAMED = ("panel", "block")
 def _fault(computation: Dataflow, is_panel: bool) -> str:
     """Return the reason why a fused computation has no kernel; empty if it has one.
 
-    Cached, because a network has many equal layers.
+    With `is_panel`, it must be a product with maps and reductions of its rows. Cached, because a network has many equal layers.
     """
     try:
         (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
@@ -45,7 +45,10 @@ def _fault(computation: Dataflow, is_panel: bool) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """The nodes of one kernel, in an order in which they can be computed, and the loop in which they are (`anchor`)."""
+    """The nodes of one kernel, in an order in which they can be computed.
+
+    `anchor`, a key of `ANCHORS`, is the loop of the first node in which the others are computed.
+    """
 
     nodes: tuple[str, ...]
     anchor: str
@@ -55,7 +58,8 @@ class Piece:
     def __str__(self) -> str:
         """Return the piece as one line, which `Piece.parse` reads.
 
-        It has `follows` if not 0, the anchor unless the first node implies it, and the names of the nodes.
+        It has `+ROWS` if the kernel shares the loop of the previous one, with ROWS rows per task; `@ANCHOR` unless the first node
+        implies the anchor; and the names of the nodes.
         """
         follows = (f"+{self.follows}",) if self.follows else ()
         return " ".join((*follows, *((f"@{self.anchor}",) if self.anchor in _NAMED else ()), *self.nodes))
@@ -105,7 +109,7 @@ class Piece:
 
 
 def _follows(word: str) -> int:
-    """Read the number of rows from a word such as `+64`. ValueError for other words."""
+    """Read a piece's number of rows per task from a word such as `+64`. ValueError for other words."""
     rows = int(word[1:]) if re.fullmatch(r"\+\d{1,9}", word) else 0
     if rows < 1:
         raise ValueError(f"a piece follows by {word!r}: expected + and a number of rows from 1 on")

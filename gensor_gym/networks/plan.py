@@ -135,7 +135,7 @@ def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[s
 
 
 def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) -> list[str] | None:
-    """Find a piece of slices that only the piece `rows` reads and that it can take. None if there is none."""
+    """Find a piece of slices that only the piece `rows` reads and that its kernel can compute too. None if there is none."""
     roots = dict.fromkeys(network.source_of(one) for name in rows for one in network.nodes[name].inputs)
     for part in (of[root] for root in roots if root in of and of[root] is not rows):
         both = sorted([*rows, *part], key=network.places.__getitem__)
@@ -146,7 +146,7 @@ def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) ->
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] | None:
-    """Find a piece that can take a node: that of a product which the node reads, or of the node's own operation.
+    """Find a piece whose kernel can compute a node too: that of a product which it reads, or of the node's own operation.
 
     None without one. `of` maps a node to its piece.
     """

@@ -1,8 +1,9 @@
 """Q-learning over legal actions: `dqn` (Mnih et al. 2015) and `qrdqn` (Dabney et al. 2018, arXiv 1710.10044).
 
 stable-baselines3 and sb3-contrib have these two without masks; we add masks to their classes. The mask is part of the
-observation, so that the replay buffer also keeps the next state's mask. A network returns ILLEGAL for masked actions, so that the
-best action is legal both in acting and in the target. Exploration draws among legal actions, independently in every environment.
+observation, so that the replay buffer also keeps the next state's mask. A network returns -1e8 (`ILLEGAL`) for masked actions, so
+that the best action is legal both in acting and in the target. Exploration draws among legal actions, independently in every
+environment.
 """
 
 from __future__ import annotations
@@ -60,18 +61,18 @@ class MaskedObservations(VecEnvWrapper):
 
 
 class MaskedQNetwork(QNetwork):
-    """Q-network that returns ILLEGAL for masked actions."""
+    """Q-network that returns a very low value (`ILLEGAL`) for masked actions."""
 
     def forward(self, obs: Any) -> torch.Tensor:
-        """Return the values [B, N] of the actions, ILLEGAL where the mask is 0."""
+        """Return the values [B, N] of the actions, `ILLEGAL` where the mask is 0."""
         return torch.where(obs["mask"] > 0, super().forward(obs), ILLEGAL)
 
 
 class MaskedQuantileNetwork(QuantileNetwork):
-    """Quantile network that returns ILLEGAL for masked actions."""
+    """Quantile network that returns very low quantiles (`ILLEGAL`) for masked actions."""
 
     def forward(self, obs: Any) -> torch.Tensor:
-        """Return the quantiles [B, Q, N] of the actions' values, all ILLEGAL where the mask is 0."""
+        """Return the quantiles [B, Q, N] of the actions' values, all `ILLEGAL` where the mask is 0."""
         return torch.where((obs["mask"] > 0).unsqueeze(1), super().forward(obs), ILLEGAL)
 
 

@@ -1,6 +1,6 @@
 """Choose the operators of Measured v1 by rules and a seed: the same list on every machine.
 
-Half are layers of named networks (`layers`), half have random sizes. Operators of the classes UNSEEN are only in the part
+Half are layers of named networks (`layers`), half have random sizes. Operators of the classes `UNSEEN` are only in the part
 `unseen`. The parts `train` and `validation` are within the same parts of split v2. No operator of `train` or `validation` is near
 one of `test` (within a factor of two on every axis), and no operator of any part is near split v2's own test part.
 """
@@ -65,9 +65,9 @@ def chosen(seed: int = SEED) -> list[Chosen]:
 
 
 def added(seed: int = SEED) -> list[Chosen]:
-    """Return the operators of the later parts ADDED in a random order.
+    """Return the operators of the parts that were added later (`ADDED`), in a random order.
 
-    None is near an operator of `chosen` or of an earlier part of ADDED.
+    None is near an operator of `chosen` or of an earlier one of these parts.
     """
     apart = [*operators.resolve(["split/v2/test"]), *(one.operator for one in chosen(seed))]
     found = list[Chosen]()
@@ -81,8 +81,8 @@ def added(seed: int = SEED) -> list[Chosen]:
 def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Operator]) -> list[Operator]:
     """Draw distinct operators of a part that are not near any of `others`; every second operator is a layer of a network.
 
-    The operator classes take turns. A class without further suitable operators (few networks use average pooling) gives up after
-    FEW draws.
+    The operator classes take turns. A class passes its turn if none of 30 draws (`FEW`) is suitable, since some have few further
+    operators (few networks use average pooling).
     """
     found, unseen = dict[Operator, None](), part not in ("train", "validation", "test")
     for turn, kind in enumerate(cycle(UNSEEN if unseen else KNOWN)):

@@ -39,7 +39,7 @@ Draw = Callable[[np.random.Generator], dict[str, int]]
 def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Operator]:
     """Draw the training operators that the configuration `drawn` requests.
 
-    None is near an operator of `drawn.apart` or of a held-out part of split v1, that is within a factor of two on every axis.
+    None is within a factor of two on every axis of an operator of `drawn.apart`, or of a held-out part of split v1.
     ValueError names an invalid setting.
     """
     settings = config.get("drawn") or {"count": 0}
@@ -59,7 +59,7 @@ def _drawn(
 ) -> list[Operator]:
     """Draw `count` distinct operators, from one class after another.
 
-    Classes in _WITH_TYPES have one of `dtypes`, other classes float32.
+    Matrix products and plain convolutions (`_WITH_TYPES`) have one of `dtypes`, other classes float32.
     """
     hw, found = hardware.get(machine), dict[Operator, None]()
     for _ in range(MOST_DRAWS * count):

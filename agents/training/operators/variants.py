@@ -59,7 +59,7 @@ def _other(name: str, value: object, rng: np.random.Generator) -> object:
 
 
 def _length(extent: int, rng: np.random.Generator) -> int:
-    """Draw an extent half to twice as long, in three of four cases a multiple of a number in _GRAIN."""
+    """Draw an extent half to twice as long, in three of four cases a multiple of a usual size (`_GRAIN`)."""
     longer = extent * math.exp2(rng.uniform(-1.0, 1.0))
     fitting = [grain for grain in _GRAIN if grain <= longer]
     grain = fitting[int(rng.integers(len(fitting)))] if fitting and rng.random() < 0.75 else 1

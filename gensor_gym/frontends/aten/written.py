@@ -29,8 +29,8 @@ _IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": ma
 def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | float, accumulate: bool = False) -> str:
     """Write values to elements of x: one number where a mask is set, or values at indices along neighbouring axes.
 
-    `places` has the mask of the first axes, or the indices of each axis or None. Of equal indices, the last value counts. With
-    `accumulate`, all values are added.
+    `places` has one mask of the first axes; or it has for each axis its indices, or None for the whole axis. Of equal indices,
+    the last value counts. With `accumulate`, all values are added.
     """
     first = places[0]
     if isinstance(first, str) and b.reads[first] == "bool":
@@ -89,7 +89,7 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
     order = [*(other for other in range(len(shape)) if other != axis), axis]
 
     def line(name: str, along: int) -> str:
-        """Return the value with the axis moved second to last (`along` 1) or last (`along` 0), next to an axis of extent 1."""
+        """Move the axis to the end, with a new axis of extent 1 after it (`along` 1) or before it (`along` 0)."""
         turned = b.transpose(name, order)
         *outer, last = b.shapes[turned]
         return b.reshape(turned, (*outer, last, 1) if along else (*outer, 1, last))

@@ -60,6 +60,6 @@ class EmulatedNetwork:
 
 
 def _poison(written: Sequence[np.ndarray], workspace: np.ndarray) -> None:
-    """Fill with NaN bytes the memory that a kernel may write before it reads its inputs."""
+    """Fill a kernel's outputs and workspace with NaN bytes before it runs, so that data to be read there would be lost."""
     for array in (*written, workspace):
         array.reshape(-1).view(np.uint8)[...] = POISON

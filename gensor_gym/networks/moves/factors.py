@@ -15,9 +15,10 @@ from gensor_gym.networks.network import Network
 
 
 def with_factors_after(network: Network) -> Network:
-    """Apply constant factors to float32 products instead of to their operands, if only transposes and slices compute these.
+    """Move constant factors from operands of float32 products to the products' results.
 
-    Return the new network, or the same one if there is no such factor.
+    Only factors of slices and transposes are moved, which kernels can then read in place. Return the new network, or the same one
+    if there is no such factor.
     """
     graph, nodes, origins = network.graph, list[tuple[str, Node]](), dict(network.origins)
     scaled = {

@@ -39,7 +39,7 @@ def _conv3d_padded(
 def _conv3d(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> str:
-    """Add the convolution of x [n, c, d, h, w] with weights [k, c/groups, t, r, s], as one of images with t c channels."""
+    """Add the convolution of x [n, c, d, h, w] with weights [k, c/groups, t, r, s], as one of images with t * c channels."""
     (deep, *by), (before, *edges), (apart, *wide) = map(_three, (stride, padding, dilation))
     k, _, taps, r, s = b.shapes[w]
     x = padded(b, x, 2, before, before, 0.0) if before else x
