@@ -106,7 +106,7 @@ class CompiledNetwork:
         return made
 
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
-        """Export the network to a folder that needs no Python, with weights, header, sources, an example and a manifest.
+        """Export the network to a folder that needs no Python, with weights, C or C++ header, sources, example and manifest.
 
         For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without the casts of
         `Network.types`. Errors are those of `networks.export.export_network` and `networks.gpu.export`: ValueError, CompileError,
@@ -317,7 +317,7 @@ def _kernels(
 ) -> tuple[Kernel, ...]:
     """Generate the kernel of each step of the plan from its search result.
 
-    In a loop over tasks that several steps share, the schedule is the fastest one near the result that fits the loop's tasks.
+    If several steps share a loop over rows, the schedule is the fastest one near the result whose tasks have the loop's rows.
     """
     texts: dict[tuple[object, int], Kernel] = {}
     rows = task_rows(plan.pieces)

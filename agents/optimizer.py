@@ -62,7 +62,7 @@ class Result:
         return codegen.build(self.task.operator, self.schedule, self.task.hardware)
 
     def export(self, folder: str | Path, library: str = "gensor_kernels") -> Exported:
-        """Export the kernel to a folder that needs no Python: compiled, with header, source, an example and a manifest.
+        """Export the kernel to a folder that needs no Python: compiled, with C or C++ header, source, example and manifest.
 
         A C kernel becomes a shared library. A CUDA kernel becomes a cubin, which needs NVRTC but no GPU. ValueError for other
         languages and for a folder with other contents; CompileError and NvrtcError carry the compiler's message.

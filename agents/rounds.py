@@ -41,7 +41,10 @@ class _Request:
 
 
 class Rounds:
-    """Backend of several sessions whose searches run side by side (`run`). `on_answer` is called after each measurement."""
+    """Backend that searches in parallel threads share (`run`): it compiles their kernels on all cores and times them in order.
+
+    `on_answer` is called after each measurement.
+    """
 
     stored = True
 

@@ -37,7 +37,7 @@ class TileMoves:
         self._known: dict[tuple[int, bool], Groups] = {}
 
     def groups(self, chain: np.ndarray, granularity: bool = False) -> Groups:
-        """Return the chains that are one move away from `chain`, grouped by the pair of levels.
+        """Return the chains (tile sizes by level) that are one move away from `chain`, grouped by the pair of levels.
 
         With `granularity`, a move must be between the outermost tile and the grid. KeyError for a chain that is not of this axis.
         """
@@ -47,7 +47,7 @@ class TileMoves:
         return self._known[key]
 
     def _all(self, index: int) -> Groups:
-        """Return the chains that are one move away from chain number `index`.
+        """Return the chains (tile sizes by level) that are one move away from chain number `index`.
 
         They are grouped by direction (multiply or divide) and by the first and last cumulative size that changes.
         """
@@ -66,7 +66,7 @@ class TileMoves:
 
 @compiled
 def _spans(sizes, index):  # noqa: ANN001, ANN202
-    """Return for every chain the number of the move that leads to it from chain `index`, int64 [C]; -1 if no single move does.
+    """Return for every chain (tile sizes by level) the number of the move from chain `index` to it, int64 [C]; -1 for none.
 
     A move multiplies or divides the cumulative sizes of a range of levels by one ratio. Its number encodes direction and range.
     Multiplying moves have the lowest numbers, sorted from ranges that begin at an outer level.
@@ -96,7 +96,7 @@ def _is_move(sizes, one, other, first, last):  # noqa: ANN001, ANN202
 
 
 def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:
-    """Choose a random move and return the chain that it leads to; None if `groups` is empty.
+    """Choose a random move and return the chain (tile sizes by level) that it leads to; None if `groups` is empty.
 
     Of the uniform random numbers in [0, 1), `levels` chooses the group (pair of levels) and `factor` the chain in it.
     """

@@ -21,7 +21,7 @@ from gensor_gym.env.writing.keeping import Room
 
 
 class Feasible:
-    """Check and repair of a policy's choices on one task, so that partial programs can still become legal."""
+    """Checks a policy's choices on one task and replaces those after which a partial program could not become legal."""
 
     def __init__(self, choices: Choices, rng: np.random.Generator, surest: bool = False) -> None:
         """Prepare the checks for the columns `choices`; `rng` redraws infeasible choices.
@@ -36,11 +36,11 @@ class Feasible:
         return Room(self.choices.graph)
 
     def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
-        """Replace the infeasible ones among the choices `at` int64 [N] of a column; return the N choices.
+        """Replace the infeasible ones among the choices `at` int64 [N] for a column (tiles of an axis, or a knob).
 
-        Replacements are drawn with probabilities proportional to `chances` [N, C]. `chosen` int64 [N, K] are the choices of
-        earlier columns, -1 for later columns. If all feasible choices have probability 0 in float32, they are equally likely. If
-        no choice is feasible, the result is arbitrary.
+        Return the N choices. Replacements are drawn with probabilities proportional to `chances` [N, C]. `chosen` int64 [N, K]
+        are the choices of earlier columns, -1 for later columns. If all feasible choices have probability 0 in float32, they are
+        equally likely. If no choice is feasible, the result is arbitrary.
         """
         at, before = at.copy(), chosen.copy()
         before[:, column] = at
@@ -62,13 +62,14 @@ class Feasible:
     def is_feasible(self, chosen: np.ndarray) -> np.ndarray:
         """Return whether each partial program may still become legal, bool [N].
 
-        `chosen` int64 [N, K] has the index of the chosen value for each column, -1 for columns not chosen yet.
+        `chosen` int64 [N, K] has the index of the chosen value for each column (tiles of an axis, or a knob), -1 if not chosen
+        yet.
         """
         place = int((chosen[:1] >= 0).sum()) - 1
         return self._room.kept(self._rows(chosen), place)
 
     def open_choices(self, chosen: np.ndarray, column: int) -> np.ndarray:
-        """Return whether each choice of a column is feasible, bool [N, C].
+        """Return whether each choice for a column (tiles of an axis, or a knob) is feasible, bool [N, C].
 
         `chosen` are the choices of earlier columns, as in `is_feasible`.
         """

@@ -22,7 +22,7 @@ class Given:
         return np.concatenate([self.chosen[:, column], at[len(self.chosen) :]])
 
     def open_choices(self, chosen: np.ndarray, column: int) -> np.ndarray:
-        """Return whether each choice of a column is open, as `Feasible.open_choices`; choices of demonstrations always are.
+        """Return whether each choice for a column may be drawn, as `Feasible.open_choices`; choices of demonstrations always may.
 
         ValueError without feasibility rules.
         """

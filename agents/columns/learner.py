@@ -33,7 +33,7 @@ _CLIP = 1.0
 
 
 class ColumnLearner:
-    """A network that writes programs column by column, and its training on the analytic model of several tasks.
+    """A network that writes programs by columns (tiles of an axis, or a knob), and its training on several tasks' models.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
     With `machines` the network sees the machine's constants, with `types` the kind of the data type, with `frozen` whether

@@ -34,7 +34,7 @@ def _perceptron(*sizes: int) -> nn.Sequential:
 
 
 class ColumnNetwork(nn.Module):
-    """Network that draws programs column by column and computes the probability of every drawn choice."""
+    """Network that draws programs by columns (tiles of an axis, or a knob) and computes each choice's probability."""
 
     def __init__(
         self, width: int, machine: bool = False, types: bool = False, masked: bool = False, frozen: bool = False

@@ -1,7 +1,7 @@
-"""A strategy with a learned policy that writes whole programs column by column, with one model evaluation per program.
+"""A strategy with a learned policy that writes programs column by column (tiles of an axis, or a knob).
 
 A walk on the construction graph evaluates every program on its way, and a policy that looks ahead also evaluates the neighbours
-of each. Here an episode has one decision per column, and only its final program is evaluated.
+of each. Here an episode has one decision per column, and the model evaluates only its final program.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HOTTEST = 40
 
 @dataclass
 class Memory:
-    """State of a search with a column policy: the programs written so far, and the temperature of the next draws.
+    """State of a search with a policy that writes columns: the programs written so far, and the temperature of the next draws.
 
     The temperature is never below `first`.
     """
@@ -99,7 +99,7 @@ class ColumnWriter(Episodic, Learned):
 
 @dataclass(frozen=True)
 class Columns(ColumnWriter):
-    """Write programs with a column policy in rounds of growing size, without repeating a program."""
+    """Write programs with a policy of `agent=columns`, in batches of growing size, without repeating a program."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
         """Yield the rankings of `rounds`; with `once`, of `episodes` programs from the start."""

@@ -1,4 +1,4 @@
-"""The column policy without the model's ranking: its programs are measured in the order in which they are drawn."""
+"""A policy that writes columns, without the model's ranking: its programs are measured in the order in which they are drawn."""
 
 from __future__ import annotations
 

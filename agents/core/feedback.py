@@ -48,7 +48,10 @@ Predict = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class Feedback:
-    """Running means of log(measured / model) for every structure of programs; a common factor of all structures has no effect."""
+    """Running means of log(measured / model) for every structure (knobs that change the code as a whole).
+
+    A common factor of all structures has no effect on predictions.
+    """
 
     sums: dict[bytes, float] = field(default_factory=dict)
     counts: dict[bytes, int] = field(default_factory=dict)
@@ -133,7 +136,7 @@ class Trials:
                 self._try(*found)
 
     def _unknown(self, left: dict[Schedule, float]) -> list[Schedule]:
-        """Return the best program of every structure without measurements, fastest first.
+        """Return the best program of every structure (`structure_of`) without measurements, fastest first.
 
         Only programs within `explored` times the shortest model time count.
         """

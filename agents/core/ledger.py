@@ -21,7 +21,7 @@ WALKS = 8
 
 
 class Ledger:
-    """Measurements of a search by program. A program that was measured before is answered without the session."""
+    """Memory of a search's measurements, by program. The session measures only programs that are not in it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

@@ -40,7 +40,7 @@ class Programs(Coordinates):
     """
 
     def __init__(self, graph: ConstructionGraph, fixed: Collection[int] = ()) -> None:
-        """Take the graph's columns, except those that begin at the positions `fixed` of an encoded program."""
+        """Take the graph's columns (tiles of an axis, or a knob), except those at the positions `fixed` of an encoded program."""
         super().__init__(graph.coordinates.base, graph.coordinates.movable(fixed))
         self.graph = graph
 
@@ -51,7 +51,7 @@ class Programs(Coordinates):
 
     @cached_property
     def places(self) -> list[tuple[int, int]]:
-        """All (column, position) at which the choices of the column have different numbers."""
+        """All (column, position in its choices) at which the choices of the column have different numbers."""
         return [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
 
     def vector(self, schedule: Schedule) -> np.ndarray | None:
@@ -127,8 +127,8 @@ class Programs(Coordinates):
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
         """Return programs [N, ROW] with other innermost tiles of two spatial axes and as few other changes as possible.
 
-        They may be illegal. Descents over single columns do not reach such programs: on a CPU, the way from 8x48 to 6x64 passes
-        6x48 or 8x64, both slower.
+        They may be illegal. Descents that change one axis or knob at a time do not reach such programs: on a CPU, the way from
+        8x48 to 6x64 passes 6x48 or 8x64, both slower.
         """
         row = self.opened(row)
         spatial = [column for column in self.columns if column.first < TILE + SPATIAL_SLOTS]

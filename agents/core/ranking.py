@@ -89,7 +89,8 @@ def measure_rankings(
     """Construct rankings again and again, and measure each from the fastest predicted program on.
 
     It ends when the budget is spent or a ranking has no new program. The first `per_register_tile` programs of each register tile
-    are measured before all others. With `kinds` the best program of each structure comes first.
+    are measured before all others. With `kinds` the best program of each structure (knobs that change the code as a whole) comes
+    first.
     """
 
     def measure(found: Construction) -> None:

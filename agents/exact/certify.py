@@ -1,7 +1,7 @@
 """Certify optima of the analytic model: `python -m experiments certify [operators ..] [--space gensor]`.
 
 Operators are texts, ids, tables or splits, by default all named shapes except elementwise maps. Every certificate is written at
-once, as a line of gensor_gym/data/certificates/HARDWARE_SPACE.jsonl. Tasks with a certificate under the present fingerprint are
+once, as a line of gensor_gym/data/certificates/HARDWARE_SPACE.jsonl. Tasks with a certificate under the current fingerprint are
 skipped, so that an interrupted run resumes.
 """
 

@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one column of a schedule: its values before and after in words, and the new program's seconds and terms."""
+    """A change of one axis or knob of a schedule: values before and after in words, and the new program's seconds and terms."""
 
     column: str
     before: str
@@ -108,7 +108,7 @@ def _lost(values: Values, schedule: Schedule, action: int, left: int) -> float:
 
 
 def columns(graph: ConstructionGraph) -> dict[str, list[int]]:
-    """Return the positions in an encoded program that each column has, by its name: `axis NAME` or `knob NAME`."""
+    """Return the positions of every axis and knob in an encoded program, by its name `axis NAME` or `knob NAME`."""
     found = {}
     for number, axis in enumerate(graph.operator.axes):
         slot = slot_of(number, len(graph.operator.spatial))
@@ -117,7 +117,7 @@ def columns(graph: ConstructionGraph) -> dict[str, list[int]]:
 
 
 def smallest_changes(graph: ConstructionGraph, schedule: Schedule, optima: np.ndarray) -> list[Change]:
-    """Find the fewest columns that must change to optimal values to make `schedule` as fast as the optimum.
+    """Find the fewest axes and knobs that must change to optimal values to make `schedule` as fast as the optimum.
 
     Return the changes in an order in which each leaves the fastest program.
     """
@@ -148,7 +148,7 @@ def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dic
 def _in_order(
     graph: ConstructionGraph, row: np.ndarray, target: np.ndarray, names: list[str], places: dict[str, list[int]]
 ) -> list[Change]:
-    """Order changes of the columns `names` from `row` to `target` greedily: the next change leaves the fastest legal program."""
+    """Order changes of the axes and knobs `names` from `row` to `target`, so that each leaves the fastest legal program."""
     found: list[Change] = []
     while names:
         trials = [_mixed(row, target, [name], places) for name in names]

@@ -116,7 +116,7 @@ class NearestDescents(Nearest):
 def carried(programs: Programs, row: np.ndarray) -> np.ndarray:
     """Transfer another operator's encoded program `row` to this task; return its vector int64 [C].
 
-    The choice in each column is the one nearest to the numbers of `row`, in logarithms of sizes.
+    For each axis and knob, the choice nearest to the numbers of `row` is taken, in logarithms of sizes.
     """
     wanted = [row[column.places] for column in programs.columns]
     logs = [w * 1.0 if c.is_knob else np.log2(w) for w, c in zip(wanted, programs.columns, strict=True)]

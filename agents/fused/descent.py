@@ -21,7 +21,7 @@ from gensor_gym.measure.session import Session
 class GirDescent(Constructing):
     """Coordinate descent over schedules of fused operators: set one field or placement after another to its best value.
 
-    A descent ends when a round over all fields changes nothing; each round has a random order. The first descent begins at the
+    A descent ends when a pass over all fields changes nothing; each pass has a random order. The first descent begins at the
     unscheduled program, later descents at random programs.
     """
 

@@ -27,7 +27,7 @@ class GirMarkov:
     cold: float = 0.2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Walk and measure the visited programs again and again, until the budget is spent or a round finds no new program."""
+        """Walk and measure the visited programs again and again, until the budget is spent or no new program is found."""
         graph: GirGraph = session.graph  # type: ignore[assignment]
         measured: set[bytes] = set()
         while fresh := {key: seconds for key, seconds in self.walk(graph, rng).items() if key not in measured}:
@@ -36,7 +36,7 @@ class GirMarkov:
                 session.measure([graph.schedule(np.frombuffer(key, np.int32))])  # type: ignore[list-item]
 
     def walk(self, graph: GirGraph, rng: np.random.Generator) -> dict[bytes, float]:
-        """Run one round of walkers from the unscheduled program.
+        """Run all walkers once from the unscheduled program.
 
         Return the model seconds of all programs that they visit, by the bytes of the encoded program.
         """

@@ -19,7 +19,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ModelDescent(ModelSearch):
-    """Run compiled coordinate descents (`gensor_gym.cost.column_descent`) from random programs, several in a round."""
+    """Run compiled coordinate descents (`gensor_gym.cost.column_descent`) from several random programs at a time."""
 
     restarts: int = 12
     """Number of descents from random programs in a round."""
@@ -34,7 +34,7 @@ class ModelDescent(ModelSearch):
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield one ranking per round of descents: their ends and all neighbours. Every round begins at new random programs."""
+        """Yield one ranking per group of descents: their ends and all neighbours. Every group begins at new random programs."""
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
         while True:
             begin, before = time.perf_counter(), graph.evaluations

@@ -24,7 +24,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass
 class Asked:
-    """Record of one round of a search: all programs that the model evaluated, and their seconds."""
+    """Record of one run of a search by the model: all programs that the model evaluated, and their seconds."""
 
     graph: ConstructionGraph
     rows: list[np.ndarray] = field(default_factory=list)
@@ -49,29 +49,29 @@ class Asked:
 
 @dataclass(frozen=True)
 class ModelSearch(Constructing):
-    """Base of searches by the model that consist of independent rounds, without end."""
+    """Base of searches by the model that run again and again, independently, without end (a run is a round)."""
 
     space: str = "gensor"
     per_register_tile: int = 2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Run one round after another and measure its programs in order of rank.
+        """Run the search again and again (in rounds), and measure the programs of each round in order of rank.
 
         It ends when the budget is spent or a round has no new program.
         """
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Run one round and return its ranking; nothing is measured."""
+        """Run the search once, by the model; return its ranking. Nothing is measured."""
         return next(self.rounds(graph, rng))
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield the ranking of one round after another. `once` makes no difference."""
+        """Yield the rankings of one run of the search after another. `once` makes no difference."""
         return self.rounds(graph, rng)
 
     @abstractmethod
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the ranking of each round. Every round begins at new random programs."""
+        """Yield one ranking per run of the search. Every run begins at new random programs."""
 
 
 @dataclass(frozen=True)

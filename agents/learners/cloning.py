@@ -50,7 +50,7 @@ def optimum(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | No
 
 
 def markov(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | None:
-    """Return the best program of one round of the traverser's walks."""
+    """Return the best program of a single run of Gensor's traverser."""
     traverser = MarkovExtended() if graph.space == "extended" else Markov(space=graph.space)
     return traverser.construct(graph, rng).schedules[0]
 

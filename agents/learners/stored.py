@@ -26,7 +26,7 @@ FACTS = ("observations", "actions")
 
 
 def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], **facts: int) -> None:
-    """Write named tensors to a safetensors file, with the whole numbers `facts` in its header."""
+    """Write named tensors to a safetensors file, with the whole numbers `facts` as metadata."""
     from safetensors.torch import save
 
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -34,7 +34,7 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tenso
 
 
 def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
-    """Read a safetensors file; return (tensors by name, the whole numbers `FACTS` in its header).
+    """Read a safetensors file; return (tensors by name, the whole numbers `FACTS` from its metadata).
 
     ValueError if the file is too large or damaged, or contains numbers that are not finite.
     """

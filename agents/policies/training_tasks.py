@@ -46,7 +46,7 @@ def changed_tasks(card: Mapping[str, Any]) -> list[str]:
 
 
 def _now(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, str]:
-    """Return the present fingerprints of one operator per class.
+    """Return the current fingerprints of one operator per class.
 
     Of fused operators the last of each class is taken, of other operators the largest.
     """

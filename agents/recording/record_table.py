@@ -58,7 +58,7 @@ class Content:
 
 
 def content_of(recording: Recording) -> Content:
-    """Collect the content of a table from a recording, which must be of the present version."""
+    """Collect the content of a table from a recording, which must have been made by the current version."""
     plan, created = recording.plan, {record.measurement.digest: record.created for record in recording.stored()}
     return Content(
         plan, recording.device, recording.schedules, recording.digests, recording.known, created, recording.anchors,

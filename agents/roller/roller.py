@@ -136,7 +136,7 @@ class _Search:
             stack.extend(reversed(nexts))
 
     def _fix(self, tile: np.ndarray, stack: list[np.ndarray], nexts: list[np.ndarray]) -> None:
-        """Accept the tile of the present level: begin the next level, or at the outermost level add the program to the results.
+        """Accept the tile of the current level: begin the next level, or at the outermost level add the program to the results.
 
         The search visits the larger tiles `nexts` later.
         """

@@ -71,7 +71,7 @@ class Search:
 
 
 def run_search(search: Search) -> dict[str, Any]:
-    """Run a search and return its row: configuration, curve, result of the first round, evaluations and processor seconds.
+    """Run a search and return its row: configuration, curve, result of the first ranking, evaluations and processor seconds.
 
     The code is loaded and compiled before the clock starts.
     """
@@ -87,9 +87,9 @@ def run_search(search: Search) -> dict[str, Any]:
 
 
 def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
-    """Run the search's strategy until the graph's budget is spent, or for one round.
+    """Run the search's strategy until the graph's budget is spent, or for one ranking.
 
-    Returns evaluations, latency (None before the first program) and processor seconds at the end of the first round, or of the
+    Returns evaluations, latency (None before the first program) and processor seconds at the end of the first ranking, or of the
     search if it ends earlier. ValueError for a strategy that does not construct by the model.
     """
     graph.start()

@@ -27,9 +27,9 @@ SLOT = ("operator", "hardware", "backend", "strategy", "seed")
 
 
 class Results:
-    """The rows of results.jsonl, by job.
+    """The journal results.jsonl of all jobs' trials: one row per trial.
 
-    A repeated search finds its rows here. A trial with the same result keeps its row.
+    A trial of a repeated search keeps its earlier row if its schedule and status are the same.
     """
 
     def __init__(self, path: Path) -> None:

@@ -51,7 +51,7 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
 
 
 def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Check that the settings `begun` in a checkpoint equal the present ones, `here`.
+    """Check that the settings `begun` in a checkpoint equal the current ones, `here`.
 
     ValueError names the settings that differ.
     """

@@ -103,7 +103,7 @@ def parts_of(config: dict[str, Any]) -> list[str]:
 
 
 def trained(folder: Path, config: dict[str, Any]) -> bool:
-    """Return whether the folder has the policy of exactly this configuration under the present rules and model.
+    """Return whether the folder has the policy of exactly this configuration under the current rules and model.
 
     The policy need not be evaluated.
     """

@@ -38,7 +38,7 @@ def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[lis
 
 
 def fixed_or(number: Iterator[int], given: Any, is_fixed: bool) -> Form:
-    """Return a leaf of a form: the constant `given` if `is_fixed`, else the number of the next tensor."""
+    """Return a leaf of a form: the constant `given` if `is_fixed`, else the index of the next tensor."""
     return Fixed(given) if is_fixed else next(number)
 
 

@@ -57,7 +57,7 @@ def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def put_together(form: Form, outputs: Sequence[Any]) -> Any:
-    """Arrange outputs in a nested form, whose leaves are numbers of outputs."""
+    """Arrange outputs in a nested form, whose leaves are indices of outputs."""
     return changed(form, lambda end: end.value if isinstance(end, Fixed) else outputs[end])
 
 
