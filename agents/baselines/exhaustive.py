@@ -24,8 +24,8 @@ BEFORE_OTHER = 3
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
 
-    Programs of a fused operator form families, with equal vectorisation, block of rows, streaming, and number of tasks (one or
-    several), because the model's error is similar within a family. Families whose best program is near the overall best take
+    Programs of a fused operator form families, with equal vectorisation, block of rows, kind of store, and number of tasks (one
+    or several), because the model's error is similar within a family. Families whose best program is near the overall best take
     turns; each turn measures the family's next program. The best program with the other kind of store (with or without bypassing
     the caches) is measured fourth at the latest, even if its model time is long, because the cost of stores differs most between
     processors.
@@ -62,9 +62,9 @@ class Exhaustive:
 def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
     """Return the order, int64 [B], in which to try programs of a fused operator, given their model seconds float64 [B].
 
-    `rows` int32 [B, ROW] are the encoded programs. Families (programs with the same vectorisation, block of rows and streaming)
-    take turns if their best program is within `near` times the overall best. Programs with a single task form families of their
-    own, because the model errs most on the cost of starting threads.
+    `rows` int32 [B, ROW] are the encoded programs. Families (programs with the same vectorisation, block of rows and kind of
+    store) take turns if their best program is within `near` times the overall best. Programs with a single task form families of
+    their own, because the model errs most on the cost of starting threads.
     """
     order = np.argsort(seconds, kind="stable")
     header = GirSchedule.columns(rows)

@@ -178,7 +178,7 @@ def _compiles() -> bool:
 
 @cache
 def _hear_of_its_end() -> None:
-    """Make `_in_main` run as soon as Numba ends a compilation; between consecutive compilations no wake-up signal may arrive."""
+    """Make `_in_main` run whenever Numba ends a compilation, because every wake-up signal may arrive during one."""
     from numba.core import event
 
     class End(event.Listener):

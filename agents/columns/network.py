@@ -1,8 +1,8 @@
 """The network of a policy that chooses a program column by column. The module needs PyTorch and is imported at first use.
 
-A choice's embedding depends only on its sizes, so that new extents share choices with those of training. Two sums are sets in the
-sense of Zaheer et al. (2017): of the embeddings of the choices made so far, and of the embeddings of the open columns. A query is
-computed from both sums, the column and the task. A choice's logit is the product of its embedding and the query, plus a bias.
+A choice's embedding depends only on its sizes, so that new extents share choices with those of training. Two sets are
+represented by sums, as by Zaheer et al. (2017): the embeddings of the choices made so far, and those of the open columns. A query
+is computed from both sums, the column and the task. A choice's logit is the product of its embedding and the query, plus a bias.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class ModelDescent(ModelSearch):
 
 @dataclass(frozen=True)
 class ModelDescentExtended(ModelDescent):
-    """`ModelDescent` in the extended space, in many structures, whose predictions measurements correct one structure at a time.
+    """`ModelDescent` in many structures of the extended space; measurements correct the predicted times of each structure.
 
     A structure is the knobs that change the code as a whole. The model's error differs by a fifth from structure to structure,
     because it is too optimistic about caches and misaligned loads. A few trials correct this if the ranking contains good

@@ -107,8 +107,8 @@ def learn(
 ) -> tuple[Correction, dict[str, Any]]:
     """Fit a correction to the programs of all machines; return (correction, card).
 
-    With `validate` the card has `validated` of the last machine. `last` is the weight of the last machine's programs, whose
-    operators the card names. Programs of other machines weigh 1.
+    With `validate` the card has the results of `validated` for the last machine. `last` is the weight of the last machine's
+    programs, whose operators the card names. Programs of other machines weigh 1.
     """
     here = observed[-1]
     held_out = validated(observed, seed, last) if validate else {}

@@ -81,7 +81,7 @@ class Piece:
     def step(self, network: Network) -> Step:
         """Return the computation of the piece's kernel, cached in the network.
 
-        ValueError if there is no kernel for it at the anchor.
+        ValueError if no kernel computes these nodes in the loop `anchor`.
         """
         key = self.nodes, self.anchor
         if key not in network.known:
@@ -117,7 +117,7 @@ def _follows(word: str) -> int:
 
 
 def implied(network: Network, nodes: Sequence[str]) -> str:
-    """Return the anchor that follows from the first node: `tile` for a product, else `row`."""
+    """Return the anchor (the loop that computes all nodes but the first): `tile` if the first is a product, else `row`."""
     return "tile" if isinstance(network.nodes[nodes[0]], Contract) else "row"
 
 

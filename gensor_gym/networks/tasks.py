@@ -35,9 +35,9 @@ _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 
 
 def rows_of_product(computation: Operator | Dataflow) -> int:
-    """Return the number of rows of a product of two matrices, also with a row nest after it; 0 for other computations.
+    """Return the number of rows of a product of two matrices; 0 for other computations.
 
-    It is rounded up to a multiple of four (`STEP`).
+    The product may have maps and reductions of its rows after it. The number is rounded up to a multiple of four (`STEP`).
     """
     op = family_of(computation).scheduled(computation)
     if not isinstance(op, Operator):
