@@ -41,7 +41,7 @@ class _Request:
 
 
 class Rounds:
-    """Backend that searches in parallel threads share (`run`): it compiles their kernels on all cores and times them in order.
+    """A backend shared by searches in parallel threads (`run`): it compiles kernels on all cores and times them in order.
 
     `on_answer` is called after each measurement.
     """

@@ -77,7 +77,7 @@ def refusals(*more: type[Exception]) -> Iterator[None]:
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
-    """Run a command without Hydra and return its exit status: the result of `work` (0 for None), or its exit code."""
+    """Run a command without Hydra and return its exit status: the result of `work` (0 for None), or the code if it exits."""
     try:
         with refusals():
             return work() or 0

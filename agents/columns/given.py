@@ -15,7 +15,7 @@ class Given:
         self.chosen, self.feasible = chosen, feasible
 
     def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:
-        """Replace the first G of the choices `at` int64 [N] of a column by those of the demonstrations; N is at least G.
+        """Replace the first G of the choices `at` int64 [N] for a column by those of the G demonstrations; N is at least G.
 
         The arguments are those of `Feasible.kept`.
         """
@@ -24,7 +24,7 @@ class Given:
     def open_choices(self, chosen: np.ndarray, column: int) -> np.ndarray:
         """Return whether each choice for a column may be drawn, as `Feasible.open_choices`; choices of demonstrations always may.
 
-        ValueError without feasibility rules.
+        ValueError if `feasible` was not given.
         """
         if self.feasible is None:
             raise ValueError("a masked network needs to know which choices are open: expected `feasible`, got None")

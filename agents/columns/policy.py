@@ -167,9 +167,9 @@ def _legal(
 
 @lru_cache(maxsize=8)
 def load_columns(folder: str, trust: bool = False) -> Any:
-    """Load the network of a column policy from a checkpoint folder.
+    """Load the network of a policy that writes columns from a checkpoint folder.
 
-    Errors and a warning are those of `agents.policies.card.checked_card`. ValueError if the policy is not a column policy, or
+    Errors and a warning are those of `agents.policies.card.checked_card`. ValueError if the policy does not write columns, or
     observes another version's features.
     """
     from agents.columns.network import network_of

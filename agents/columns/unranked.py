@@ -14,7 +14,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsUnranked(Columns):
-    """Measure the programs of a column policy in the order in which they are drawn: first the most probable, then random draws.
+    """Measure the programs of a policy that writes columns, in the order in which they are drawn: first the most probable, then random draws.
 
     The analytic model is not used.
     """

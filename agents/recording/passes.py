@@ -76,7 +76,7 @@ def backend_of(hw: Hardware, samples: int) -> NativeBackend:
 
 
 class Recording:
-    """The recording of one task in passes; its store has the measurements so far."""
+    """The recording of one task in passes over all its programs; its store has the measurements so far."""
 
     def __init__(self, plan: Plan, store: Store, device: str, anchors: Path) -> None:
         """Generate the kernels of the task. `device` is part of the store's key.

@@ -21,7 +21,7 @@ AGREE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 def check_padding(
     module: Any, networks: Sequence[Network], example: Examples, padding: Mapping[str, float], axes: Sequence[Axes]
 ) -> None:
-    """Check that torch's results stay the same if inputs are padded: the first network's example, to the second one's sizes.
+    """Check that torch's results for the first network's example stay the same if it is padded to the second one's sizes.
 
     `axes` has the input axes from which outputs get their sizes. ValueError if a result changes.
     """

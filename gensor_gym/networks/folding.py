@@ -179,7 +179,7 @@ def _chain(network: Network, product: str) -> _Chain | None:
 
 
 def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tuple[str, np.ndarray] | None:
-    """Return the function and the constants of a map that adds a constant per channel to `element`, or multiplies it by one.
+    """Return the function and the constants of a map that adds one constant per channel to `element`, or multiplies by it.
 
     They are ("add" or "multiply", float64 [channels]). None for other nodes.
     """

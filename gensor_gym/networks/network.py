@@ -38,7 +38,7 @@ class Called:
         return self.name
 
     def check_ids(self, inputs: Sequence[Any]) -> None:
-        """Raise ValueError for ids outside their table, and for integer inputs beyond exact arithmetic.
+        """Raise ValueError for ids outside their table, and for integer inputs too large to give exact results (`limits`).
 
         An input of another shape is not checked.
         """

@@ -64,7 +64,7 @@ class Uses:
 
 
 def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
-    """Return the names of the values that get channels last: those of the classes that cost less with channels last."""
+    """Return the names of the values that get channels last: those of the classes (of tied values) that then cost less."""
     graph = network.graph
     return frozenset(
         name
