@@ -66,7 +66,7 @@ class Choices(Programs):
 
 
 def is_joint(graph: ConstructionGraph) -> bool:
-    """Return whether several axes have extents above 1. With a single such axis (a map), a walk finds the best program."""
+    """Return whether several axes have extents above 1. With at most one, as in a map, a walk finds the best program."""
     ints = graph.tables.ints
     return int((ints[EXTENT : EXTENT + MAX_AXES] > 1).sum()) > 1
 

@@ -14,9 +14,9 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsUnranked(Columns):
-    """Measure the programs of a policy that writes columns, in the order in which they are drawn: first the most probable, then random draws.
+    """Measure the programs of a policy that writes columns, in the order in which they are drawn.
 
-    The analytic model is not used.
+    The most probable program comes first, then random draws. The analytic model is not used.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:

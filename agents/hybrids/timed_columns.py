@@ -1,4 +1,7 @@
-"""Train a policy that writes programs by columns (tiles of an axis, or a knob) on kernel times: recorded in Measured v1 if possible, otherwise predicted by corrections."""
+"""Train a policy that writes programs by columns (tiles of an axis, or a knob) on kernel times.
+
+Times are recorded in Measured v1 if possible, otherwise predicted by corrections.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Opened:
     """An object as torch's export sees it: the attributes that have tensors, and a copy of the object without them."""
 
     def __init__(self, empty: Any, attributes: dict[str, Any]) -> None:
-        """`empty` is the copy without tensors. `attributes` are trees in which objects are `Opened` too."""
+        """Keep the copy without tensors, `empty`, and the `attributes`: trees in which objects are `Opened` too."""
         self.empty, self.attributes = empty, attributes
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class Unsupported(ValueError):
-    """The module has an unsupported operation or kind of tensor. The text names it and its position."""
+    """Raised for a module with an unsupported operation or kind of tensor. The text names it and its position."""
 
 
 @contextmanager

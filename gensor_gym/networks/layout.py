@@ -18,7 +18,7 @@ WEIGHTS = 1
 
 
 class Base(IntEnum):
-    """Memory to which the position of an array refers: `enum gg_base` of `codegen/runtime/network.c`."""
+    """Kind of memory in which an array is: `enum gg_base` of `codegen/runtime/network.c`."""
 
     INPUT = 0
     OUTPUT = 1

@@ -24,7 +24,7 @@ class _Canonical(pickle.Pickler):
     """Pickles objects for hashing: equal objects give equal bytes in every process. Tensors are replaced by digests."""
 
     def __init__(self, whole: bool) -> None:
-        """With `whole`, digests of tensors cover the elements; otherwise only their type, shape and strides."""
+        """Set what digests of tensors cover: with `whole` the elements too, otherwise only type, shape and strides."""
         self.written = io.BytesIO()
         super().__init__(self.written, protocol=4)
         self.fast = True  # without references to equal objects, which differ from process to process

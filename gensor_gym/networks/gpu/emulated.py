@@ -60,6 +60,6 @@ class EmulatedNetwork:
 
 
 def _poison(written: Sequence[np.ndarray], workspace: np.ndarray) -> None:
-    """Fill a kernel's outputs and workspace with NaN bytes before it runs, so that an input in the same memory would be noticed."""
+    """Fill a kernel's outputs and workspace with NaN bytes before it runs, so that inputs in the same memory are noticed."""
     for array in (*written, workspace):
         array.reshape(-1).view(np.uint8)[...] = POISON
