@@ -88,7 +88,7 @@ class Tasks(ChainProgram):
 
 
 def generate_chain(given: ChainProgram) -> Kernel:
-    """Generate the C kernel of a chain's schedule."""
+    """Generate the C kernel for a schedule of a chain of two products, such as attention."""
     program = Tasks(given.chain, given.schedule, given.hardware)
     graph = program.chain.graph
     parts = [_struct(program)]

@@ -1,4 +1,7 @@
-"""C generator for a panel: a product's kernel that also runs a row nest on its finished rows (`c/whole_rows.py`)."""
+"""C generator for a panel: a product's kernel that also runs operations such as a layer norm on its finished rows.
+
+`c/whole_rows.py` places these operations in the kernel.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
 
 
 def generate_panel(program: PanelProgram) -> Kernel:
-    """Generate the C kernel of a panel's schedule."""
+    """Generate the C kernel for a schedule of a panel (a product with operations on its rows after it)."""
     panel = program.panel
     graph, made = panel.graph, panel.made
     number = {value.name: place for place, value in enumerate(graph.inputs)}

@@ -90,7 +90,7 @@ def generate_gir(program: GirProgram) -> Kernel:
 class _Layout:
     """Layout of the workspace, in elements from an aligned start.
 
-    In order, it has tensors between kernels, partial reductions, and scratch memory of threads.
+    In order, it has tensors that one kernel writes for a later one, partial reductions, and scratch memory of threads.
     """
 
     program: GirProgram

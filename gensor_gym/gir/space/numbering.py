@@ -50,7 +50,10 @@ class Numbering:
 
     @classmethod
     def of(cls, nest: RowNest) -> Numbering:
-        """Return the numbering of all schedules of a row nest. Digits of unused places for values are always 0."""
+        """Return the numbering of all schedules of a row nest.
+
+        A schedule has room for more memory levels than the nest has values to place; the remaining digits are always 0.
+        """
         placed = [1 + max(levels_of(nest, name)) for name in nest.crossing]
         counts = np.array([*(len(field.values) for field in FIELDS), *placed, *[1] * (ROW - HEADER - len(placed))])
         return cls(counts, np.append(np.cumprod(counts[:0:-1])[::-1], 1))

@@ -332,7 +332,10 @@ def _held(width: int) -> str:
 
 
 def _pieces(width: int) -> str:
-    """Return the C text of `store_first`: for each bit of `count`, from the highest, a store of that many lanes."""
+    """Return the C text of `store_first`, which stores the first `count` lanes.
+
+    For each bit of `count` that is 1, from the highest, it stores as many lanes as the bit is worth.
+    """
     text, size = "", width // 2
     while size >= 1:
         lanes = [str((lane + size) % width) for lane in range(width)]

@@ -1,7 +1,7 @@
-"""CUDA text of the row nest between a chain's products (such as softmax), for scores in registers.
+"""CUDA text of the operations on rows between a chain's two products, such as softmax, for scores in registers.
 
-Lane l has four scores of every instruction: element i is in row l / 4 + 8 (i / 2). A scalar of a row is an array [M_TILES][2],
-equal in the four lanes of the row after a reduction over them.
+Lane l has four of the 16 x 8 scores of every instruction: element i is in row l / 4 + 8 (i / 2) of the 16. A scalar of a row
+is an array [M_TILES][2], equal in the four lanes of the row after a reduction over them.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ class Between:
 
     @property
     def nest(self) -> RowNest:
-        """The row nest between the products; only for chains that have one."""
+        """The loops over rows of scores (row nest) between the products. Call it only for a chain that has one."""
         assert self.stream.nest is not None
         return self.stream.nest
 
     def begin(self, out: Writer) -> None:
-        """Write declarations that come before all passes.
+        """Write declarations that come before all passes over the keys.
 
-        They are pointers to the lane's rows of the nest's tensors, and the scalars of rows that are known already.
+        They are pointers to the lane's rows of the tensors that the row nest reads, and the scalars of rows that depend
+        on no pass.
         """
         if self.pointers is not None:
             for access, name in self.pointers.names.items():

@@ -83,7 +83,7 @@ def _write_ring(out: Writer, parity: int) -> None:
 def _write_advance(out: Writer, name: str) -> None:
     """Write the step to the next buffer of the ring for operand `name`.
 
-    The parity of its barrier changes with every round.
+    The parity of its barrier changes whenever the ring starts over at its first buffer.
     """
     with out.block(f"if (++{name}_stage == STAGES)"):
         out.line(f"{name}_stage = 0;")
