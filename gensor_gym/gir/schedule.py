@@ -1,4 +1,7 @@
-"""The schedule of a row nest: a row of int32 with named fields, which is the state of the decision process."""
+"""The schedule of a row nest (a fused operator as loops over rows and columns).
+
+It is an array of int32 with named fields, and the state of the decision process.
+"""
 
 from __future__ import annotations
 

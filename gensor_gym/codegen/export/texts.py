@@ -131,7 +131,7 @@ static void *workspace_of(size_t bytes, int floats) {
 def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
     """Return the C definitions of the functions in the header.
 
-    They run on `threads` threads unless the program has called `<library>_set_threads`.
+    The functions run on `threads` threads unless the program has called `<library>_set_threads`.
     """
     functions = "\n".join([*(_defined(one) for one in exports), *map(kinds.defined, kinds_of(exports))])
     return f"""#include "{library}.h"

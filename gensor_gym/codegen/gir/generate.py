@@ -62,7 +62,7 @@ class GirProgram:
 
 
 def generate_gir(program: GirProgram) -> Kernel:
-    """Generate the C kernel of a row nest's schedule.
+    """Generate the C kernel for a schedule of a row nest (a fused operator as loops over rows and columns).
 
     ValueError if no code can be generated for the memory levels of its values.
     """

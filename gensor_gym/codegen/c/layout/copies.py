@@ -54,7 +54,8 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
     """Return an operand that is packed for one tile of sizes `task`.
 
     It is cut into panels as wide as the register tile (`width`) if possible, else packed as one box. Panels of int8 groups also
-    contain the accumulators' initial values. Neighbours along dimensions inside the grouped one are whole groups apart.
+    contain the accumulators' initial values. Neighbours along dimensions inside the grouped one are a whole number
+    of groups apart.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1

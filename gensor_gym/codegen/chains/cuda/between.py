@@ -44,7 +44,7 @@ class Between:
 
     @property
     def nest(self) -> RowNest:
-        """The loops over rows of scores (row nest) between the products. Call it only for a chain that has one."""
+        """The loops over rows of scores (row nest) between the products. Use it only for a chain that has one."""
         assert self.stream.nest is not None
         return self.stream.nest
 
@@ -102,8 +102,9 @@ class Between:
     def _running(self, out: Writer, place: int) -> None:
         """Write the last pass's work on a tile's scores with a running maximum: scores become exponentials, sums are rescaled.
 
-        The exponentials are exp(x - top) = 2^((x - top) log2(e)). The difference comes first: where a mask makes all scores of a
-        row -1e10 or the least number, a product with log2(e) would be off by more than the difference, or overflow.
+        The exponentials are exp(x - top) = 2^((x - top) log2(e)). The difference is computed before the multiplication:
+        where a mask makes all scores of a row -1e10 or the lowest finite number, a score times log2(e) would overflow, or its
+        rounding error would exceed the difference.
         """
         running = self.stream.running
         assert running is not None
@@ -133,7 +134,7 @@ class Between:
 
     @property
     def known(self) -> str:
-        """CUDA condition that always holds but depends on a tile's exponentials, so that code waits for them.
+        """CUDA condition that always holds. It depends on a tile's exponentials, so code under it runs only after them.
 
         The text is empty if their sum is not computed. Sums of exponentials are not negative; they may be NaN.
         """

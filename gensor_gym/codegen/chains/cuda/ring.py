@@ -265,7 +265,7 @@ def _write_wait(out: Writer, left: int, sums: str, name: str = "") -> None:
 def _write_release(out: Writer, name: str, condition: str = "") -> None:
     """Write the release of the current tile of the operand `name` for the producer.
 
-    It waits for the values in `condition`, which always holds.
+    `condition`, if given, always holds. It depends on values that are computed before, so the release comes after them.
     """
     out.line(f"if (lane == 0{' && ' if condition else ''}{condition}) barrier_arrive({name}_empty + {name}_stage * 8);")
     _write_advance(out, name)
