@@ -40,7 +40,7 @@ class PanelProgram:
 
     @cached_property
     def shape(self) -> RowShape:
-        """Rows, vectors and lanes of one step of the row nest.
+        """Rows, vectors and lanes of one step of the row nest (the loops over the rows of the product).
 
         It is the shape for which the analytic model predicts the fewest cycles.
         """
@@ -63,7 +63,7 @@ class PanelProgram:
 
 
 def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
-    """Choose rows, vectors and lanes of a step of the row nest.
+    """Choose rows, vectors and lanes of a step of the row nest (the loops over the rows of the product).
 
     It is the legal shape for which the analytic model predicts the fewest cycles.
     """

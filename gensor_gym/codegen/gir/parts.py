@@ -12,7 +12,10 @@ from gensor_gym.gir.nest import Online, RowNest
 
 
 def join_function(nest: RowNest, kernel: KernelGraph, name: str) -> str:
-    """Return the C function `name(const struct call *call)`, which joins the parts of every row and stores the row's scalars."""
+    """Return the C function `name(const struct call *call)`.
+
+    It combines the results of reductions on the parts of every row, and stores the row's scalars.
+    """
     (one,) = kernel.passes
     reductions = [i for i in one.along if i.kind == "reduce"]
     places = {i.cell: place for place, i in enumerate(reductions)}

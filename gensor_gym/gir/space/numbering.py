@@ -19,8 +19,8 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the effect of every action on a schedule's row, int64 [NUM_ACTIONS] each.
 
-    The three arrays are (digit that the action changes, amount that it adds, value that it sets). Only `place` sets a value; for
-    other actions the value is -1.
+    The three arrays are (entry of the row that the action changes, amount that it adds, value that it sets). Only `place` sets a
+    value; for other actions the value is -1.
     """
     digit, by, to = (np.zeros(NUM_ACTIONS, np.int64) for _ in range(3))
     to[:] = -1

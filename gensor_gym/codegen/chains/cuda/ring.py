@@ -121,7 +121,7 @@ def _write_boxes(out: Writer, tile: Panels, to: str, ready: str, position: str) 
     """Write the copies of a tile by TMA.
 
     `position` is its start along the keys or, for the left operand, along the block's rows. `to` is the target address and
-    `ready` the barrier that the copies complete.
+    `ready` the barrier that signals the end of the copies.
     """
     rank = len(tile.boxes.shape)
     batch = [
