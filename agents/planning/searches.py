@@ -1,4 +1,4 @@
-"""Searches of a network's plan by the models: random, greedy, beam, annealing, and Gensor's traverser.
+"""Searches of a network's plan by the models: random, greedy, beam, annealing, evolution, and Gensor's traverser.
 
 All take decisions in the graph of `gensor_gym/Fuse-v0` and are charged for each state that they reach, up to a budget.
 """
@@ -6,7 +6,9 @@ All take decisions in the graph of `gensor_gym/Fuse-v0` and are charged for each
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,11 +25,17 @@ class Walker:
     budget: int
     """Number of decisions that may be taken."""
     taken: int = 0
+    begun: float = field(init=False)
+    spent: float = 0.0
+    """Processor seconds of the whole search, in `walked`."""
     best: State = field(init=False)
+    improved: list[tuple[int, float, float]] = field(init=False)
+    """(decisions taken, processor seconds of the search, seconds of the cheapest plan) at each improvement."""
 
     def __post_init__(self) -> None:
         """Begin at a kernel a node, whose price is free."""
         self.best = self.graph.first
+        self.improved, self.begun = [(0, 0.0, self.best.seconds)], time.process_time()
 
     def after(self, state: State, action: int) -> State:
         """The state after a decision; `Spent` if the budget has none left."""
@@ -37,7 +45,12 @@ class Walker:
         found = self.graph.after(state, action)
         if found.seconds < self.best.seconds:
             self.best = found
+            self.improved.append((self.taken, time.process_time() - self.begun, found.seconds))
         return found
+
+    def least(self, taken: float = math.inf, within: float = math.inf) -> float:
+        """Seconds of the cheapest plan after the first `taken` decisions, and `within` processor seconds of the search."""
+        return next(seconds for count, spent, seconds in reversed(self.improved) if count <= taken and spent <= within)
 
 
 class Spent(Exception):
@@ -47,14 +60,18 @@ class Spent(Exception):
 Search = Callable[[Walker, np.random.Generator], None]
 
 
+def walked(search: Search, graph: PlanGraph, budget: int, seed: int) -> Walker:
+    """The walker after a search that takes at most `budget` decisions."""
+    walker = Walker(graph, budget)
+    with suppress(Spent):
+        search(walker, np.random.default_rng(seed))
+    walker.spent = time.process_time() - walker.begun
+    return walker
+
+
 def searched(search: Search, graph: PlanGraph, budget: int, seed: int) -> State:
     """The cheapest state that a search reaches with a budget of decisions."""
-    walker = Walker(graph, budget)
-    try:
-        search(walker, np.random.default_rng(seed))
-    except Spent:
-        return walker.best
-    return walker.best
+    return walked(search, graph, budget, seed).best
 
 
 def ways(state: State) -> list[int]:
@@ -117,8 +134,42 @@ def annealing(walker: Walker, rng: np.random.Generator, hot: float = 0.02, cold:
             now, kept = found, changed
 
 
+def evolution(walker: Walker, rng: np.random.Generator, population: int = 6, children: int = 4, mutation: float = 0.85) -> None:
+    """Ansor's evolution (Zheng et al., OSDI 2020, section 5.1) over plans; a gene is the decision at a link.
+
+    Parents are drawn with probabilities proportional to speed. A child is a parent with another decision at one link, with
+    probability `mutation` (TVM v0.8), else each of its links is decided as in one of two parents. The best `population` survive.
+    """
+    plans = [_evolved(walker, {}, rng) for _ in range(population)]
+    while True:
+        speeds = np.array([1.0 / state.seconds for state, _ in plans])
+        born = []
+        for _ in range(children):
+            one, other = (plans[place][1] for place in rng.choice(len(plans), size=2, p=speeds / speeds.sum()))
+            if rng.random() < mutation:
+                link = int(rng.choice(list(one)))
+                born.append(_evolved(walker, {**one, link: -1}, rng, (link, one[link])))
+            else:
+                genes = {link: (one if rng.random() < 0.5 else other).get(link, -1) for link in dict.fromkeys((*one, *other))}
+                born.append(_evolved(walker, genes, rng))
+        plans = sorted([*plans, *born], key=lambda plan: plan[0].seconds)[:population]
+
+
+def _evolved(
+    walker: Walker, genes: dict[int, int], rng: np.random.Generator, but: tuple[int, int] = (-1, -1)
+) -> tuple[State, dict[int, int]]:
+    """(plan of these genes, the genes). Links without one are decided at random, the link of `but` not as `but` says."""
+
+    def choose(state: State, found: list[int]) -> int:
+        others = [action for action in found if (state.link, action) != but]
+        return others[rng.integers(len(others))]
+
+    return _replayed(walker, genes, choose), genes
+
+
 SEARCHES: Mapping[str, Search] = {
-    "random": random_plans, "greedy": greedy, "beam": beam, "annealing": annealing, "traverser": traverser,
+    "random": random_plans, "greedy": greedy, "beam": beam, "annealing": annealing, "evolution": evolution,
+    "traverser": traverser,
 }  # fmt: skip
 """Name -> search."""
 
