@@ -28,27 +28,32 @@ _DECISIONS = _OF_NODE + sum(GROUPS[name] for name in OBSERVED[: OBSERVED.index("
 
 
 class Batch(NamedTuple):
-    """Graphs of B states as one graph: `nodes` [V, F], `edges` [E, EDGE_FEATURES], `links` int64 [2, E], `plan` int64 [V] the
-    number of each node's state, `masks` bool [B, NUM_ACTIONS]."""
+    """Graphs of B states as one graph."""
 
     nodes: torch.Tensor
+    """Features of nodes, [V, F]."""
     edges: torch.Tensor
+    """Features of edges, [E, EDGE_FEATURES]."""
     links: torch.Tensor
+    """First and second node of each edge, int64 [2, E]."""
     plan: torch.Tensor
+    """Number of each node's state, int64 [V]."""
     masks: torch.Tensor
+    """Actions that may be taken, bool [B, NUM_ACTIONS]."""
 
 
 def batched(graphs: Sequence[GraphInstance], masks: np.ndarray) -> Batch:
-    """One graph of observations, and the legal actions bool [B, NUM_ACTIONS]; `stop` is taken only where nothing else is legal."""
-    counts = [len(graph.nodes) for graph in graphs]
+    """Join observations and masks [B, NUM_ACTIONS] of legal actions; `stop` may be taken only where nothing else is legal."""
+    counts = [len(np.asarray(graph.nodes)) for graph in graphs]
     first = np.cumsum([0, *counts[:-1]])
-    links = np.concatenate([graph.edge_links.T + start for graph, start in zip(graphs, first, strict=True)], axis=1, dtype=np.int64)
+    links = [np.asarray(graph.edge_links).T + start for graph, start in zip(graphs, first, strict=True)]
     allowed = np.array(masks, bool)
     allowed[:, 0] = ~allowed[:, 1:].any(axis=1)
     return Batch(
         torch.from_numpy(np.concatenate([graph.nodes for graph in graphs])),
         torch.from_numpy(np.concatenate([np.asarray(graph.edges) for graph in graphs])),
-        torch.from_numpy(links), torch.from_numpy(np.repeat(np.arange(len(graphs)), counts)), torch.from_numpy(allowed),
+        torch.from_numpy(np.concatenate(links, axis=1, dtype=np.int64)),
+        torch.from_numpy(np.repeat(np.arange(len(graphs)), counts)), torch.from_numpy(allowed),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +32,22 @@ class Settings:
     entropy: float = 0.01
 
 
+class Step(NamedTuple):
+    """A step of all environments."""
+
+    seen: tuple[GraphInstance, ...]
+    masks: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    values: np.ndarray
+    """Values of the states before the step, by the policy."""
+    ended: np.ndarray
+    over: np.ndarray
+    """Whether the step only reset an environment."""
+    logs: np.ndarray
+    """Log probabilities of the actions."""
+
+
 class Learner:
     """A policy in training on random networks; one seed gives one policy."""
 
@@ -53,17 +70,12 @@ class Learner:
         played = [self._step() for _ in range(self.settings.steps)]
         with torch.no_grad():
             last = self.policy(batched(self.seen, self.masks))[1].numpy()
-        rewards, values, ended, over = (np.array([step[place] for step in played]) for place in (3, 4, 5, 6))
-        gained = _advantages(rewards, values, ended, over, last, self.settings.trace)
-        kept = np.flatnonzero(~over.ravel())
-        graphs = [graph for step in played for graph in step[0]]
-        masks, actions = (np.concatenate([step[place] for step in played]) for place in (1, 2))
-        logs = np.concatenate([step[7] for step in played])
-        self._update(graphs, masks, actions, logs, gained.ravel(), (gained + values).ravel(), kept)
-        return float(rewards.ravel()[kept].mean())
+        every = Step((), *(np.array(column) for column in zip(*(step[1:] for step in played), strict=True)))  # [T, B, ..]
+        gained = _advantages(every, last, self.settings.trace)
+        self._update([graph for step in played for graph in step.seen], every, gained)
+        return float(every.rewards[~every.over].mean())
 
-    def _step(self) -> tuple[tuple[GraphInstance, ...], np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(observations, masks, actions, rewards, values, whether it ended, whether it only reset, log probabilities)."""
+    def _step(self) -> Step:
         with torch.no_grad():
             logs, values = (found.numpy() for found in self.policy(batched(self.seen, self.masks)))
         actions = (logs + self.rng.gumbel(size=logs.shape)).argmax(axis=1)
@@ -71,14 +83,13 @@ class Learner:
         self.seen, rewards, ended, _, info = self.envs.step(actions)
         self.masks, self.over = info["action_mask"], ended.copy()
         rewards = np.where(ended, 0.0, rewards)  # of `stop`: a constant of the network, as the discount is 1
-        return before, masks, actions, rewards, values, ended, over, logs[np.arange(len(actions)), actions]
+        return Step(before, masks, actions, rewards, values, ended, over, logs[np.arange(len(actions)), actions])
 
-    def _update(
-        self, graphs: list[GraphInstance], masks: np.ndarray, actions: np.ndarray, logs: np.ndarray, gained: np.ndarray,
-        returns: np.ndarray, kept: np.ndarray,
-    ) -> None:  # fmt: skip
+    def _update(self, graphs: list[GraphInstance], every: Step, advantages: np.ndarray) -> None:
+        masks, gained = every.masks.reshape(-1, every.masks.shape[-1]), advantages.ravel()
+        actions, logs, returns = every.actions.ravel(), every.logs.ravel(), (advantages + every.values).ravel()
         for _ in range(self.settings.epochs):
-            order = self.rng.permutation(kept)
+            order = self.rng.permutation(np.flatnonzero(~every.over))
             for some in np.array_split(order, max(1, len(order) // self.settings.minibatch)):
                 batch = batched([graphs[place] for place in some], masks[some])
                 norm = (gained[some] - gained[some].mean()) / (gained[some].std() + 1e-8)
@@ -89,7 +100,9 @@ class Learner:
                 torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
                 self.optimizer.step()
 
-    def _loss(self, batch: Batch, actions: torch.Tensor, before: torch.Tensor, gained: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
+    def _loss(
+        self, batch: Batch, actions: torch.Tensor, before: torch.Tensor, gained: torch.Tensor, returns: torch.Tensor
+    ) -> torch.Tensor:
         logs, values = self.policy(batch)
         ratio = (logs.gather(1, actions[:, None])[:, 0] - before).exp()
         clipped = ratio.clamp(1 - self.settings.clip, 1 + self.settings.clip)
@@ -98,15 +111,14 @@ class Learner:
         return 0.5 * (values - returns.float()).square().mean() - surrogate - self.settings.entropy * entropy
 
 
-def _advantages(
-    rewards: np.ndarray, values: np.ndarray, ended: np.ndarray, over: np.ndarray, last: np.ndarray, trace: float
-) -> np.ndarray:
-    """Generalised advantage estimates [T, B] with discount 1; 0 for steps that only reset (`over`)."""
-    found, after, carried = np.zeros_like(rewards), last, np.zeros(rewards.shape[1])
-    for at in reversed(range(len(rewards))):
-        goes_on = ~ended[at]
-        carried = np.where(over[at], 0.0, rewards[at] + goes_on * after - values[at] + trace * goes_on * carried)
-        found[at], after = carried, values[at]
+def _advantages(every: Step, last: np.ndarray, trace: float) -> np.ndarray:
+    """Generalised advantage estimates [T, B] with discount 1; 0 for steps that only reset. `last` [B] are the last values."""
+    found, after, carried = np.zeros_like(every.rewards), last, np.zeros(len(last))
+    for at in reversed(range(len(found))):
+        goes_on = ~every.ended[at]
+        gained = every.rewards[at] + goes_on * (after + trace * carried) - every.values[at]
+        found[at] = carried = np.where(every.over[at], 0.0, gained)
+        after = every.values[at]
     return found
 
 

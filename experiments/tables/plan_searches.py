@@ -60,7 +60,7 @@ class Part:
     def regrets(self, arm: str, least: Callable[[Walker, float], float], places: Sequence[float]) -> np.ndarray:
         """Percent above the optimum, float64 [tasks, seeds, places], of `least(walker, place)`."""
         pairs = zip(self.graphs, self.walkers[arm], strict=True)
-        return np.array([[[above(least(one, at), best_of(graph)) for at in places] for one in some] for graph, some in pairs])
+        return np.array([[[above(least(one, at), best_of(of)) for at in places] for one in some] for of, some in pairs])
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
@@ -74,7 +74,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 def _searched(name: str, hw: Hardware, config: DictConfig, policies: list[GraphPolicy]) -> Part:
     names = names_of(name)[-min(NETWORKS, config.limit or NETWORKS) :]
-    graphs = [PlanGraph(network_of(graph), hw) for one in names if (graph := drawn(one)) is not None]
+    graphs = [PlanGraph(network_of(made), hw) for one in names if (made := drawn(one)) is not None]
     for graph in graphs:
         best_of(graph)  # prices all pieces, which is no part of a search's seconds
     arms: dict[str, list[Search]] = {arm: [search] * len(policies) for arm, search in SEARCHES.items()}
@@ -88,27 +88,36 @@ def _searched(name: str, hw: Hardware, config: DictConfig, policies: list[GraphP
 
 def _table(name: str, part: Part, seeds: Sequence[int], figures: tuple[str, ...]) -> Table:
     found = {arm: part.regrets(arm, Walker.least, BUDGETS) for arm in part.walkers}
+    others = {arm: scores for arm, scores in found.items() if arm != REFERENCE}
+    lines = statistics.against(others, found[REFERENCE], RESAMPLES, crossed=True)
     rows: list[tuple[Cell, ...]] = []
-    lines = statistics.against({arm: scores for arm, scores in found.items() if arm != REFERENCE}, found[REFERENCE], RESAMPLES, True)
     for arm, scores in found.items():
-        crossed = arm == PPO
-        low, high = statistics.bootstrap(lambda some: some.mean(axis=(0, 1)), scores, resamples=RESAMPLES, crossed=crossed)
-        means = [f"{mean:.2f} [{low[at]:.2f}, {high[at]:.2f}]" for at, mean in enumerate(scores.mean(axis=(0, 1)))]
-        line = lines[arm][-1] if arm != REFERENCE else None
-        than = None if line is None else f"{line['mean']:+.2f} [{line['low']:+.2f}, {line['high']:+.2f}], p {p_text(line['p_holm'])}"
-        spent = [walker.spent for some in part.walkers[arm] for walker in some]
-        rows.append((arm, *means, float(scores[..., -1].max()), than, float(np.median(spent))))
+        low, high = statistics.bootstrap(_mean, scores, resamples=RESAMPLES, crossed=arm == PPO)
+        means = [f"{mean:.2f} [{low[at]:.2f}, {high[at]:.2f}]" for at, mean in enumerate(_mean(scores))]
+        spent = float(np.median([walker.spent for some in part.walkers[arm] for walker in some]))
+        rows.append((arm, *means, float(scores[..., -1].max()), _than(lines[arm][-1]) if arm in lines else None, spent))
     for rule, plan_of in RULES.items():
-        percent = [above(graph.prices.total(plan_of(graph.operator, graph.hardware).pieces), best_of(graph)) for graph in part.graphs]
+        prices = [(graph, graph.prices.total(plan_of(graph.operator, graph.hardware).pieces)) for graph in part.graphs]
+        percent = [above(seconds, best_of(graph)) for graph, seconds in prices]
         rows.append((rule, *[f"{np.mean(percent):.2f}"] * len(BUDGETS), max(percent), None, None))
     columns = ("search", *(f"{budget} decisions" for budget in BUDGETS), "worst", f"minus {REFERENCE}", "processor s")
-    return Table(f"Searches of plans, {name}", Stamp.PREDICTED, columns, tuple(rows), _notes(len(part.graphs), len(seeds)), figures)
+    notes = _notes(len(part.graphs), len(seeds))
+    return Table(f"Searches of plans, {name}", Stamp.PREDICTED, columns, tuple(rows), notes, figures)
+
+
+def _mean(scores: np.ndarray) -> np.ndarray:
+    found: np.ndarray = scores.mean(axis=(0, 1))
+    return found
+
+
+def _than(line: Mapping[str, float]) -> str:
+    return f"{line['mean']:+.2f} [{line['low']:+.2f}, {line['high']:+.2f}], p {p_text(line['p_holm'])}"
 
 
 def _notes(networks: int, seeds: int) -> tuple[str, ...]:
     return (
-        f"Percent above the proved optimum, by the models of `{MACHINE}`: mean over {networks} networks and {seeds} seeds with "
-        "95 % intervals of a bootstrap over both; `worst` is of all networks and seeds after the last budget. Nothing is timed.",
+        f"Percent above the optimum by the models of `{MACHINE}`, mean over {networks} networks and {seeds} seeds, "
+        "with 95 % intervals of a bootstrap over both; `worst` is of all networks and seeds after the last budget. Nothing is timed.",
         f"minus {REFERENCE}: after the last budget, paired by network, p by Holm over the searches. Rules and `local` take no "
         "decisions; `fine_coarse` differs from `fine` by shared loops alone, which have no price.",
         f"{PPO}: a graph network trained by each seed on {TRAINED} networks of `train`, {UPDATES} updates of 1,024 decisions. Its "
@@ -131,7 +140,7 @@ def _draw(parts: Mapping[str, Part], path: Path) -> str:
         for row, places, measure, unit in zip(grid, SHOWN, measures, ("decisions", "processor seconds, priced"), strict=True):
             for axes, (name, part) in zip(row, parts.items(), strict=True):
                 for arm in part.walkers:
-                    _curve(axes, places, part.regrets(arm, measure, list(places)).mean(axis=(0, 1)), looks[arm], arm)
+                    _curve(axes, places, _mean(part.regrets(arm, measure, list(places))), looks[arm], arm)
                 axes.set(title=name, xlabel=unit, xscale="log", yscale="log", ylim=(0.01, None))
             row[0].set_ylabel("mean percent above the optimum")
         handles, labels = grid[0][0].get_legend_handles_labels()

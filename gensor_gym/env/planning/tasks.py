@@ -29,7 +29,7 @@ class PlanTasks(Sequence[PlanGraph]):
     space = PlanGraph.space
 
     def __init__(self, operator: NetworkSpec, hardware: Hardware | str, seed: int | None = None) -> None:
-        """Make the first network's graph; `seed` is that of `network_of`. ValueError if `operator` is no network, or no list of any."""
+        """Make the first network's graph; `seed` is that of `network_of`. ValueError for no network, or an empty list."""
         self.hardware, self._seed = machines.get(hardware), seed
         self._given = _listed(operator)
         for op in self._given if isinstance(operator, list | tuple) else ():

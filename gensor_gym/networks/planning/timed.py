@@ -1,4 +1,4 @@
-"""Measured time of a network's plan on this machine's CPU, as one function of all kernels, like `gensor_gym.compile` loads them."""
+"""Measured time of a network's plan on this machine's CPU, all of its kernels loaded as one function."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ class PlanBackend:
         if key not in self._known:
             backend: Any = get_backend(NAME, hw)
             assert isinstance(backend, NativeBackend)
-            schedule = program_of(computation, hw)[0]
+            schedule: Any = program_of(computation, hw)[0]
             made = backend.generated(computation, schedule, hw)
             built = made if isinstance(made, Measurement) else backend.compile([made])[0]
             found = backend.trial(built, hw, timed=False)
-            right = found.status is Status.OK and isinstance(made, Kernel)
-            self._known[key] = found, remembered(computation, schedule, hw, made) if right else None  # type: ignore[arg-type]
+            right = made if found.status is Status.OK and isinstance(made, Kernel) else None
+            self._known[key] = found, None if right is None else remembered(computation, schedule, hw, right)
         return self._known[key]
 
     def _draw(self, network: Network) -> FusedDraw:
