@@ -33,7 +33,7 @@ class Walker:
     """(decisions taken, processor seconds of the search, seconds of the cheapest plan) at each improvement."""
 
     def __post_init__(self) -> None:
-        """Begin at a kernel a node, whose price is free."""
+        """Begin with one kernel for each node, which costs no decision."""
         self.best = self.graph.first
         self.improved, self.begun = [(0, 0.0, self.best.seconds)], time.process_time()
 
@@ -75,7 +75,7 @@ def searched(search: Search, graph: PlanGraph, budget: int, seed: int) -> State:
 
 
 def ways(state: State) -> list[int]:
-    """Legal actions but `stop`; none at the end."""
+    """Legal actions except `stop`."""
     return [action for action, legal in enumerate(state.mask) if legal and action]
 
 
@@ -97,7 +97,7 @@ def greedy(walker: Walker, rng: np.random.Generator) -> None:
 
 
 def beam(walker: Walker, rng: np.random.Generator, width: int = 16) -> None:
-    """The `width` cheapest plans of as many decisions, decision by decision."""
+    """Keep the `width` cheapest plans after each decision."""
     states = [walker.graph.first]
     while states:
         reached = [walker.after(state, action) for state in states for action in ways(state)]
@@ -119,7 +119,7 @@ def traverser(walker: Walker, rng: np.random.Generator, hot: float = 1.0, cold: 
 
 
 def annealing(walker: Walker, rng: np.random.Generator, hot: float = 0.02, cold: float = 1e-4) -> None:
-    """From the greedy plan, another decision at one link a step; later decisions are kept where they are legal.
+    """Start at the greedy plan; each step changes the decision at one link, and keeps later decisions where they are legal.
 
     A worse plan is taken with probability exp(-loss / temperature), with the loss in logarithms of seconds.
     """
@@ -158,7 +158,7 @@ def evolution(walker: Walker, rng: np.random.Generator, population: int = 6, chi
 def _evolved(
     walker: Walker, genes: dict[int, int], rng: np.random.Generator, but: tuple[int, int] = (-1, -1)
 ) -> tuple[State, dict[int, int]]:
-    """(plan of these genes, the genes). Links without one are decided at random, the link of `but` not as `but` says."""
+    """(last state by these genes, the genes). Decisions at other links are drawn, but never `but`, a (link, decision)."""
 
     def choose(state: State, found: list[int]) -> int:
         others = [action for action in found if (state.link, action) != but]
@@ -175,7 +175,7 @@ SEARCHES: Mapping[str, Search] = {
 
 
 def _walk(walker: Walker, choose: Callable[[State, list[int]], int]) -> State:
-    """The last state of an episode; Spent if the first state offers no decision: such episodes would never end a search."""
+    """The last state of an episode. Spent if the first state offers no decision, because a search would repeat it for ever."""
     state = walker.graph.first
     if not ways(state):
         raise Spent
@@ -185,7 +185,10 @@ def _walk(walker: Walker, choose: Callable[[State, list[int]], int]) -> State:
 
 
 def _replayed(walker: Walker, decided: dict[int, int], choose: Callable[[State, list[int]], int]) -> State:
-    """The end of an episode of the decisions by link; another is chosen where none is known or legal, `apart` where it is not."""
+    """The last state of an episode of `decided`, link -> decision, which is filled with the decisions taken.
+
+    `choose` decides at links that have none, or -1; an illegal decision becomes `apart`.
+    """
 
     def follow(state: State, found: list[int]) -> int:
         known = decided.get(state.link)
@@ -204,7 +207,6 @@ def _drawn(state: State, found: list[int], temperature: float, rng: np.random.Ge
 
 
 def _log_benefit(state: State, action: int) -> float:
-    """Logarithm of the seconds of the pieces that a decision replaces over those of its piece."""
     change = state.changes[action]
     if change is None:
         return 0.0

@@ -117,11 +117,11 @@ def _than(line: Mapping[str, float]) -> str:
 def _notes(networks: int, seeds: int) -> tuple[str, ...]:
     return (
         f"Percent above the optimum by the models of `{MACHINE}`, mean over {networks} networks and {seeds} seeds, "
-        "with 95 % intervals of a bootstrap over both; `worst` is of all networks and seeds after the last budget. Nothing is timed.",
+        "with 95 % intervals of a bootstrap over both; `worst` is of all networks and seeds after the last budget.",
         f"minus {REFERENCE}: after the last budget, paired by network, p by Holm over the searches. Rules and `local` take no "
         "decisions; `fine_coarse` differs from `fine` by shared loops alone, which have no price.",
-        f"{PPO}: a graph network trained by each seed on {TRAINED} networks of `train`, {UPDATES} updates of 1,024 decisions. Its "
-        "training is not in its decisions or seconds.",
+        f"{PPO}: a graph network that each seed trains on {TRAINED} networks of `train`, by {UPDATES} updates of 1,024 decisions, "
+        "which are not in its decisions or seconds.",
         "processor s: median of a whole search where all pieces are priced already; a search ends early if it is done.",
     )
 

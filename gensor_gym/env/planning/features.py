@@ -120,7 +120,6 @@ class PlanView:
         self.space = self._space()
 
     def _space(self) -> gymnasium.Space:
-        """Observation space of one environment."""
         if self.kind == "dict":
             boxes: dict[str, gymnasium.Space] = {name: box(s.stop - s.start) for name, s in self.slices.items()}
             return gymnasium.spaces.Dict(boxes)

@@ -78,7 +78,7 @@ def best_plan(network: Network, hardware: Hardware) -> Plan:
 
 
 class _Covers:
-    """The covers of all nodes by pieces."""
+    """Covers: sets of pieces that compute each node once."""
 
     def __init__(self, of: Dependences, found: list[Candidate]) -> None:
         self.of, self.whole = of, (1 << len(of.names)) - 1
