@@ -120,8 +120,8 @@ def _notes(networks: int, seeds: int) -> tuple[str, ...]:
         "with 95 % intervals of a bootstrap over both; `worst` is of all networks and seeds after the last budget.",
         f"minus {REFERENCE}: after the last budget, paired by network, p by Holm over the searches. Rules and `local` take no "
         "decisions; `fine_coarse` differs from `fine` by shared loops alone, which have no price.",
-        f"{PPO}: a graph network that each seed trains on {TRAINED} networks of `train`, by {UPDATES} updates of 1,024 decisions, "
-        "which are not in its decisions or seconds.",
+        f"{PPO}: a graph network that each seed trains on {TRAINED} networks of `train`, by {UPDATES} updates of 1,024 "
+        "decisions, which are not in its decisions or seconds.",
         "processor s: median of a whole search where all pieces are priced already; a search ends early if it is done.",
     )
 
