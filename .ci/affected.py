@@ -1,8 +1,8 @@
-"""Print the tests that a change since a commit may concern, one path a line: `python .ci/affected.py COMMIT`.
+"""Print the tests that a change since a commit may concern, one path per line: `python .ci/affected.py COMMIT`.
 
-These are the folders of rooms at or above what differs. Rooms are packages in the order of the contracts in pyproject.toml,
-which is that of imports: a test of a lower room cannot see a change above it. A file of no room (settings of the build,
-shared tests) concerns all tests.
+A room is a package named in the contracts of pyproject.toml, which list the layers from the top. A change concerns the tests of
+all rooms in its own layer and in higher layers, because a lower layer cannot import it. A changed file outside all rooms (build
+settings, shared tests) concerns all tests.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_ALONE = (".ci/", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-"""What default tests alone look at."""
+"""Paths that only default tests read; default tests run in any case."""
 PAGES = ("docs/", "README.md", "tests/test_")
-"""What the files of tests beside the folders look at, and these files."""
+"""Paths that only the files directly in tests/ read, and these files."""
 
 
 def rooms() -> list[set[str]]:
-    """Return the rooms of each layer, from the top to the bottom."""
+    """Return the rooms of each layer, from top to bottom."""
     inside, outside = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     return [{room.strip() for room in layer.split("|")} for layer in (*outside["layers"][:-1], *inside["layers"])]
 
 
 def room_of(path: str) -> str:
-    """Return the room of a file, which for a test is that of its folder."""
+    """Name of the room of a file; a test is in the room of its folder."""
     top, _, rest = path.partition("/")
     if top in ("gensor_gym", "tests"):
         return Path(rest.partition("/")[0]).stem
@@ -35,7 +35,7 @@ def room_of(path: str) -> str:
 
 
 def affected(paths: Iterable[str], folders: Iterable[str]) -> list[str]:
-    """Return what pytest runs for changed files: all files directly in tests/, and folders; `tests` for everything."""
+    """Arguments of pytest for changed files: files directly in tests/ and folders of tests, or `tests` for all tests."""
     layers, deepest, pages = rooms(), -1, False
     place = {room: depth for depth, layer in enumerate(layers) for room in layer}
     for path in paths:
@@ -52,7 +52,7 @@ def affected(paths: Iterable[str], folders: Iterable[str]) -> list[str]:
 
 
 def main() -> int:
-    """Print them."""
+    """Print the concerned tests, or all tests if git fails."""
     line = ["git", "-C", str(ROOT), "diff", "--name-only", sys.argv[1]]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     folders = sorted(path.name for path in (ROOT / "tests").iterdir() if path.is_dir())

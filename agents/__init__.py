@@ -18,11 +18,10 @@ _LAZY = {
     "TasksResult": "agents.ansor.optimize_tasks", "optimize_tasks": "agents.ansor.optimize_tasks",
     "Tuned": "agents.recorded.tune", "tune": "agents.recorded.tune",
 }  # fmt: skip
-"""Name -> module that is imported at first use, so that a command starts, and can be stopped, within milliseconds."""
+"""Name -> module that defines it. Modules are imported at first use, so that a command starts, and can be stopped, at once."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import and return an object of `_LAZY`; AttributeError for any other name."""
     if name not in _LAZY:
         raise AttributeError(f"module 'agents' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)

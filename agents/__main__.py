@@ -14,12 +14,12 @@ from gensor_gym.registry import near
 
 
 def summary(name: str) -> str:
-    """Summary of a strategy: the first paragraph of its class's docstring, as one line."""
+    """Summary of a strategy: the first paragraph of the docstring of its class, as one line."""
     return " ".join((inspect.getdoc(class_of(name)) or "").split("\n\n")[0].split())
 
 
 def hyperparameters(name: str) -> Iterator[tuple[str, object, str]]:
-    """(name, default, docstring under the field or "") of every field of a strategy's class."""
+    """Yield (name, default, docstring or "") of every field of a strategy's class."""
     cls = class_of(name)
     said: dict[str, str] = {}
     for base in reversed([base for base in cls.__mro__ if dataclasses.is_dataclass(base)]):

@@ -1,7 +1,7 @@
-"""Compile a torch module for inputs of changing sizes: a network for each of several sizes, the buckets, and padding to them.
+"""Compile a torch module for inputs of changing sizes: one network for each of several sizes, called buckets.
 
-A call goes to the smallest bucket that holds its inputs. Smaller inputs are padded at the end of their axes, and the results are
-cut to the sizes that the module would give.
+A call runs the smallest bucket that holds its inputs. Smaller inputs are padded at the end of their axes, and the results are cut
+to the sizes that the module would return.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class CompiledBuckets:
 
     networks: tuple[CompiledNetwork, ...]
     padding: Mapping[str, float]
-    """Name of an input -> value it is padded with; other inputs are padded with 0."""
+    """Name of an input -> value that pads it; other inputs are padded with 0."""
     axes: tuple[Axes, ...]
-    """Where each output's sizes come from."""
+    """For each output, the axes of inputs that determine its sizes."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """The module's results for inputs of NumPy, torch or CuPy. ValueError if no bucket holds the inputs."""
+        """Return the module's results for inputs of NumPy, torch or CuPy. ValueError if no bucket holds the inputs."""
         first = self.networks[0].plan.network
         given = taken_apart(str(first), first.takes, inputs, named)
         shapes = [tuple(array.shape) for array in given]
@@ -42,7 +42,7 @@ class CompiledBuckets:
         return chosen._formed(found if len(found) > 1 else found[0])
 
     def bucket(self, shapes: Sequence[Shape]) -> int:
-        """Index of the smallest bucket that holds inputs of these shapes; ValueError if there is none."""
+        """Index of the smallest bucket that holds inputs of these shapes. ValueError if no bucket does."""
         known = [shapes_of(network.plan.network) for network in self.networks]
         check_sizes(known, shapes, self.axes)
         for number, largest in enumerate(known):
@@ -58,19 +58,19 @@ def compile_buckets(
     module: Any, examples: Sequence[Examples], padding: Mapping[str, float] | None = None, seconds: float = math.inf,
     **options: Any,
 ) -> CompiledBuckets:  # fmt: skip
-    """Compile a torch module for each of `examples`, the example inputs of one bucket each; `options` are those of `compile`.
+    """Compile a torch module for several buckets; `examples` has the example inputs of each. `options` are those of `compile`.
 
     Inputs that are smaller than their bucket are padded with `padding` (name of an input -> value; others with 0). The results
-    must not depend on it: the module is causal, or has a mask that is padded with 0. Torch checks that on the two smallest
-    examples. `seconds` are shared evenly among buckets. Every bucket keeps its own weights.
+    must not depend on padding: the module is causal, or has a mask that is padded with 0. The two smallest examples are run in
+    torch to check it. `seconds` are shared evenly among buckets. Every bucket keeps its own weights.
 
     Raises:
         Unsupported, NoKernel: like `compile`.
-        ValueError: for fewer than two examples, for examples that do not hold one another, if the size of an output changes
-            but not with an input's, if `padding` names no input, or if the results depend on the padding.
+        ValueError: for fewer than two examples, for examples that do not hold one another, if the size of an output changes but
+            not with an input's, if `padding` names no input, or if the results depend on the padding.
     """
+    from gensor_gym.frontends.cached.networks import cached_network
     from gensor_gym.frontends.padding import check_padding
-    from gensor_gym.frontends.torch_export import from_torch
 
     if not isinstance(examples, Sequence) or len(examples) < 2:
         said = f"{len(examples)} examples" if isinstance(examples, Sequence) else f"examples of {type(examples).__name__}"
@@ -79,7 +79,7 @@ def compile_buckets(
         raise ValueError(f"fallback={options['fallback']!r} of {FALLBACKS}: buckets have no fallback; expected none")
     check_settings(seconds=seconds, **options)
     with uncollected():
-        networks = [from_torch(module, example) for example in examples]
+        networks = [cached_network(module, example) for example in examples]
         order = sorted(range(len(networks)), key=lambda place: sum(map(math.prod, shapes_of(networks[place]))))
         networks = [networks[place] for place in order]
         values, axes = _checked(dict(padding or {}), networks[0]), axes_of(networks)
@@ -93,7 +93,6 @@ def compile_buckets(
 
 
 def _checked(padding: dict[str, float], network: Network) -> dict[str, float]:
-    """The padding; ValueError for a name that is not an input's."""
     for name in padding:
         check_known("padding of", name, [value.name for value in network.inputs])
     return padding

@@ -1,4 +1,4 @@
-"""Compile a torch module to one function: every piece of its plan is a task that is searched once and then stored."""
+"""Compile a torch module to one function. Every piece of its plan is a task that is searched once and then stored."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 LEAST_SECONDS = 1e-3
-"""Seconds left for the search of pieces if the budget was spent before it; each piece is then tried once."""
+"""Seconds for the search of pieces if the budget was spent before the search. Each piece is then tried once."""
 ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
 """An operator and a fused operator. Options of a search are valid for networks if the search of either accepts them."""
 OF_EVERY_STRATEGY = ("backend", "store", "reuse", "on_trial")
-"""Options of `optimize` that are no hyperparameters of a strategy."""
+"""Options of `optimize` that are not hyperparameters of a strategy."""
 Examples = Sequence[Any] | Mapping[str, Any]
 TARGETS = ("c", "cuda")
 """Languages of networks' kernels (`codegen.targets`)."""
@@ -74,7 +74,7 @@ class CompiledNetwork:
     plan: Plan
     hardware: Hardware
     results: tuple[Result, ...]
-    """Search result of each step; steps with equal computations share a result."""
+    """Search result of each step. Steps with equal computations share a result."""
     kernels: tuple[Kernel, ...]
     """The kernel of each step."""
     function: NetworkFunction | GpuNetwork | EmulatedNetwork
@@ -84,14 +84,14 @@ class CompiledNetwork:
     def digest(self) -> str:
         """SHA-256 of the plan, the kernels' texts and the weights."""
         found = hashlib.sha256("\0".join([str(self.plan), *(kernel.digest for kernel in self.kernels)]).encode())
-        for name, array in sorted(self.plan.network.constants.items()):  # not all of fixed memory: kernels leave sums there
+        for name, array in sorted(self.plan.network.constants.items()):  # fixed memory also has sums that kernels leave
             found.update(name.encode() + np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
 
     def as_torch(self) -> Callable[..., Any]:
         """The network as a torch operator for torch.compile and torch.export; see `codegen.runtime.torch_operator`.
 
-        RuntimeError if the first call of this method comes from compiled code.
+        RuntimeError if the first call of this method is in compiled code.
         """
         from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
 
@@ -108,9 +108,9 @@ class CompiledNetwork:
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
         """Export the network to a folder that needs no Python, with weights, header, sources, an example and a manifest.
 
-        For a CPU it has a library, for a GPU cubins. Outputs are those of the kernels, without the casts of `Network.types`.
-
-        ValueError, CompileError and NvrtcError like `networks.export.export_network` and `networks.gpu.export`.
+        For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without the casts of
+        `Network.types`. Errors are those of `networks.export.export_network` and `networks.gpu.export`: ValueError, CompileError,
+        NvrtcError.
         """
         known = [result.known for result in self.results]
         if not isinstance(self.function, NetworkFunction):
@@ -124,11 +124,9 @@ class CompiledNetwork:
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute the module's results for inputs of NumPy, torch or another library with DLPack.
 
-        See `codegen.runtime.c.NativeFunction`.
-
-        Inputs may be given by the names of the module's arguments, and nested in tuples, lists and dicts like the example inputs.
-        `out` is one array or a tuple of all outputs, also if the module returns a list or dict. If an input is named `out`, the
-        argument is that input.
+        Inputs may be named like the module's arguments, and nested in tuples, lists and dicts like the example inputs. `out` is
+        one array or a tuple of all outputs, even if the module returns a list or dict; if an input is named `out`, the argument
+        is that input. See `codegen.runtime.c.NativeFunction`.
 
         Raises:
             TypeError: for inputs of other names or another form, and for `out` if an output is cast at the end.
@@ -136,7 +134,7 @@ class CompiledNetwork:
                 example's.
         """
         network = self.plan.network
-        if out is not None and "out" in network.takes:  # an input of that name
+        if out is not None and "out" in network.takes:  # an input named `out`
             named, out = {**named, "out": out}, None
         if out is not None and network.types:
             kinds = ", ".join(names[-1] for names in network.types.values())
@@ -144,12 +142,11 @@ class CompiledNetwork:
         return self._formed(self._typed(self.function(*self._given(inputs, named), out=out), checked=True))
 
     def _formed(self, made: Any) -> Any:
-        """Outputs (one array or a tuple of all) in the form of the module's result."""
         network = self.plan.network
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
 
     def _typed(self, made: Any, checked: bool = False) -> Any:
-        """Outputs (one array or a tuple of all) in the module's data types. If `checked`, ValueError like `check_whole`."""
+        """Outputs (one array or a tuple of all) in the module's data types. With `checked`, ValueError like `check_whole`."""
         network = self.plan.network
         if not network.types:
             return made
@@ -160,7 +157,6 @@ class CompiledNetwork:
         return found if len(network.outputs) > 1 else found[0]
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-        """The input tensors of a call, in the order of the network's inputs."""
         network = self.plan.network
         if self._is_flat and not named and len(network.inputs) in (len(inputs), len(network.takes)):
             return inputs
@@ -182,8 +178,6 @@ class CompiledNetwork:
 
 
 def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a flat torch operator in a function with the module's arguments and results."""
-
     def call(*inputs: Any, **named: Any) -> Any:
         return compiled._formed(compiled._typed(operator(*compiled._given(inputs, named))))
 
@@ -198,24 +192,24 @@ def compile_network(
     """Find a kernel for every piece of a network's plan.
 
     Each distinct computation is searched with the effort of a `quality` (`agents.quality`), or with exactly `trials` measured
-    programs, unless a search of it with as many is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among
-    pieces by their expected gains (`agents.pieces`). `on_task` is called with (pieces done, number of pieces, computation) as
-    searches begin and continue; without it a terminal shows a bar with the seconds left, and with `on_task="bar"` any stream gets
-    a line of them now and then. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of
-    `optimize`; pieces that a `strategy` does not search have their default one.
+    programs, unless a search with at least that many is stored (`optimize(.., reuse=True)`). `seconds` are shared among pieces by
+    their expected gains (`agents.pieces`). `on_task` is called with (pieces done, number of pieces, computation) when searches
+    begin and continue. Without it a terminal shows a bar with the seconds left; with `on_task="bar"` any stream gets lines of
+    progress. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of `optimize`; pieces that a
+    `strategy` does not search have their default strategy.
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`; None is the default of the machine's kind). The
     function's memory holds the plan's constants, except weights that kernels keep packed.
 
-    On a GPU the function is a CUDA graph (`networks.gpu`). Without a GPU, `backend="analytic"` chooses kernels by the model, and
-    `backend="emulated"` checks them and gives a function that the emulator runs.
+    On a GPU the function is a CUDA graph (`networks.gpu`). Without a GPU, `backend="analytic"` chooses kernels by the model.
+    `backend="emulated"` checks them and returns a function that the emulator runs.
+
+    RuntimeWarning if `seconds` are too few for one program of each piece, or if other processes used the timed cores.
 
     Raises:
         Unsupported: if a piece of the plan has no kernel, or is too large to be verified.
         ValueError: if the caller's own plan is not legal, `hardware` is another GPU, or the budget is not positive.
         NoKernel: if no program of a piece runs correctly.
-
-    Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if others used the timed cores.
     """
     begin, hw = time.monotonic(), check_settings(hardware, quality, trials, seconds, plan, arena, seed, **options)
     chosen, options["store"] = _planned(network, plan, hw), _opened(options.get("store"), reuse)
@@ -233,7 +227,6 @@ def compile_network(
 
 
 def _opened(store: Any, reuse: bool) -> Any:
-    """One open store for all searches; None if nothing is kept."""
     of_path = isinstance(store, str | Path) or (reuse and store is None)
     return Store(tuned_path() if store is None else store) if of_path else store
 
@@ -241,7 +234,6 @@ def _opened(store: Any, reuse: bool) -> Any:
 def _function(
     plan: Plan, kernels: tuple[Kernel, ...], hw: Hardware, arena: str | None, backend: str | Backend
 ) -> NetworkFunction | GpuNetwork | EmulatedNetwork:
-    """The network as one function: of this process, of a GPU, or of the emulator."""
     mode = arena or DEFAULTS[hw.kind]
     if hw.kind == "cpu":
         return NetworkFunction(plan, kernels, hw.units, mode)
@@ -249,9 +241,9 @@ def _function(
 
 
 def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **options: Any) -> dict[Operator | Dataflow, Asked]:
-    """The search of each piece: by the given strategy if it searches such computations, otherwise by the default one.
+    """The search of each piece: by the given strategy if that searches such computations, otherwise by the default strategy.
 
-    ValueError if the strategy searches none of the pieces.
+    ValueError if the given strategy searches no piece.
     """
     found: dict[Operator | Dataflow, Asked | OtherSearch] = {}
     for computation in computations:
@@ -269,7 +261,7 @@ def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **optio
 
 
 def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:
-    """The network's plan by the rule `plan`; ValueError if it is not legal, Unsupported if a piece is too large."""
+    """Plan the network by the rule `plan`. ValueError if the plan is not legal, Unsupported if a piece is too large."""
     with nullcontext() if callable(plan) else refusing():  # errors of the caller's rule are not `Unsupported`
         chosen = plan_of(ordered(folded(network), machine), plan, machine)
         if fault := chosen.fault:
@@ -284,7 +276,7 @@ def check_settings(
     plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None, seed: int = 0,
     on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **others: Any,
 ) -> Hardware:  # fmt: skip
-    """Check arguments of `compile_network` that do not depend on the network, ValueError if invalid; return the machine."""
+    """Check those arguments of `compile_network` that do not depend on the network; return the machine. ValueError if invalid."""
     if not isinstance(seconds, Real) or not seconds > 0:
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
     Effort.of(quality, trials, seconds)
@@ -294,14 +286,13 @@ def check_settings(
     if (target := target_of(hw := machines.get(hardware)).name) not in TARGETS:
         raise ValueError(f"{hw.name} has kernels in {target}: networks are compiled to {' or '.join(TARGETS)}")
     if hw.kind != "cpu":
-        get_backend(others.get("backend", "auto"), hw)  # without the GPU this names the backends that need none
+        get_backend(others.get("backend", "auto"), hw)  # without the GPU, the error names the backends that need none
     check_seed(seed)
     _check_search(hw, reuse=reuse, **others)
     return hw
 
 
 def _check_search(hw: Hardware, **options: Any) -> None:
-    """Check the options of `optimize`; ValueError if neither operators nor fused operators accept them."""
     said: list[ValueError] = []
     for computation in ANY:
         try:
@@ -315,7 +306,7 @@ def _check_search(hw: Hardware, **options: Any) -> None:
 def _kernels(
     plan: Plan, results: Sequence[Result], asked: Mapping[Operator | Dataflow, Asked], trials: int
 ) -> tuple[Kernel, ...]:
-    """The kernel of each step. A step in a shared loop has the fastest kernel near its result that fits the loop's tasks."""
+    """The kernel of each step. In a shared loop, it is the fastest kernel near the step's result that fits the loop's tasks."""
     texts: dict[tuple[object, int], Kernel] = {}
     rows = task_rows(plan.pieces)
     for step, result, count in zip(plan.steps, results, rows, strict=True):
@@ -336,27 +327,28 @@ def compile_module(
 def compile_module(
     module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, **options: Any
 ) -> CompiledNetwork | FallenBack:
-    """Compile a torch module to one function; see `compile_network` for `options`, `frontends.torch_export` for the coverage.
+    """Compile a torch module to one function.
 
-    With `fallback="torch"` a module that cannot be compiled is returned as a function that calls it, and a RuntimeWarning says
-    why. `seconds` include torch's export.
+    `compile_network` describes `options`, `frontends.torch_export` the covered modules. With `fallback="torch"` a module that
+    cannot be compiled is returned as a function that calls the module, and a RuntimeWarning says why. `seconds` include torch's
+    export.
 
     Raises:
         Unsupported: if the module is not covered.
         NoKernel: if no kernel of a piece runs correctly.
         ValueError: if `fallback` is unknown.
     """
-    from gensor_gym.frontends.torch_export import from_torch
+    from gensor_gym.frontends.cached.networks import cached_network
 
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
     hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
     if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
-        start_worker(hw, options.get("backend", "auto"))  # meanwhile
+        start_worker(hw, options.get("backend", "auto"))  # while torch exports the module
     with uncollected():
         try:
-            network = from_torch(module, example_inputs)
+            network = cached_network(module, example_inputs)
             left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
             return compile_network(network, seconds=left, **options)
         except (Unsupported, NoKernel) as error:
@@ -375,7 +367,7 @@ class FallenBack:
     """Text of the error, such as the unsupported operation and its position in the module."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """The module's result, without gradients."""
-        torch: Any = sys.modules["torch"]  # imported, since the module is torch's
+        """Return the module's result, without gradients."""
+        torch: Any = sys.modules["torch"]  # imported already, because the module is torch's
         with torch.no_grad():
             return self.module(*inputs, **named)

@@ -44,14 +44,13 @@ class Result:
     task: Task
 
     def __repr__(self) -> str:
-        """One line of text, without the samples and trials."""
         op, trials = self.task.operator, f"{len(self.trace)} trials"
         rate = f"{op.flops / self.seconds / 1e9:.4g} GFLOP/s, " if op.flops else ""
         return f"<Result of {op} on {self.task.hardware.name}: {self.seconds * 1e6:.4g} us, {rate}{trials}>"
 
     @property
     def seconds(self) -> float:
-        """Median latency in seconds as measured during the search. It is optimistic, as the smallest of several medians."""
+        """Median latency in seconds as measured in the search. It is optimistic: the smallest of several medians."""
         return self.measurement.seconds
 
     @cached_property
@@ -62,7 +61,7 @@ class Result:
     def export(self, folder: str | Path, library: str = "gensor_kernels") -> Exported:
         """Export the kernel to a folder that needs no Python: compiled, with header, source, an example and a manifest.
 
-        A C kernel becomes a shared library; a CUDA kernel becomes a cubin, which needs NVRTC but no GPU. ValueError for other
+        A C kernel becomes a shared library. A CUDA kernel becomes a cubin, which needs NVRTC but no GPU. ValueError for other
         languages and for a folder with other contents; CompileError and NvrtcError carry the compiler's message.
         """
         return export_all([self], folder, library)
@@ -100,18 +99,16 @@ def optimize(
     """Search with a budget of measured trials and return the best program.
 
     `operator` is an operator, a fused operator such as `softmax(m=128, n=768)`, or the text of a user's graph. The default
-    strategy is `markov`; without hyperparameters it is `in_turn` for float32 on a machine that `gensor adapt` has measured, and
+    strategy is `markov`. Without hyperparameters it is `in_turn` for float32 on a machine that `gensor adapt` has measured, and
     `markov_ext` for 16 and 8 bits. For fused operators it is `exhaustive`, which ranks their whole space by the model, or
-    `gir_descent` if the space is too large.
+    `gir_descent` if the space is too large. The best few programs are timed again, alternately (`agents.core.playoff`).
 
-    Near-ties are re-timed alternately (`agents.core.playoff`).
-
-    With `reuse`, a stored search with at least as many trials replaces this search, and a stored search with fewer trials is
+    With `reuse`, a stored search with at least `trials` trials replaces a new search, and a stored search with fewer trials is
     continued. The result is then the fastest stored program of the same operator, device, protocol and compiler, with an empty
     trace. The default store is this user's, see `gensor_gym.tuned`. Up to `trials` imported programs that claim to be faster are
-    measured first. `on_trial` is called with every trial as it ends.
+    measured first. `on_trial` is called with every trial when it ends.
 
-    ValueError names an unknown argument. RuntimeError, with the statuses of all trials, if no trial ended OK. RuntimeWarning if
+    ValueError names an unknown argument. RuntimeError, with the statuses of all trials, if no trial succeeded. RuntimeWarning if
     other processes used the cores that kernels were timed on.
     """
     if trials is None:
@@ -126,14 +123,14 @@ def optimize(
 
 
 def watched(tasks: Iterable[Task]) -> AbstractContextManager[None]:
-    """Context that warns at its end if other processes used the cores that time the tasks' kernels. Tasks share a backend."""
-    task = next(iter(tasks), None)  # a network of views alone has none
+    """Warn at the end of the `with` block if other processes used the cores that time kernels. Tasks share a backend."""
+    task = next(iter(tasks), None)  # a network of views has no tasks
     timed = task and get_backend(task.backend, task.hardware).name == "cpu"
     return warned_of_others(task.hardware.units) if task and timed else nullcontext()
 
 
 class NoKernel(RuntimeError):
-    """No program of a search ran correctly; the text names the computation and the statuses."""
+    """No program of a search ran correctly. The text names the computation and the statuses."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +149,10 @@ class Asked:
         backend: str | Backend = "auto", store: Store | str | None = None, reuse: bool = False,
         on_trial: Callable[[TraceRow], None] | None = None, **hyperparameters: object,
     ) -> Asked:  # fmt: skip
-        """Resolve the arguments of `optimize`; ValueError names an unknown argument. Several searches may share an open store."""
+        """Resolve the arguments of `optimize`. Several searches may share an open store. ValueError names an unknown argument."""
         computation = resolve_computation(operator)
         searched = searched_of(computation)
-        if strategy is None:  # hyperparameters without a name are those of the traverser
+        if strategy is None:  # hyperparameters without a strategy's name are those of the traverser
             fixed = searched == CONSTRUCTIONS and hyperparameters
             strategy = DEFAULTS[searched] if fixed else default_for(computation, machines.get(hardware))
         search: Strategy = resolve(strategy, searched, hyperparameters)
@@ -175,7 +172,7 @@ class Asked:
         return Session(self.task, budget, self.store, self.on_trial)
 
     def decided(self, session: Session, final: bool = True) -> Result:
-        """Store and return the fastest program of a search that has ended. With `final` the best programs are re-timed first.
+        """Store and return the fastest program of a search that has ended. With `final`, a playoff comes first.
 
         NoKernel if no program ran correctly. RuntimeError if a stored time belongs to a program whose kernel is wrong here.
         """
@@ -196,13 +193,13 @@ class Asked:
 
 
 def check_seed(seed: object) -> None:
-    """Check that `seed` is a whole number, 0 or more; ValueError if not."""
+    """Check that `seed` is a whole number, 0 or more. ValueError if not."""
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed {seed!r}: expected a whole number, 0 or more")
 
 
 def run(strategy: Search[Searched], session: Searched, seed: int) -> None:
-    """Search until the strategy ends or the budget is spent; the session's clock starts now. ValueError for an invalid seed."""
+    """Search until the strategy ends or the budget is spent. The session's clock starts now. ValueError for an invalid seed."""
     check_seed(seed)
     session.start()
     try:

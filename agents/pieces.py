@@ -1,4 +1,4 @@
-"""The search of all pieces of a network: each distinct computation once, optionally under one budget of seconds.
+"""The search of all pieces of a network: each distinct computation once, optionally within one budget of seconds.
 
 With a budget every piece is first tried once, in descending order of its floor's share of the network's time. Each later batch
 goes to the piece with the highest expected gain in the network's time by Ansor's scheduler, and doubles the piece's number of
@@ -37,11 +37,11 @@ from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
 from gensor_gym.operators.types import Operator
 
 ENDING = 0.25
-"""Share of a budget that is reserved for its end, when the best programs are re-timed alternately and checked."""
+"""Share of a budget that is reserved for its end, when the best programs are timed again and checked."""
 AT_ONCE = 64
-"""Most pieces that are searched side by side; each holds its tables and waits in a thread."""
+"""Maximum number of pieces that are searched side by side. Each holds its tables and waits in a thread."""
 TRIES = 8
-"""Most programs of a piece that are verified where none is timed, until one is right."""
+"""Maximum number of programs of a piece that are verified until one is correct, if programs are not timed."""
 OnTask = Callable[[int, int, str], None]
 
 
@@ -51,11 +51,10 @@ def search_pieces(
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
     """Search every computation with at most `trials` trials; return a result for each.
 
-    With `timed=False` the first program of a search is verified and not timed, on CPUs and without a budget in seconds.
-
-    A computation with an ended search in the store is not searched again, unless `seconds` is infinite and the stored search
-    had fewer trials; that search is then continued. A killed search resumes. If the budget is too short to try every piece
-    once, a RuntimeWarning states the excess.
+    With `timed=False` the first program of a search is verified and not timed, on CPUs and without a budget in seconds. A
+    computation with an ended search in the store is not searched again, unless `seconds` is infinite and the stored search had
+    fewer trials; that search is then continued. A killed search resumes. If the budget is too short to try every piece once, a
+    RuntimeWarning states the excess.
     """
     least = trials if math.isinf(seconds) else 0
     found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials, least)) is not None}
@@ -70,7 +69,6 @@ def _searched(
     asked: Sequence[Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int, on_task: OnTask,
     timed: bool,
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
-    """Search the computations that have no stored result; see `search_pieces`."""
     pieces = [Piece.of(one, counts[one.task.operator], seed) for one in asked]
     backend = pieces[0].session.backend
     if math.isfinite(seconds):
@@ -86,13 +84,16 @@ def _searched(
 
 
 def start_worker(hw: Hardware, backend: str | Backend) -> None:
-    """Start the process that verifies and times a CPU's kernels in the background: it takes a second of another core."""
+    """Start the process that verifies and times a CPU's kernels in the background. It takes a second of another core."""
     if hw.kind == "cpu" and isinstance(found := get_backend(backend, hw), NativeBackend) and found.pool is found.local:
         threading.Thread(target=found.local.workers[0].begin, daemon=True).start()
 
 
 def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_task: OnTask, timed: bool) -> None:
-    """Search pieces in rounds (`agents.rounds`) and set their results. Without times, others are tried after a wrong program."""
+    """Search pieces in rounds (`agents.rounds`) and set their results.
+
+    Without times, further programs are tried after a wrong program.
+    """
     answers = itertools.count(1)
     on_task(0, len(pieces), pieces[0].name)
 
@@ -118,7 +119,7 @@ def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_t
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
     """A schedule whose tasks compute `rows` rows: `found` itself, or the fastest of `trials` measured schedules near it.
 
-    ValueError if no schedule has such tasks, NoKernel if none of them ran correctly.
+    ValueError if no schedule has such tasks, NoKernel if none of the schedules ran correctly.
     """
     task = asked.task
     if generate(task.operator, found, task.hardware).tasks_of(rows):
@@ -134,7 +135,7 @@ def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int)
 
 
 def _ended(asked: Asked, trials: int, least: int) -> Result | None:
-    """Stored result of an ended search; None if there is none or it had fewer than `least` trials.
+    """Stored result of an ended search; None if no search ended or it had fewer than `least` trials.
 
     A result with newly measured imported programs counts as ended.
     """
@@ -149,7 +150,6 @@ class _ByRows:
     rows: int
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the programs, fastest by the model first."""
         assert session.best is not None
         found: Iterator[Any] = by_rows(session.task.operator, session.best[0], self.rows, session.task.hardware)
         for schedule in found:
@@ -180,7 +180,7 @@ class Piece:
 
     @property
     def share(self) -> float:
-        """Seconds that the piece takes in a call of the network: as measured, or by its floor before any program ran."""
+        """Seconds of the piece in a call of the network: as measured, or by the roofline floor before any program ran."""
         best = self.session.best
         return self.count * (best[1].seconds if best else warm_floor(self.asked.task.operator, self.asked.task.hardware))
 
@@ -188,8 +188,8 @@ class Piece:
         """Continue the search with `trials` more trials; the last begins within `seconds`.
 
         The strategy starts again and repeats its earlier trials, which the session answers without measuring. On a CPU, the last
-        trial of a product, if not its first, is a program with a plain block of rows (`networks.tasks`): the model ranks such
-        programs high, but walks rarely end at them.
+        trial of a product, unless it is the first, is a program with a plain block of rows (`networks.tasks`): the model ranks
+        such programs high, but walks rarely end at them.
         """
         session, before = self.session, self.session.trials
         session.start()
@@ -209,7 +209,6 @@ class Piece:
 
 
 def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.Generator, on_task: OnTask) -> None:
-    """Search pieces within a budget of seconds, and set their results; see the module."""
     begin = time.monotonic()
     pieces.sort(key=lambda piece: -piece.share)
     scheduler = GradientScheduler(total_latency(np.array([piece.count for piece in pieces])))

@@ -1,4 +1,4 @@
-"""Progress while pieces of a network are searched: a bar on a terminal, elsewhere lines if they are asked for."""
+"""Progress of the search of a network's pieces: a bar on a terminal, or lines elsewhere on request."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Literal
 from agents.pieces import OnTask
 
 SECONDS = 2.0
-"""Seconds between lines where there is no terminal."""
+"""Smallest number of seconds between two lines of progress."""
 
 
 @contextmanager
 def shown(on_task: OnTask | Literal["bar"] | None) -> Iterator[OnTask]:
-    """Context that yields the function to call as searches begin and continue.
+    """Yield the function to call when searches begin and continue.
 
-    It is the caller's `on_task`, or else a function that moves a bar on stderr. Without a terminal it does nothing, unless the
-    caller asks for a "bar". ValueError for another text.
+    It is the caller's `on_task`, or else a function that updates a bar on stderr. Without a terminal that function does nothing;
+    if the caller asks for a "bar", it prints lines. ValueError for another text.
     """
     if callable(on_task):
         yield on_task
@@ -36,7 +36,6 @@ def shown(on_task: OnTask | Literal["bar"] | None) -> Iterator[OnTask]:
 
 
 def _lines() -> OnTask:
-    """A function that writes a line with an estimate of the seconds left to stderr, at most every SECONDS."""
     begin = said = time.monotonic()
 
     def tell(number: int, count: int, computation: str) -> None:

@@ -1,4 +1,4 @@
-"""How long a network is searched: the qualities that users choose among."""
+"""The qualities that users choose among: how long a network is searched."""
 
 from __future__ import annotations
 
@@ -15,25 +15,31 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 QUALITIES = {"fast": 1, "balanced": 3, "best": 16}
-"""Quality -> number of programs tried for each piece. With `fast` the model chooses; its program is verified and not timed."""
+"""Quality -> number of programs tried for each piece.
+
+With `fast` the model chooses; its program is verified and not timed.
+"""
 FAST, DEFAULT = "fast", "balanced"
 MOST_TRIALS = 64
-"""Most programs measured for each piece with a budget in seconds."""
+"""Maximum number of programs that are measured for each piece with a budget in seconds."""
 QUICK = {"walkers": 16, "refiners": 10, "descents": 12, "columns": 3}
-"""Hyperparameters of the traverser where the model alone chooses: a third of the processor time, and the chosen programs of
-ResNet-50, MobileNetV2 and BERT are 0.6 % faster by the model (64 pieces, at most 25 % slower, AMD EPYC Zen 4)."""
+"""Hyperparameters of the traverser if only the model chooses.
+
+They need a third of the processor time, and the chosen programs of ResNet-50, MobileNetV2 and BERT are 0.6 % faster by the model
+(64 pieces, at most 25 % slower, AMD EPYC Zen 4).
+"""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Number of programs tried for each piece at most, and whether they are timed."""
+    """Maximum number of programs tried for each piece, and whether they are timed."""
 
     trials: int
     timed: bool
 
     @classmethod
     def of(cls, quality: str | None, trials: int | None, seconds: float) -> Effort:
-        """The effort of a quality, or of exactly `trials` programs; with a budget in seconds alone up to MOST_TRIALS.
+        """The effort of a quality, or of exactly `trials` programs. A budget in seconds without a quality allows MOST_TRIALS.
 
         ValueError for an unknown quality, and unless `trials` is None or a whole number above 0.
         """
@@ -48,7 +54,7 @@ class Effort:
         return cls(QUALITIES[quality or DEFAULT], quality != FAST)
 
     def searches(self, asked: Mapping[Operator | Dataflow, Asked]) -> dict[Operator | Dataflow, Asked]:
-        """The searches of pieces, with a shorter walk where the model alone chooses by the default traverser."""
+        """The searches of pieces. If programs are not timed, the default traverser gets a shorter walk."""
         short = {} if self.timed else {one: search for one, search in asked.items() if search.search == Markov()}
         quick: Any = Markov(**QUICK)  # type: ignore[arg-type]
         return {**asked, **{one: dataclasses.replace(search, search=quick) for one, search in short.items()}}

@@ -1,7 +1,7 @@
 """Searches side by side, each in a thread of its own, so that no core waits for a compiler or a walk.
 
 Kernels are compiled on all cores while other searches walk. They are timed one after another when every search waits for a
-measurement and every compiler has ended, so that nothing disturbs their times. Kernels that are verified only do not wait.
+measurement and every compiler has ended, so that nothing disturbs their times. Kernels that are only verified do not wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stopped(Exception):
 
 @dataclass
 class _Request:
-    """Kernels of one search that are being compiled, and their measurements once all have ended."""
+    """Kernels of one search that are being compiled, and the kernels' measurements once all compilations have ended."""
 
     compiled: list[Future[Built | Measurement]]
     answers: list[Measurement] = field(default_factory=list)
@@ -41,17 +41,17 @@ class _Request:
 
 
 class Rounds:
-    """A backend of several sessions whose searches run side by side (`run`); `on_answer` is called after each measurement."""
+    """A backend of several sessions whose searches run side by side (`run`). `on_answer` is called after each measurement."""
 
     stored = True
 
     def __init__(self, backend: NativeBackend, hw: Hardware, timed: bool, on_answer: Callable[[str], None]) -> None:
-        """With `timed=False` kernels are verified, each by a single draw, and not timed."""
+        """Set up the rounds. With `timed=False` kernels are verified, each by a single draw, and not timed."""
         self.name, self.device = backend.name, backend.device
         self._settled: set[Any] = set()
         self._backend, self._hardware, self._timed, self._on_answer = backend, hw, timed, on_answer
         self._turn = threading.Semaphore(workers())
-        self._changed = threading.Condition()  # its lock may be taken again: a compilation may end at once
+        self._changed = threading.Condition()  # its lock is reentrant: a compilation may end at once
         self._waiting: list[_Request] = []
         self._running = 0
         self._error: BaseException | None = None
@@ -79,13 +79,13 @@ class Rounds:
             self._compilers.shutdown(wait=False, cancel_futures=True)
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
-        """Digest of the generated kernel. BudgetSpent if an earlier one is right and times do not matter."""
+        """Digest of the generated kernel. BudgetSpent if an earlier kernel is correct and kernels are not timed."""
         if op in self._settled:
             raise BudgetSpent(f"{op} has a program that is right")
         return self._backend.digest(op, schedule, hw)
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """Yield one measurement for each schedule, in order; called by a search in its thread."""
+        """Yield one measurement for each schedule, in order. A search calls it in its thread."""
         made = [self._backend.generated(op, schedule, hw) for schedule in schedules]
         with self._changed:
             if self._stopped:
@@ -109,7 +109,6 @@ class Rounds:
         """Do nothing: the processes belong to the wrapped backend."""
 
     def _searched(self, search: Callable[[], None]) -> None:
-        """Run one search, as the target of its thread."""
         error: BaseException | None = None
         with self._turn:
             try:
@@ -139,7 +138,7 @@ class Rounds:
                 self._changed.wait()
 
     def _begun(self, kernel: Kernel | Measurement) -> Future[Built | Measurement]:
-        """Begin and return the compilation of a kernel; it has already ended for a kernel that could not be generated."""
+        """Begin and return the compilation of a kernel. For a kernel that could not be generated, it has already ended."""
         if isinstance(kernel, Measurement):
             ended: Future[Built | Measurement] = Future()
             ended.set_result(kernel)
@@ -153,7 +152,6 @@ class Rounds:
             self._changed.notify()
 
     def _answer(self, built: Built | Measurement) -> Measurement:
-        """Verify a compiled kernel and, if asked, time it."""
         if isinstance(built, Measurement):
             return built
         begin, compiling = time.perf_counter(), built.compile_seconds

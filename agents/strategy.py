@@ -1,7 +1,7 @@
 """The protocol of strategies, and their registry.
 
 A strategy is a frozen dataclass of hyperparameters with `search(session, rng)`. It works only through the session, which enforces
-its budget and remembers the best; `BudgetSpent` may pass through `search`.
+the budget and remembers the best program. `BudgetSpent` may pass through `search`.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Search(Protocol[Searched]):
     """A strategy for sessions of type `Searched`: construction graphs, fused operators or recorded spaces."""
 
     def search(self, session: Searched, rng: np.random.Generator) -> None:
-        """Spend the session's budget; randomness comes from `rng` only."""
+        """Spend the session's budget. All randomness is drawn from `rng`."""
 
 
 class Strategy(Search[Session], Protocol):
     """A strategy that searches the construction graph of one task."""
 
     space: str
-    """Name of the space whose graph the session is made for."""
+    """Name of the space of the session's graph."""
 
 
 CONSTRUCTIONS, RECORDED, FUSED = "construction graphs", "recorded spaces", "fused operators"
@@ -73,9 +73,9 @@ class Constructs(Protocol):
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
         """Yield one construction after another: programs, their seconds by the model, number of evaluations.
 
-        The first constructions may be smaller than later ones, for an early result, unless `once` says that the caller takes a
-        single construction. BudgetSpent of a budget of evaluations passes through. After the last construction the caller begins
-        again, except with `exhaustive`, which would construct the same programs.
+        The first constructions may be smaller than later ones, for an early result. With `once` the caller takes a single
+        construction, which is of full size. BudgetSpent of a budget of evaluations passes through. After the last construction
+        the caller begins again, unless the strategy is `exhaustive` and would construct the same programs.
         """
 
 
@@ -86,7 +86,7 @@ class Entry:
     where: str
     """Text "module:class"."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
-    """Kind of search, such as CONSTRUCTIONS or FUSED -> hyperparameters whose default differs from the class's."""
+    """Kind of search, such as CONSTRUCTIONS or FUSED -> hyperparameters whose default differs from that of the class."""
 
 
 STRATEGIES: dict[str, Entry] = {
@@ -163,7 +163,7 @@ DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
 _DESCENTS = "gir_descent"
 _WITH_KNOBS = "markov_ext"
 _ADAPTED, _MEASURED, _TIMED = "in_turn", "agents.hybrids.here:measured_here", "float32"
-"""Default strategy on a machine that `gensor adapt` has measured, and the function that says whether it has."""
+"""Default strategy on a machine that `gensor adapt` has measured, the function that checks for such a machine, the type."""
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
@@ -184,10 +184,10 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
 
 
 def register_strategy(name: str, *searched: str) -> Callable[[Any], type[Any]]:
-    """Decorator that registers a user's strategy for the kinds of search in `searched`, by default construction graphs.
+    """Register the decorated strategy for the kinds of search in `searched`, by default construction graphs.
 
-    It decorates a class, or a function of (session, rng) whose further arguments are the hyperparameters with their defaults.
-    ValueError if another module has registered the name, or if a hyperparameter of a function has no default.
+    The decorator takes a class, or a function of (session, rng) whose further arguments are the hyperparameters with their
+    defaults. ValueError if another module has registered the name, or if a hyperparameter of a function has no default.
     """
 
     def add(made: Any) -> type[Any]:
@@ -200,7 +200,7 @@ def register_strategy(name: str, *searched: str) -> Callable[[Any], type[Any]]:
 
 
 def _of_function(name: str, search: Callable[..., None]) -> type[Any]:
-    """Frozen dataclass whose `search` calls the function; it has the function's module, qualified name and docstring."""
+    """Frozen dataclass whose `search` calls the function. It has the function's module, qualified name and docstring."""
     _, _, *settings = inspect.signature(search).parameters.values()
     if missing := [one.name for one in settings if one.default is one.empty]:
         raise ValueError(f"strategy {name!r}: hyperparameters {missing} have no default; expected one for each")
@@ -221,24 +221,23 @@ def strategies_for(searched: str) -> list[str]:
 
 
 def class_of(name: str) -> type[Any]:
-    """The dataclass of a registered strategy; ImportError if a library that it needs is missing."""
+    """The dataclass of a registered strategy. ImportError if a library that the strategy needs is missing."""
     found: type[Any] = _object(STRATEGIES[name].where)
     return found
 
 
 def _object(where: str) -> Any:
-    """The object of a text "module:name"."""
     module, _, attribute = where.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def get_strategy(name: str, **hyperparameters: object) -> Strategy:
-    """The strategy of that name; ValueError for unknown strategies or hyperparameters, which lists the known names."""
+    """Get a strategy by name. ValueError for unknown strategies or hyperparameters lists the known names."""
     return build(name, CONSTRUCTIONS, hyperparameters)
 
 
 def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """The strategy `name` with its defaults for the kind of search `searched`.
+    """Make the strategy `name`, with the default hyperparameters for the kind of search `searched`.
 
     ValueError like `get_strategy`, if the strategy does not do this kind of search, and for a value of a wrong type.
     """
@@ -262,7 +261,7 @@ def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> An
 
 
 def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """The strategy: the object itself, or for a name the result of `build`.
+    """Return a strategy object unchanged; for a name, the result of `build`.
 
     ValueError if an object is not a strategy, or if its class is registered for other kinds of search only.
     """
@@ -282,5 +281,5 @@ class OtherSearch(ValueError):
 
 
 def refusal(name: str, searched: str) -> OtherSearch:
-    """The error for a strategy that does not do this kind of search; its text lists the strategies that do."""
+    """Error for a strategy that does not do this kind of search. Its text lists the strategies that do."""
     return OtherSearch(f"strategy {name!r} does not search {searched}; these do: {sorted(strategies_for(searched))}")

@@ -1,9 +1,8 @@
 """The command line: `gensor COMMAND ..` is the same as `python -m experiments COMMAND ..`.
 
-`COMMANDS` has an entry for every command, with its module, its description and two examples. Only `compare`, `reproduce`, `bench`
-and `gpu` can also be run by `python -m experiments.COMMAND`; each has a module next to this one.
-
-Slow imports come after the installation of the signal handlers. Until then a signal ends the process with Python's own message.
+`COMMANDS` has an entry for every command, with its module, its description and two examples. Only `compare`, `reproduce`,
+`bench` and `gpu` can also be run by `python -m experiments.COMMAND`; each has a module next to this one. Slow imports run after
+the signal handlers are installed. Before that, a signal ends the process with Python's own message.
 """
 
 from __future__ import annotations
@@ -301,7 +300,6 @@ def _without_plugins(words: Sequence[str]) -> list[str]:
 
 
 def _refusal(name: str) -> str:
-    """Message for an unknown command, with the nearest known name."""
     from gensor_gym.registry import near
 
     return f"gensor: no command {name!r}; commands are {', '.join(COMMANDS)}{near(name, COMMANDS)}"
@@ -309,7 +307,7 @@ def _refusal(name: str) -> str:
 
 def _run(name: str, words: Sequence[str]) -> None:
     """Run a command and exit with its code, which is 2 for a user's error."""
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # its errors then reach us whole and are reported like all others
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises its errors whole, and they are reported like all others
     if "--debug" in words:
         os.environ[DEBUG] = "1"
     words = [word for word in words if word != "--debug"]
@@ -336,7 +334,7 @@ def _open_streams() -> None:
 
 
 def _in_any_letters(*streams: TextIO) -> None:
-    """Make the streams print characters that a terminal cannot show as question marks, so that no such character ends a run."""
+    """Make the streams print `?` for a character that a terminal cannot show, so that no such character ends a run."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

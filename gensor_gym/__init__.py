@@ -1,7 +1,6 @@
 """gensor_gym: the construction graph of tensor programs as a Gymnasium environment.
 
-Importing the package registers its environments (`gensor_gym.env`).
-Everything heavier is imported when it is first used.
+Importing the package registers its environments (`gensor_gym.env`). Other modules are imported at their first use.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from gensor_gym.version import VERSION
 
 __version__ = VERSION
 
-# `compile` and `compile_buckets` are code of `agents`: they are named by text, because no module of the gym imports `agents`.
+# `compile` and `compile_buckets` are named by text, because they are defined in `agents`, which no module of the gym imports.
 _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",
     "Schedule": "gensor_gym.graph.schedule",
@@ -37,7 +36,7 @@ register()
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name or module on first use; AttributeError for any other name."""
+    """Import a public name or module at its first use; AttributeError for any other name."""
     if name in _LAZY:
         module, _, attribute = _LAZY[name].partition(":")
         return getattr(import_module(module), attribute or name)

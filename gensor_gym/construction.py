@@ -68,14 +68,14 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """All columns of the task's programs. Knobs that the space fixes stay as in the unscheduled program.
+        """Columns (tile chains of axes, knobs) of the task's programs. Knobs that the space fixes keep their initial value.
 
         Cached, because listing the columns takes longer than a coordinate descent over them.
         """
         return Coordinates(opened(self._initial.row, self.tables.ints), columns_of(self.tables.ints, self.tables.sizes))
 
     def initial(self) -> Schedule:
-        """The unscheduled program: every tile 1, registers under construction, knobs set by the rule of `graph.defaults`."""
+        """The unscheduled program: all tiles are 1, the level is registers, knobs have the values of `graph.defaults`."""
         return self._initial
 
     def is_legal(self, schedule: Schedule) -> bool:
@@ -83,13 +83,12 @@ class ConstructionGraph(RowGraph[Schedule]):
         return self._is_well_formed(schedule) and bool(rules.fits(plain(schedule.row), self.tables.ints))
 
     def is_legal_once(self, schedule: Schedule) -> bool:
-        """Like `is_legal`, for a process that calls it once: plain Python takes milliseconds and loads no compiled code."""
+        """Same as `is_legal`, for a process that calls it once: plain Python takes milliseconds but loads no compiled code."""
         ints, sizes = self.tables.ints, self.tables.sizes
         well_formed, fits = interpreted(rules.is_well_formed), interpreted(rules.fits)
         return bool(well_formed(schedule.row, ints, sizes)) and bool(fits(schedule.row, ints))
 
     def _is_well_formed(self, schedule: Schedule) -> bool:
-        """Whether the schedule may be passed to the compiled rules, which check no bounds."""
         return bool(rules.is_well_formed(plain(schedule.row), self.tables.ints, self.tables.sizes))
 
     def action_mask(self, schedule: Schedule) -> np.ndarray:
@@ -105,22 +104,23 @@ class ConstructionGraph(RowGraph[Schedule]):
         return masks.astype(bool)
 
     def fits(self, rows: np.ndarray, limits: int = EVERY) -> np.ndarray:
-        """Whether each of `rows` [B, ROW] is within the limits of the hardware, bool [B]. Rows must be well formed.
+        """Whether each of `rows` [B, ROW] is within the hardware's limits, bool [B].
 
-        `limits`: bit set of the limits to check, from the constants of `graph.knobs.knob`.
+        Rows must be well formed (`rules.is_well_formed`). `limits`: bit set of the limits to check, from the constants of
+        `graph.knobs.knob`.
         """
         fitting = np.empty(len(rows), dtype=np.bool_)
         _fill_fits(plain(rows), self.tables.ints, limits, fitting)
         return fitting
 
     def transition(self, schedule: Schedule, action: int) -> Schedule:
-        """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
+        """The schedule after an action. An illegal action and `stop` return the schedule unchanged."""
         if action == STOP or not self._is_well_formed(schedule):
             return schedule
         return super().transition(schedule, action)
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(successors int32 [B, ROW], legal bool [B]) of one action per row. Rows must be well formed."""
+        """(next schedules int32 [B, ROW], legal bool [B]) for one action per row. Rows must be well formed."""
         results = np.empty_like(rows)
         legal = np.empty(len(rows), dtype=np.bool_)
         rules.transitions(
@@ -129,24 +129,24 @@ class ConstructionGraph(RowGraph[Schedule]):
         return results, legal
 
     def room(self) -> np.ndarray:
-        """New scratch array for the compiled model on `tables`; each thread needs its own (`cost.model.room`)."""
+        """New scratch array for the compiled model on `tables`. Each thread needs its own (`cost.model.room`)."""
         return model.room(self.tables.ints)
 
     def latency(self, schedule: Schedule) -> float:
-        """Seconds by the analytic model; infinite for an illegal schedule."""
+        """Seconds predicted by the analytic model; infinite for an illegal schedule."""
         if not self.is_legal(schedule):
             return float("inf")
         return super().latency(schedule)
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every row, float64 [B]; infinite if resources exceed the limits. Rows must be well formed."""
+        """Predicted seconds of every row, float64 [B]; infinite if the row exceeds the limits. Rows must be well formed."""
         self.charge(len(rows))
         seconds = np.empty(len(rows), dtype=np.float64)
         model.fill_latencies(plain(rows), self.tables.ints, self.tables.floats, self.room(), seconds)
         return seconds
 
     def terms(self, schedule: Schedule) -> dict[str, float]:
-        """The parts of the latency in seconds, by name (`cost.terms.TERMS`). The schedule may be illegal.
+        """Terms of the predicted latency, in seconds, by name (`cost.terms.TERMS`). The schedule may be illegal.
 
         ValueError if a tile is below 1, or if the level or a knob is out of range.
         """
@@ -157,7 +157,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return dict(zip(TERMS, self.terms_of(row[None])[0, 1:].tolist(), strict=True))
 
     def terms_of(self, rows: np.ndarray) -> np.ndarray:
-        """Latency of every row, then its `terms`, in seconds: float64 [B, 1 + terms]. Rows must be well formed."""
+        """Predicted latency of every row, then its `terms`, in seconds: float64 [B, 1 + terms]. Rows must be well formed."""
         self.charge(len(rows))
         found = np.zeros((len(rows), 1 + NUM_TERMS))
         model.fill_terms(plain(rows), self.tables.ints, self.tables.floats, self.room(), found)
@@ -166,19 +166,19 @@ class ConstructionGraph(RowGraph[Schedule]):
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: Schedule | None = None
     ) -> Schedule:
-        """The last schedule of a random walk over legal actions, which grows tiles twice as often as it shrinks them.
+        """Draw a schedule: the end of a random walk over legal actions that prefers growing tiles to shrinking them (2 to 1).
 
         The walk begins at the unscheduled program, or at `start`, which must be legal. It takes `steps` steps, or a random number
-        of steps if None. Every legal schedule of the space can be reached; the distribution is not uniform.
+        of steps if None. Every legal schedule of the space can be drawn; the distribution is not uniform.
         """
         count = steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))
         return Schedule(self.walk((start or self._initial).row, rng.random(count))[-1])
 
     def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
-        """Rows int32 [1 + steps, ROW] of a walk from `row`, which must be legal: each of `draws` [steps] chooses an action.
+        """Rows of a walk from a legal `row`, int32 [1 + steps, ROW]. Each of `draws` [steps] chooses an action.
 
-        Draws are float64 in [0, 1); `weights` float64 [N] are the relative frequencies of actions. If only `stop` is legal, the
-        walk does not move.
+        Draws are float64 in [0, 1). `weights` float64 [N] are the relative frequencies of actions. The row stays the same at a
+        step where only `stop` is legal.
         """
         way = np.empty((1 + len(draws), ROW), dtype=np.int32)
         way[0] = row
@@ -186,7 +186,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return way
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every legal schedule of the space, in batches of rows int32 [<= batch, ROW] with tiles for all memory levels.
+        """Yield every legal schedule of the space in batches of rows, int32 [<= batch, ROW], with tiles for all memory levels.
 
         Knobs that the space fixes keep their initial value. Rows with tiles for fewer levels add no programs, since the other
         levels copy the level below. ValueError if `batch` is below 1.
@@ -219,6 +219,5 @@ def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
 
 @compiled
 def _fill_fits(rows: np.ndarray, ints: np.ndarray, limits: int, fitting: np.ndarray) -> None:
-    """Write into `fitting` bool [B] whether each row is within `limits` (`rules.within`)."""
     for b in range(rows.shape[0]):
         fitting[b] = within(rows[b], ints, limits)

@@ -1,4 +1,4 @@
-"""Control of Python's garbage collector. It is off while many long-lived objects are made: each collection visits all of them."""
+"""Switches Python's garbage collector off while many long-lived objects are made: each collection visits all of them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Run the `with` block with garbage collection off, for all threads of the process; restore the setting afterwards."""
+    """Run the `with` block without garbage collection in the whole process; restore the setting afterwards."""
     with _set(False):
         yield
 
 
 @contextlib.contextmanager
 def collected() -> Iterator[None]:
-    """Run the `with` block with garbage collection on: for long calls inside `uncollected`."""
+    """Run the `with` block with garbage collection, for long calls inside `uncollected`."""
     with _set(True):
         yield
 

@@ -1,4 +1,4 @@
-"""Atomic writes: after a crash or on a full disk, a reader sees the whole new file or the previous file."""
+"""Atomic writes: after a crash or on a full disk, a reader sees either the whole new file or the previous file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def whole(path: Path, write: Callable[[Path], object], mode: int | None = None) -> None:
-    """Let `write` write a file in a temporary folder, then move it to `path` atomically; `mode`: the file's permissions."""
+    """Call `write` with the path of a temporary file, then move the file to `path` atomically. `mode`: the file's permissions."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         temporary = (Path(folder) / path.name).with_suffix(".tmp")  # torch writes the stem into its files
@@ -23,7 +23,7 @@ def whole(path: Path, write: Callable[[Path], object], mode: int | None = None) 
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Add the file's name to system errors that lack a name, such as the error of a full disk."""
+    """Add the file's name to system errors without one, such as the error of a full disk."""
     try:
         yield
     except OSError as error:
@@ -33,5 +33,5 @@ def named(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes, mode: int | None = None) -> None:
-    """Write a file atomically, creating its folder if missing; `mode`: the file's permissions."""
+    """Write a file atomically; create a missing folder. `mode`: the file's permissions."""
     whole(Path(path), lambda temporary: temporary.write_bytes(data), mode)

@@ -1,7 +1,7 @@
-"""The fingerprint of a task: results are comparable only if their fingerprints are equal.
+"""Fingerprint of a task. Results are comparable only if their fingerprints are equal.
 
-It is a hash of behaviour. It changes with the task's space, its rules or its model. It does not change with a comment, a new
-operator, a faster implementation or the machine that computes it. It covers:
+The fingerprint is a hash of behaviour. It changes with the task's space, its rules or its model. It does not change with a
+comment, a new operator, a faster implementation or the machine that computes it. It covers:
 
 - the tile sizes, the knobs' values, the initial program, the horizon and the roofline floor;
 - the legal actions along fixed walks from the unscheduled program and from one program of each further kind (such as each kind of
@@ -9,9 +9,9 @@ operator, a faster implementation or the machine that computes it. It covers:
 - the latency and every term of the model for the drawn programs and for further programs: in a small space all programs, in a
   larger space the programs that coordinate descents evaluate, starting at the fastest drawn programs.
 
-Integers count exactly, seconds to six digits (a part in 2^20), because processors, compilers and orders of summation differ in
-the last bits. Descents ignore gains that small, because a tie broken the other way would lead to another program. A fingerprint
-is not a proof: it does not show a change that affects none of these programs.
+Integers count exactly, seconds to six digits (2^-20), because processors, compilers and orders of summation differ in the last
+bits. Descents ignore gains below six digits, because rounding could otherwise decide between two programs. A fingerprint is not a
+proof: a change that affects none of these programs does not show.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 HOST = "host"
-"""Name of the machine that Python runs on; its rates are measured."""
+"""Name of the machine that runs Python; its rates are measured."""
 DIGITS = 16
-"""Hexadecimal digits of a fingerprint."""
+"""Number of hexadecimal digits of a fingerprint."""
 LISTED = 4096
-"""A space with at most this number of candidates is small: all its programs are evaluated."""
+"""A space with at most this number of candidates is small."""
 WALKS, STEPS = 12, 64
 """Number of walks from each start, and number of steps of a walk."""
 DRAWN = 4096
 """Number of programs drawn near the limits for each start."""
 DESCENTS, EVALUATED = 4, 1536
-"""Number of descents for each start, from its fastest drawn programs, and limit on the programs that a descent evaluates."""
+"""Number of descents for each start, and the largest number of programs that a descent evaluates."""
 GAIN = 1.0 - 1e-6
-"""A descent moves to a program only if its seconds are below GAIN times the best so far: a gain that six digits show."""
+"""A descent moves to a program only if its seconds are below GAIN times the best seconds so far."""
 COLUMNS = (64, 128, 256)
-"""Columns of the wgmma programs among the starts. COLUMNS and CHANCES copy values of the searches, which may be tuned."""
+"""Columns of the wgmma programs among the starts. Searches have copies of COLUMNS and CHANCES, which may be tuned."""
 CHANCES = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
 """Relative frequency of an action in a walk, float64 [N]."""
 
@@ -67,9 +67,9 @@ _known: dict[bytes, str] = {}
 
 
 def fingerprint(graph: ConstructionGraph) -> str:
-    """Fingerprint of a graph's task, sixteen hexadecimal digits, cached for the process. Its evaluations are not charged.
+    """Fingerprint of the graph's task: sixteen hexadecimal digits, cached for the process. No budget is charged.
 
-    For the host only the limits count, because its measured rates vary a little.
+    The host's fingerprint covers its limits but not its measured rates, which vary a little.
     """
     if graph.hardware.name == HOST:
         graph = ConstructionGraph(graph.operator, _with_fixed_rates(graph.hardware), graph.space)
@@ -82,24 +82,22 @@ def fingerprint(graph: ConstructionGraph) -> str:
 
 
 def fingerprints(ops: Iterable[Operator], hardware: Hardware | str, space: str) -> dict[str, str]:
-    """Operator's text -> fingerprint of its task, for every operator."""
+    """Operator's text -> fingerprint of its task on the hardware in the space."""
     return {str(op): _task_fingerprint(op, machines.get(hardware), space) for op in ops}
 
 
 def common(found: Iterable[str]) -> str:
-    """One fingerprint for several tasks, independent of their order. If all are equal, it is that fingerprint."""
+    """Combine the fingerprints of several tasks, in any order. Equal fingerprints stay unchanged."""
     different = sorted(set(found))
     return different[0] if len(different) == 1 else hashlib.sha256(" ".join(different).encode()).hexdigest()[:DIGITS]
 
 
 @lru_cache(maxsize=4096)
 def _task_fingerprint(op: Operator, hardware: Hardware, space: str) -> str:
-    """Fingerprint of a task, whose graph is built here."""
     return fingerprint(ConstructionGraph(op, hardware, space))
 
 
 def _with_fixed_rates(host: Hardware) -> Hardware:
-    """The host with the rates of a fixed CPU description, CASCADE_LAKE."""
     rates: dict[str, dict[str, Any]] = {
         level.name: {"bandwidth": level.bandwidth, "latency": level.latency} for level in CASCADE_LAKE.memory
     }
@@ -109,7 +107,7 @@ def _with_fixed_rates(host: Hardware) -> Hardware:
 
 
 def _digest(graph: ConstructionGraph) -> str:
-    """Fingerprint of the graph's task: hash of the parts that the module's text lists."""
+    """Hash of the parts that the module's docstring lists."""
     whole = hashlib.sha256(json.dumps(_facts(graph)).encode())
     tables = graph.tables
     begins = starts(tables, graph.initial().row, COLUMNS)
@@ -130,7 +128,7 @@ def _digest(graph: ConstructionGraph) -> str:
 
 
 def _facts(graph: ConstructionGraph) -> list[object]:
-    """Facts from the task's tables: ladders, movable knobs with their values, initial program, horizon, floor and cap."""
+    """Facts from the task's tables: ladders, variable knobs with their values, initial program, horizon, floor and cap."""
     tables = graph.tables
     knobs = {
         KNOBS[k].name: [KNOBS[k].values[i] for i in values]
@@ -143,7 +141,7 @@ def _facts(graph: ConstructionGraph) -> list[object]:
 
 
 def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
-    """Three parts to hash: names of the actions legal anywhere along the walks, their masks at every step, the last programs."""
+    """Yield three parts to hash: actions that are legal anywhere along the walks, their masks at every step, last programs."""
     draws = _numbers((len(begins), WALKS, STEPS))
     ways = np.array(
         [[graph.walk(begin, walk, CHANCES) for walk in walks] for begin, walks in zip(begins, draws, strict=True)]
@@ -156,22 +154,22 @@ def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
 
 
 def _numbers(shape: tuple[int, ...]) -> np.ndarray:
-    """The same float64 numbers in [0, 1) at every call: raw bits of PCG64, which no release of NumPy changes."""
+    """Fixed float64 numbers in [0, 1): raw bits of PCG64, which no release of NumPy changes."""
     bits = np.random.PCG64(0).random_raw(math.prod(shape))
     return ((bits >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
 def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Seconds, then the model's terms, of legal programs [B, ROW]: float64 [B, 1 + terms]."""
+    """Predicted seconds, then the model's terms, of legal programs [B, ROW]: float64 [B, 1 + terms]."""
     found = np.zeros((len(rows), 1 + NUM_TERMS))
     fill_terms(rows, graph.tables.ints, graph.tables.floats, graph.room(), found)
     return found
 
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Traces float64 [N, TRACED] of coordinate descents from the DESCENTS fastest of the programs `rows` [B, ROW].
+    """Traces, float64 [N, TRACED], of coordinate descents from the DESCENTS fastest of the programs `rows` [B, ROW].
 
-    `seconds` rounded to six digits decide which are fastest; the first of equals counts.
+    `seconds` are rounded to six digits before they are ranked; the first of equal programs comes first.
     """
     parts = [np.empty((0, TRACED))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
@@ -182,13 +180,13 @@ def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) 
 
 
 def _rounded(seconds: np.ndarray) -> np.ndarray:
-    """Seconds rounded to six digits."""
+    """Seconds rounded to six decimal digits, 2^-20."""
     mantissa, exponent = np.frexp(seconds)
     return np.ldexp(np.rint(mantissa * 2.0**20), exponent)
 
 
 def _six_digits(values: np.ndarray) -> np.ndarray:
-    """Numbers as int32 [2, ..]: twenty bits of the mantissa, then the exponent. Numbers that are not finite are (2^30, 0)."""
+    """Numbers as int32 [2, ..]: twenty bits of the mantissa, then the exponent. Infinities and NaN become (2^30, 0)."""
     finite = np.isfinite(values)
     mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
     bits = np.where(finite, np.rint(mantissa * 2.0**20), 2.0**30)

@@ -1,9 +1,9 @@
-"""Plugins: installed packages that register entries, loaded only if a run names them.
+"""Plugins: installed packages that register entries. A plugin is loaded only if a run names it.
 
 A package names a module in the entry points `gensor_gym.plugins`; importing it registers operators, machines, backends,
-strategies and tables by their decorators. `load_plugins("NAME")` loads it in Python, `plugins=[NAME]` in a command of
-`experiments`, `$GENSOR_GYM_PLUGINS` (names separated by commas) in a process. Loading sets that variable, so later child
-processes load the same.
+strategies and tables by their decorators. There are three ways to load a plugin: `load_plugins("NAME")` in Python,
+`plugins=[NAME]` in a command of `experiments`, and the variable `$GENSOR_GYM_PLUGINS` (names separated by commas). Loading sets
+the variable, so that child processes started later load the same plugins.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def load_plugins(*names: str) -> None:
 
 
 def load_named() -> None:
-    """Load the plugins named in `$GENSOR_GYM_PLUGINS`. In a worker process they are the plugins of the run that started it."""
+    """Load the plugins named in `$GENSOR_GYM_PLUGINS`. A worker process inherits the variable from its run."""
     load_plugins(*filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))))
 
 
 def loaded() -> dict[str, str]:
-    """Name of every loaded plugin -> its package and version, for the record of a run."""
+    """Name of every loaded plugin -> its package and version."""
     return dict(_loaded)
 
 
 def _installed(name: str) -> EntryPoint:
-    """The entry point of that name; ValueError if no package or several packages have it."""
+    """Entry point of a name; ValueError if no package or several packages have it."""
     points = entry_points(group=GROUP)
     found = [point for point in points if point.name == name]
     if not found:

@@ -1,4 +1,4 @@
-"""Registration of operators, machines, backends, strategies and tables. A name is unique, and errors name the owning module."""
+"""Registries of operators, machines, backends, strategies and tables. Names are unique; errors name the owning module."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 Made = TypeVar("Made", bound=Callable)
 _OWNERS: dict[tuple[str, str], str] = {}
-"""(kind, name) of an entry -> the module that registered it. Entries not listed here belong to this project."""
+"""(kind, name) of an entry -> the module that registered it. Entries of this project are missing."""
 
 
 def register(kind: str, table: dict[str, Any], name: str, value: object, owner: str) -> None:
-    """Put an entry of module `owner` into `table`. A module that runs again replaces its own entry.
+    """Put an entry of the module `owner` into `table`. A module may replace its own entry.
 
     ValueError for a name that another module has taken. `kind`: the word for an entry in messages, such as "operator".
     """
@@ -25,15 +25,12 @@ def register(kind: str, table: dict[str, Any], name: str, value: object, owner: 
 
 
 def registered(kind: str) -> list[str]:
-    """Names of the entries of a kind that were added by `register`, such as entries of plugins."""
+    """Names of a kind's entries that were added by `register`, such as entries of plugins."""
     return [name for of, name in _OWNERS if of == kind]
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """End of a message about one or several unknown names: it suggests similarly spelled names from `names`.
-
-    Empty if no name is similar.
-    """
+    """End of a message about unknown names, which suggests similarly spelled `names`; empty if none is similar."""
     known: dict[str, str] = {}
     for one in names:
         known.setdefault(one.lower(), one)
@@ -43,13 +40,13 @@ def near(name: object, names: Iterable[str]) -> str:
 
 
 def check_known(what: str, value: object, known: Iterable[str]) -> None:
-    """Check that a value is in `known`; ValueError with similar spellings if not. `what`: kind of value, for the message."""
+    """ValueError with similar spellings unless a value is in `known`. `what`: kind of value, for the message."""
     if value not in (names := list(known)):
         raise ValueError(f"{what} {value!r}: expected one of {', '.join(names)}{near(value, names)}")
 
 
 def registers(kind: str, table: dict[str, Any], name: str) -> Callable[[Made], Made]:
-    """A decorator that registers a class or function in `table` under `name`; its module is the owner."""
+    """Decorator that registers a class or function in `table` under `name`. The owner is its module."""
 
     def add(made: Made) -> Made:
         register(kind, table, name, made, made.__module__)

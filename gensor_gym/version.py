@@ -1,4 +1,4 @@
-"""The version of the package. Files that the package writes record it."""
+"""Version of the package. Files that the package writes record it."""
 
 from __future__ import annotations
 

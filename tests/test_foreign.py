@@ -27,6 +27,7 @@ OTHERS = {
     "gensor_gym/cost/calibration.py": "ships with the package",
     "gensor_gym/cost/constants.py": "ships with the package",
     "gensor_gym/codegen/cuda/nvrtc.py": "written by this process's own cache",
+    "gensor_gym/frontends/cached": "written by this user's own cache",
     "gensor_gym/measure/workers/wire.py": "a pipe to a process of our own",
     "gensor_gym/measure/isolation/launch.py": "rules that a process of our own wrote",
     "gensor_gym/measure/workers/worker.py": "arguments of a process of our own",

@@ -23,6 +23,8 @@ LAZY = {
     "gensor_gym/measure/devices/cuda.py": {"cupy"},
     "gensor_gym/measure/workers/ray_pool.py": {"ray"},
     "gensor_gym/env/sb3.py": {"stable_baselines3"},
+    "gensor_gym/frontends/cached/digest.py": {"torch"},
+    "gensor_gym/frontends/cached/networks.py": {"torch"},
     "gensor_gym/frontends/decomposed.py": {"torch"},
     "gensor_gym/frontends/objects.py": {"torch"},
     "gensor_gym/frontends/padding.py": {"torch"},

@@ -1,1 +1,1 @@
-"""Ansor (Zheng et al., OSDI 2020): sketches, evolution, the score model and its features, the task scheduler."""
+"""Ansor (Zheng et al., OSDI 2020): sketches, evolution, the learned score model and its features, the task scheduler."""

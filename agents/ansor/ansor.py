@@ -1,6 +1,7 @@
 """Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned model.
 
-The gym's analytic model is not used. Constants that the paper does not give are those of the authors' code (TVM v0.8).
+The analytic model of this repository is not used. Constants that the paper does not give are those of the authors' code (TVM
+v0.8).
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ TUNINGS = ("evolution", "beam", "none")
 
 @dataclass(frozen=True)
 class Ansor:
-    """Ansor's search: measure batches of evolved programs until the budget is spent or nothing new is found.
+    """Ansor's search: measure batches of evolved programs until the budget is spent or no new program is found.
 
-    For each batch, random programs and the best measured programs are evolved under the learned model. The best new programs,
-    some of them replaced by random programs, are measured, and the model is fitted again. Until `warmup` programs are measured,
-    scores are random numbers, as in the authors' code. The defaults are the paper's setting.
+    Each batch begins with random programs and the best measured programs. They evolve under the learned model. The best new
+    programs and a share `epsilon` of random programs are measured, and the model is fitted again. Until `warmup` programs are
+    measured, scores are random numbers, as in the authors' code. The defaults are the paper's setting.
     """
 
     space: str = "extended"
     batch: int = 64
     """Programs measured per batch."""
     epsilon: float = 0.05
-    """Share of random programs in a batch; their number is rounded down."""
+    """Share of random programs in a batch. Their number is rounded down."""
     warmup: int = 100
-    """Programs measured before the model predicts; until then scores are random numbers."""
+    """Number of programs that are measured before the model predicts. Until then scores are random numbers."""
     population: int = 2048
     generations: int = 4
     random_generations: int = 2
@@ -54,13 +55,13 @@ class Ansor:
     limited: bool = False
     """Whether tiles and locations of sketches are limited to those of a template, as in the paper's ablation."""
     tuning: str = "evolution"
-    """`evolution`, or an ablation of the paper: `beam` drops incomplete programs by the model, `none` is random search."""
+    """`evolution`, or an ablation of the paper: `beam` (beam search on incomplete programs) or `none` (random search)."""
     patience: int = 5
     """Number of consecutive batches without a new trial after which the space counts as exhausted."""
 
     @property
     def unguided(self) -> int:
-        """Number of first trials that are not guided by measurements."""
+        """Number of trials at the start of a search that no measurement guides."""
         return max(self.batch, self.warmup)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
@@ -71,11 +72,11 @@ class Ansor:
             idle = 0 if rounds.advance(self.batch) else idle + 1
 
     def model(self) -> ScoreModel:
-        """A new model without data."""
+        """A model without data."""
         return ScoreModel(self.warmup, self.shrinkage)
 
     def rounds(self, session: Session, rng: np.random.Generator, model: ScoreModel) -> Rounds:
-        """A search to be advanced batch by batch, with a model that several tasks may share. ValueError for invalid fields."""
+        """A search that is advanced batch by batch. Several tasks may share `model`. ValueError for invalid fields."""
         if self.batch < 1 or self.population < 1 or not 0 <= self.epsilon <= 1 or not 0 <= self.measured <= 1:
             raise ValueError(
                 f"batch={self.batch}, population={self.population}, epsilon={self.epsilon}, measured={self.measured}: "
@@ -89,7 +90,7 @@ class Ansor:
 class AnsorSmall(Ansor):
     """Our variant of Ansor for tens of trials: it measures batches of 8, and the model predicts after the first batch.
 
-    It has no penalty on leaves, because with the penalty the small weights of a few slow programs would let no tree grow.
+    It has no penalty on leaf values: with it, the few slow programs at the start have too little weight for any tree to grow.
     """
 
     batch: int = 8
@@ -100,10 +101,9 @@ class AnsorSmall(Ansor):
 
 
 class Rounds:
-    """The state of a search between batches."""
+    """State of Ansor's search between batches."""
 
     def __init__(self, settings: Ansor, session: Session, rng: np.random.Generator, model: ScoreModel) -> None:
-        """Derive the sketches; nothing is measured yet."""
         self.settings, self.session, self.rng, self.model = settings, session, rng, model
         sketches = derive_sketches(session.graph, settings.beyond, settings.max_innermost, settings.limited)
         numbers = Settings(settings.population, settings.generations, settings.mutation, settings.crossover)
@@ -131,7 +131,6 @@ class Rounds:
         return self.session.trials - before
 
     def _choose(self, count: int) -> Population:
-        """The batch to measure: the best new programs by the model, and a share `epsilon` of random programs."""
         settings = self.settings
         kept = self._best_measured(int(settings.population * settings.measured))
         random = self.evolution.sample(self.rng, settings.population - len(kept))
@@ -141,7 +140,7 @@ class Rounds:
         return greedy.joined(fresh).joined(ranked).new().head(count)
 
     def _ranked(self, random: Population, kept: Population) -> Population:
-        """Candidates, best score first: the programs visited by evolution or by the beam, or none for `tuning="none"`."""
+        """Candidates, best score first: all programs that evolution or the beam visits; no programs for `tuning="none"`."""
         if self.settings.tuning == "none":
             return random.head(0)
         if self.settings.tuning == "beam":
@@ -150,12 +149,10 @@ class Rounds:
         return self.evolution.evolve(random.joined(kept), self._score, generations, self.rng)
 
     def _best_measured(self, count: int) -> Population:
-        """The fastest `count` measured programs, without failed programs."""
         order = np.argsort(self._seconds, kind="stable")[:count]
         return self._measured.take(order[np.isfinite(self._seconds[order])])
 
     def _score(self, rows: np.ndarray) -> np.ndarray:
-        """Scores of rows by the model, or random numbers before it is fitted."""
         if not self.model.ready:
             return self.rng.random(len(rows))
         return self.model.predict(statement_features(self.session.graph, rows))

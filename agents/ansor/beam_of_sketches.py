@@ -1,8 +1,8 @@
-"""Beam search over incomplete programs on a learned model, which Ansor's paper compares with its evolution (its figure 7).
+"""Beam search over incomplete programs on a learned model, which Ansor's paper compares with its evolution (figure 7).
 
-A program is built decision by decision, first the tiles of every axis, then the knobs; undecided numbers are at their minimum.
-After each decision the incomplete programs with the lowest scores are dropped, although the model learned from complete programs.
-Ansor's authors call this the weakness of the method. Order, width and branches are our reconstruction.
+A program is built decision by decision: first the tiles of every axis, then the knobs. Undecided numbers are at their minimum.
+After each decision the incomplete programs with the lowest scores are dropped, although the model has learned from complete
+programs. Ansor's authors call this the weakness of the method. Order, width and branches are our reconstruction.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from gensor_gym.construction import ConstructionGraph
 WIDTH = 128
 """Number of incomplete programs that are kept after a decision."""
 BRANCHES = 16
-"""Values tried for a decision of one program. WIDTH x BRANCHES is the size of a generation of evolution."""
+"""Number of values that are tried for a program's next decision. WIDTH x BRANCHES is the size of a generation of evolution."""
 
 
 class BeamOfSketches:
     """Beam search that completes programs of a graph's sketches."""
 
     def __init__(self, graph: ConstructionGraph, sketches: list[Sketch]) -> None:
-        """List the decisions of each sketch."""
         self.graph = graph
         self._decisions = [sketch.movable() for sketch in sketches]
         self._first = np.stack([_smallest(sketch) for sketch in sketches])
 
     def construct(self, score: Score, rng: np.random.Generator) -> Population:
-        """Distinct complete programs, best first. Programs of sketches with fewer decisions stay as they are in later steps."""
+        """Distinct complete programs, best score first.
+
+        Sketches differ in their number of decisions: a complete program stays unchanged while other programs are completed.
+        """
         beam = Population(self._first, np.arange(len(self._first)))
         for step in range(max(map(len, self._decisions))):
             rows, numbers = [], []
@@ -47,19 +49,17 @@ class BeamOfSketches:
         return self._legal(beam)
 
     def _decided(self, row: np.ndarray, number: int, step: int, rng: np.random.Generator) -> np.ndarray:
-        """Variants [B, ROW] of the row with random values of its next decision; the row itself if all are decided."""
+        """Variants [B, ROW] of a row with random values of its next decision; the row itself if nothing is undecided."""
         if step >= len(self._decisions[number]):
             return row[None]
         column = self._decisions[number][step]
         return column.only(rng.permutation(len(column.values))[:BRANCHES]).every(row)
 
     def _legal(self, population: Population) -> Population:
-        """The distinct programs that fit the hardware, in their order."""
         return population.take(np.flatnonzero(self.graph.fits(population.rows))).new()
 
 
 def _smallest(sketch: Sketch) -> np.ndarray:
-    """The row [ROW] of a sketch with the smallest tiles of every axis."""
     row = sketch.base.copy()
     for axis in sketch.axes:
         row[axis.places] = axis.values[np.argmin(axis.values.astype(np.int64).sum(axis=1))]

@@ -1,8 +1,8 @@
 """Ansor's evolutionary search on a learned model (section 5.1): mutation, crossover, selection by score.
 
-Probabilities are those of the authors' code (weights of mutations of TVM v0.8), since the paper gives no numbers. Crossover in
-the paper takes each stage of a program from one of two parents. Our programs have one stage, so in our reconstruction each axis
-and each knob comes from one of two parents of the same sketch.
+The paper gives no probabilities, so those of the authors' code are used (weights of mutations of TVM v0.8). Crossover in the
+paper takes each stage of a program from one of two parents. Our programs have one stage. In our reconstruction, each axis and
+each knob comes from one of two parents of the same sketch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
 WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}
 """Probabilities of mutating tiles, parallel granularity, unrolling and vectorisation, computation location (TVM v0.8)."""
 FACTORS = ("thread_split", "reduce_threads", "split_k")
-"""Knobs that are factors of a reduction; they are mutated together with tiles."""
+"""Knobs that are factors of a reduction. They are mutated together with tiles."""
 
 LEAST = 50
 """Smallest number of random programs in a first population (TVM v0.8: sample_init_min_population)."""
 ROUNDS = 500
-"""Maximum number of rounds of drawing for a first population."""
+"""Maximum number of rounds in which random programs are drawn for a first population."""
 DRAWS = 5
 """Number of random numbers that decide one child."""
 
@@ -41,14 +41,14 @@ Score = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the search, from TVM v0.8. The crossover ratio, which that version lacks, comes from a fork of it."""
+    """Settings of evolution, from TVM v0.8. The crossover ratio is from a fork of TVM, because v0.8 lacks it."""
 
     population: int = 2048
     generations: int = 4
     mutation: float = 0.85
     crossover: float = 0.05
     tries: int = 10
-    """Maximum number of rounds of drawing to fill a generation; copies of parents then replace missing children."""
+    """Maximum number of rounds in which children are drawn. Copies of parents then replace missing children."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,6 @@ class Population:
     sketches: np.ndarray
 
     def __len__(self) -> int:
-        """Number of programs."""
         return len(self.rows)
 
     def take(self, indices: np.ndarray) -> Population:
@@ -67,7 +66,7 @@ class Population:
         return Population(self.rows[indices], self.sketches[indices])
 
     def head(self, count: int) -> Population:
-        """The first `count` programs, or all if there are fewer."""
+        """The first `count` programs, or all if the population is smaller."""
         return self.take(np.arange(min(count, len(self))))
 
     def joined(self, other: Population) -> Population:
@@ -79,7 +78,7 @@ class Population:
         return [row.tobytes() for row in self.rows]
 
     def new(self, known: Container[bytes] = ()) -> Population:
-        """The distinct programs whose keys are not in `known`, in their order."""
+        """The distinct programs whose keys are not in `known`, in the order of this population."""
         first = {key: i for i, key in reversed(list(enumerate(self.keys()))) if key not in known}
         return self.take(np.sort(np.fromiter(first.values(), dtype=np.int64, count=len(first))))
 
@@ -88,7 +87,6 @@ class Evolution:
     """Sampling and evolutionary search of programs of a graph's sketches."""
 
     def __init__(self, graph: ConstructionGraph, sketches: list[Sketch], settings: Settings) -> None:
-        """Find out which mutations each sketch has."""
         self.graph, self.sketches, self.settings = graph, sketches, settings
         ints = graph.tables.ints
         levels = int(ints[NUM_LEVELS])
@@ -99,9 +97,9 @@ class Evolution:
         self._kinds = [self._chances(number) for number in range(len(sketches))]
 
     def sample(self, rng: np.random.Generator, count: int) -> Population:
-        """Up to `count` random legal programs that pass `thread_binding.binds`, with equal probabilities of sketches.
+        """Draw up to `count` random legal programs that pass `thread_binding.binds`; all sketches are equally likely.
 
-        There are fewer if such draws are rare: after `tries` rounds LEAST programs suffice, after ROUNDS rounds any number.
+        Fewer are returned if few draws are legal: after `tries` rounds LEAST programs suffice, after ROUNDS rounds any number.
         """
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
         for turn in range(ROUNDS):
@@ -130,7 +128,7 @@ class Evolution:
         return met.take(np.argsort([-scores[key] for key in met.keys()], kind="stable"))
 
     def _breed(self, parents: Population, scores: np.ndarray, rng: np.random.Generator) -> Population:
-        """The next generation, from parents drawn with probabilities proportional to their scores, clipped at 0."""
+        """Breed the next generation. Parents are drawn with probabilities proportional to their scores, clipped at 0."""
         chances = np.maximum(scores, 0.0)
         chances = chances / chances.sum() if chances.sum() > 0 else np.full(len(chances), 1.0 / len(chances))
         wanted = min(self.settings.population, len(parents))
@@ -147,7 +145,7 @@ class Evolution:
         return children.joined(parents.take(rng.choice(len(parents), size=wanted - len(children), p=chances)))
 
     def _children(self, parents: Population, mates: Population, rng: np.random.Generator) -> np.ndarray:
-        """Rows [B, ROW], legal or not, of one child per parent: a mutant, a crossover with the mate, or a copy."""
+        """Rows [B, ROW] of one child per parent: a mutant, a crossover with the mate, or a copy. A child may be illegal."""
         rows = parents.rows.copy()
         draws = rng.random((len(rows), DRAWS))
         crossed = self.settings.mutation + self.settings.crossover
@@ -159,7 +157,7 @@ class Evolution:
         return rows
 
     def _by_kind(self, sketch: Sketch) -> dict[int, list[Column]]:
-        """Kind of mutation -> the sketch's free knobs that it changes. Knobs without another kind are pragmas."""
+        """Kind of mutation -> the sketch's undecided knobs that it changes. Knobs of no other kind are pragmas."""
         factors, locations = ([KNOB + KNOB_INDEX[n] for n in names] for names in (FACTORS, LOCATIONS))
         kinds: dict[int, list[Column]] = {TILES: [], PRAGMA: [], LOCATION: []}
         for knob in sketch.knobs:
@@ -167,14 +165,13 @@ class Evolution:
         return kinds
 
     def _chances(self, sketch: int) -> list[float]:
-        """Cumulative probabilities of the kinds of mutation for a sketch; all zero if nothing can be mutated."""
         knobs, axes = self._knobs[sketch], self._axes[sketch]
         there = [bool(axes or knobs[TILES]), bool(axes), bool(knobs[PRAGMA]), bool(knobs[LOCATION])]
         weights = np.where(there, self._weights, 0.0)
         return (np.cumsum(weights) / max(weights.sum(), 1e-300)).tolist()  # type: ignore[no-any-return]
 
     def _mutate(self, row: np.ndarray, sketch: int, draws: list[float]) -> None:
-        """Mutate a row in place, as four draws from [0, 1) decide; leave it unchanged if nothing can be mutated."""
+        """Mutate a row in place; four draws from [0, 1) decide how. A row that cannot be mutated stays unchanged."""
         kind = bisect_right(self._kinds[sketch], draws[0])
         if kind > LOCATION:
             return
@@ -189,14 +186,12 @@ class Evolution:
         row[knob.first] = others[int(draws[2] * len(others)), 0]
 
     def _move_tile(self, row: np.ndarray, sketch: int, axis: int, granularity: bool, draws: list[float]) -> None:
-        """Move a factor between tile levels of an axis, in place."""
         places = self.sketches[sketch].axes[axis].places
         moved = pick(self._moves[sketch][axis].groups(row[places], granularity), draws[2], draws[3])
         if moved is not None:
             row[places] = moved
 
     def _cross(self, row: np.ndarray, mate: np.ndarray, sketch: int, rng: np.random.Generator) -> None:
-        """Take each axis and each knob from the mate with probability 1/2, in place."""
         for column in self.sketches[sketch].movable():
             if rng.random() < 0.5:
                 row[column.places] = mate[column.places]

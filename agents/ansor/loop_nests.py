@@ -1,8 +1,8 @@
 """The innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
 
 Statements are the update of an output element, its store, a copy for every staged or packed operand, and the addition of partial
-sums if a reduction is split. Loops are listed from the outermost to the innermost. The list follows the schedule, not the text
-of the generated code; tensor-core instructions count as their multiply-adds.
+sums if a reduction is split. Loops are listed from the outermost. They follow from the schedule, not from generated code. An
+instruction of tensor cores counts as its multiply-adds.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gensor_gym.operators.traits import is_product
 
 SERIAL, PARALLEL, UNROLLED, VECTORISED, BLOCK, VIRTUAL, THREAD = range(7)
 NO_AXIS = -1
-"""Value of `axis` for a loop over the parts of a split reduction."""
+"""Value of `axis` for the loop over the partial sums of a split reduction."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: slot of its axis, number of iterations in each program float64 [B], kind (SERIAL, ..), and tile level."""
+    """A loop: axis slot, number of iterations in each program float64 [B], kind (SERIAL, ..), and tile level."""
 
     axis: int
     extent: np.ndarray
@@ -34,13 +34,13 @@ class Loop:
 
 @dataclass(frozen=True)
 class Nest:
-    """A statement: bool [B] whether each program contains it, its loops, its tensor accesses and its operations."""
+    """A statement with its loops, tensor accesses and operations. `present` bool [B] says which programs contain it."""
 
     name: str
     present: np.ndarray
     loops: list[Loop]
     accesses: list[tuple[int, str]]
-    """(tensor, "r", "w" or "rw") of each access. Tensors are numbered with the reads first and the output last."""
+    """(tensor, "r", "w" or "rw") of each access. Tensors are numbered: reads first, the output last."""
     operations: dict[str, float] = field(default_factory=dict)
     """Operation (mad, add, mul, div, cmp, math, other) -> number per iteration."""
     allocated: np.ndarray | None = None
@@ -48,10 +48,10 @@ class Nest:
 
 
 class Programs:
-    """Programs of one graph with the same structure (loop order, vector axis): rows [B, ROW] and their tiles."""
+    """Programs of one graph, as rows [B, ROW], with their tiles. All have the same loop order and the same vector axis."""
 
     def __init__(self, graph: ConstructionGraph, rows: np.ndarray) -> None:
-        """Read the tiles of the rows, float64 [B, L, A], clipped to the extents."""
+        """Read the tiles of the rows, float64 [B, L, A]. A tile is clipped to the extent of its axis."""
         self.graph, self.rows, self.ints = graph, rows, graph.tables.ints
         self.cpu = bool(self.ints[IS_CPU])
         extent = self.ints[EXTENT : EXTENT + MAX_AXES].astype(np.float64)
@@ -69,7 +69,7 @@ class Programs:
         return values[self.rows[:, KNOB + KNOB_INDEX[name]]]
 
     def steps(self, axis: int, outer: int, inner: int) -> np.ndarray:
-        """Number of tiles of level `inner` in a tile of level `outer`, along an axis; MAX_LEVELS means the whole extent."""
+        """Number of tiles of level `inner` in a tile of level `outer`, along an axis. Level MAX_LEVELS is the whole extent."""
         whole = self.extent[axis] if outer == MAX_LEVELS else self.tiles[:, outer, axis]
         return np.ceil(whole / self.tiles[:, inner, axis])
 
@@ -139,7 +139,7 @@ def _gpu_loops(p: Programs) -> list[Loop]:
 
 
 def _copy(p: Programs, loops: list[Loop], tensor: int) -> Nest:
-    """The statement that copies an operand's tile, once in every iteration of the loops outside of the tile's level."""
+    """The statement that copies an operand's tile. It runs once per iteration of the loops outside the tile's level."""
     level = 2 if p.cpu else 1
     if p.cpu:
         present = (p.knob("pack_a") if tensor == 0 else p.knob("pack_b") if tensor == 1 else np.zeros(len(p.rows))) > 0

@@ -1,4 +1,4 @@
-"""Search for fast kernels of several operators of networks, under one budget of trials."""
+"""Search for fast kernels of several operators of networks within one budget of trials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TasksResult:
     """Result of a search over several tasks."""
 
     results: tuple[Result | None, ...]
-    """Result of every operator; None if no kernel ran correctly."""
+    """Result of every operator; None for an operator whose kernels all failed."""
     order: tuple[int, ...]
     """Index of the task of every batch."""
     objective: tuple[float, ...]
@@ -46,9 +46,10 @@ def optimize_tasks(
 ) -> TasksResult:
     """Search several operators with `trials` distinct trials in total and one learned model for all.
 
-    `weights` are the numbers of appearances of the operators, [n] or [networks, n] (1 each if None). `objective` is a function of
-    `agents.ansor.task_scheduler`, by default the total latency with these weights. A task without a gain in `early_stopping`
-    trials gets no more trials. ValueError for no operators, unknown or repeated operators, and invalid numbers.
+    `weights` are the numbers of appearances of the operators, [n] or [networks, n]; None counts each once. `objective` is a
+    function of `agents.ansor.task_scheduler`, by default the total latency with these weights. A task whose latency has not
+    decreased in `early_stopping` trials gets no more trials. ValueError for no operators, unknown or repeated operators, and
+    invalid numbers.
     """
     chosen = strategy or Ansor()
     tasks = [Task.of(operator, hardware, backend, chosen.space) for operator in operators]
@@ -64,7 +65,6 @@ def optimize_tasks(
 
 
 def _check(tasks: list[Task], trials: int, early_stopping: int | None) -> None:
-    """Check arguments of `optimize_tasks`; ValueError for no or repeated operators, and for too few trials."""
     names = [str(task.operator) for task in tasks]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"operators {names}: expected one or more, each once (weights say how often it appears)")
@@ -75,7 +75,6 @@ def _check(tasks: list[Task], trials: int, early_stopping: int | None) -> None:
 
 
 def _searches(chosen: Ansor, tasks: list[Task], trials: int, seed: int, store: str | None) -> list[Rounds]:
-    """One search for every task; all share one model."""
     model = chosen.model()
     seeds = np.random.SeedSequence(seed).spawn(len(tasks))
     sessions = [Session(task, Budget(trials=trials), store) for task in tasks]
@@ -90,7 +89,7 @@ def _spend(
     early_stopping: int | None,
     rng: np.random.Generator,
 ) -> list[tuple[int, float, int]]:
-    """Give batches to tasks until the trials are spent or all tasks are dead.
+    """Give batches to tasks until the trials are spent or no task may get more.
 
     Returns (task, objective after the batch, total trials after the batch) for each batch.
     """
@@ -112,7 +111,6 @@ def _spend(
 
 
 def _advance(search: Rounds, limit: int) -> int:
-    """Measure one batch of at most `limit` programs and ignore a spent budget; return the number of new trials."""
     before = search.session.trials
     with suppress(BudgetSpent):
         search.advance(limit)
@@ -120,7 +118,6 @@ def _advance(search: Rounds, limit: int) -> int:
 
 
 def _result(session: Session) -> Result | None:
-    """Result of a task's session; None if no program ran correctly."""
     if session.best is None:
         return None
     return Result(*session.best, tuple(session.trace), session.task)

@@ -1,9 +1,9 @@
 """Ansor's learned cost model (section 5.2): a program's score is the sum of the scores of its innermost statements.
 
-Trees are fitted to the throughput relative to the task's best, y = fastest seconds / seconds in [0, 1], with the paper's loss
-y (sum of f(s) - y)^2: every statement of a program has the gradient (sum - y) y and the curvature y. Failed programs have
-y = 0 and thus no weight, as in the authors' code. One model serves all tasks and is always fitted again to all data.
-Parameters are the authors' (TVM v0.8, `xgb_model.py`).
+Trees are fitted to the throughput relative to the task's best, y = fastest seconds / seconds in [0, 1], with the paper's loss y
+(sum of f(s) - y)^2. Every statement of a program has the gradient (sum - y) y and the curvature y. Failed programs have y = 0 and
+thus no weight, as in the authors' code. One model serves all tasks. Each fit starts from scratch and uses all data. Parameters
+are the authors' (TVM v0.8, `xgb_model.py`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PARAMETERS = {
     "verbosity": 0, "disable_default_eval_metric": True,
 }  # fmt: skip
 ROUNDS, PATIENCE = 10000, 50
-"""Maximum number of trees, and the number of trees without a gain in training error after which fitting ends."""
+"""Maximum number of trees; the fit ends after PATIENCE trees in a row that do not lower the training error."""
 GAIN = 1e-4
-"""Smallest decrease of the error that counts as a gain. The authors count any decrease and get thousands of useless trees."""
+"""Smallest decrease of the error that counts. The authors count any decrease, which leads to thousands of useless trees."""
 
 
 @dataclass
 class ScoreModel:
-    """Measured programs of one or several tasks, and trees fitted to them."""
+    """Measured programs of one or several tasks, and the trees that are fitted to them."""
 
     warmup: int = 100
     """Smallest number of measured programs for a fit (TVM v0.8: num_warmup_sample)."""
@@ -51,14 +51,14 @@ class ScoreModel:
         return self._trees is not None
 
     def add(self, task: str, features: Statements, seconds: np.ndarray) -> None:
-        """Add measured programs of a task: their features and seconds float64 [B], infinite for a failed program."""
+        """Add measured programs of a task: their features and seconds float64 [B], infinite for failed programs."""
         if len(seconds) != features.count:
             raise ValueError(f"{len(seconds)} timings for {features.count} programs: expected one each")
         self._features.setdefault(task, []).append(features)
         self._seconds.setdefault(task, []).append(np.asarray(seconds, dtype=np.float64))
 
     def fit(self) -> None:
-        """Fit from scratch to all data; do nothing with fewer than `warmup` programs, or if all programs failed."""
+        """Fit from scratch to all data. Nothing happens with fewer than `warmup` programs, or if all programs failed."""
         if self.count < max(self.warmup, 1):
             return
         parts, targets = [], []
@@ -79,7 +79,6 @@ class ScoreModel:
 
 
 def _sums(values: np.ndarray, program: np.ndarray, count: int) -> np.ndarray:
-    """Sums float64 [count] of values over the statements of every program."""
     return np.bincount(program, weights=values, minlength=count)
 
 

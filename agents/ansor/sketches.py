@@ -1,9 +1,9 @@
-"""Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are still undecided.
+"""Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are undecided.
 
-A sketch here is a set of programs of our space: the allowed chains of tiles for every axis, and the allowed values for every
-knob. The rules are those of the paper's table 1 and section 4.3, with the conditions of the authors' code. Our programs are
-always tiled, with a fused epilogue, accumulators in registers, and staged reads in shared memory. This decides the rules Always
-Inline, Fusion, Add Cache Stage and Skip. The remaining rules decide the number of tile levels, the factors of a reduction and,
+Here, a sketch is a set of programs of our space: the allowed chains of tiles of every axis, and the allowed values of every knob.
+The rules are those of the paper's table 1 and section 4.3, with the conditions of the authors' code. Our programs are always
+tiled, with a fused epilogue, accumulators in registers, and staged reads in shared memory. So the rules Always Inline, Fusion,
+Add Cache Stage and Skip leave no choice. The remaining rules decide the number of tile levels, the factors of a reduction and,
 like the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` lists where `ansor` differs from the paper.
 """
 
@@ -23,9 +23,9 @@ from gensor_gym.graph.tables.tables import COPIED, IS_CPU
 from gensor_gym.operators.types import Operator
 
 PARALLEL = 16
-"""Number of parallel tasks per core that counts as enough parallelism (authors' code)."""
+"""Number of parallel tasks per core that counts as enough (authors' code)."""
 AUTHORS = ("split_k", "reduce_threads", "vector", "unroll", "pack_a", "pack_b", "loop_order", "thread_split")
-"""Knobs that Ansor has; `beyond` adds the space's other knobs."""
+"""Knobs that Ansor has. `beyond` adds the other knobs of the space."""
 ALGORITHMS = {"convolution": (0, 1), "tensor_core": (0,)}
 """Values of algorithmic knobs that Ansor's own rules can produce: direct convolutions without tensor cores."""
 
@@ -34,16 +34,15 @@ Options = dict[str, tuple[int, ...]]
 
 
 class Sketch(Coordinates):
-    """A structure: the columns of all axis slots and of the undecided knobs, with the values that the rules allow."""
+    """A structure: one column per axis slot and per undecided knob, with the values that the rules allow."""
 
     def __init__(self, name: str, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """Make the `Coordinates` of `base` and `columns`, with a name."""
         super().__init__(base, columns)
         self.name = name
 
     @property
     def axes(self) -> tuple[Column, ...]:
-        """Columns of all axis slots, in order of the slots."""
+        """Columns of all axis slots, in the order of the slots."""
         return self.columns[:MAX_AXES]
 
     @property
@@ -52,12 +51,12 @@ class Sketch(Coordinates):
         return self.columns[MAX_AXES:]
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Random rows int32 [count, ROW], legal or not: each axis uniform over its chains, each knob over its values."""
+        """Random rows int32 [count, ROW], legal or not. Each axis is uniform over its chains, each knob over its values."""
         return self.rows(self.draw(rng, count))
 
 
 def has_data_reuse(op: Operator) -> bool:
-    """Whether several outputs use the same elements of a read, so that Ansor tiles on several levels."""
+    """Whether several outputs use the same elements of an operand. Ansor tiles such operators on several levels."""
     missing = sum(
         any(op.extents[a] > 1 and access.axis_strides()[a] == 0 for a in op.spatial) for access in op.reads
     )
@@ -65,7 +64,7 @@ def has_data_reuse(op: Operator) -> bool:
 
 
 def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
-    """Whether the reduction must add parallelism to that of the outputs (rule 6; on a GPU the rule of cross-thread reduction)."""
+    """Whether outputs alone give too little parallelism, so that the reduction is split (rule 6; on a GPU across threads)."""
     op, hw = graph.operator, graph.hardware
     space = math.prod(op.extents[a] for a in op.spatial)
     reduction = math.prod(op.extents[a] for a in op.reduce)
@@ -76,7 +75,7 @@ def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
 
 
 TEMPLATE_INNERMOST = 16
-"""Innermost factors with `limited` are powers of two up to this."""
+"""With `limited`, innermost factors are powers of two up to this number."""
 LOCATIONS = ("pack_a", "pack_b", "loop_order")
 """Knobs for the location of a computation: whether an operand is copied first, and which loop is outermost."""
 
@@ -84,13 +83,13 @@ LOCATIONS = ("pack_a", "pack_b", "loop_order")
 def derive_sketches(
     graph: ConstructionGraph, beyond: bool = True, max_innermost: int = 64, limited: bool = False
 ) -> list[Sketch]:
-    """All sketches of a task.
+    """Derive all sketches of a task.
 
     `beyond` adds algorithms that Ansor's own rules do not produce (shifted and implicit matrix products, tensor cores) as user
-    rules, and treats knobs that Ansor lacks like its pragmas; without it they are at the space's default. `max_innermost`
-    bounds the innermost factor of an axis, unless an instruction's fragment decides it. `limited` is the paper's ablation (figure
-    7) with the tile levels, innermost sizes and computation locations of a manual template. The paper names no values; ours are
-    one level fewer on a CPU, powers of two up to 16, and locations at the space's default.
+    rules, and treats knobs that Ansor lacks like its pragmas. Without `beyond` these knobs are at the space's default.
+    `max_innermost` bounds the innermost factor of an axis, unless a tensor-core instruction decides it. `limited` is the paper's
+    ablation (figure 7): tile levels, innermost sizes and computation locations of a manual template. The paper names no values;
+    ours are one level fewer on a CPU, powers of two up to 16, and locations at the space's default.
     """
     if max_innermost < 1:
         raise ValueError(f"max_innermost={max_innermost}: expected 1 or more")
@@ -104,7 +103,7 @@ def derive_sketches(
 
 
 def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
-    """The sketch restricted to the chains that a template would have. An axis without such chains keeps all its chains."""
+    """Restrict a sketch to the chains that a template would have. An axis that has no such chain keeps all its chains."""
     kept = []
     for column in sketch.axes:
         chains = column.values
@@ -117,7 +116,7 @@ def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
 
 
 def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
-    """Usable values of every knob that both the space and the sketch may change."""
+    """Usable values of every knob that the space changes; without `beyond`, only the knobs and algorithms of Ansor."""
     ints = graph.tables.ints
     found = {KNOBS[k].name: tuple(KNOBS[k].values[i] for i in usable_values(ints, k)) for k in moved_knobs(ints)}
     if beyond:
@@ -127,7 +126,7 @@ def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
 
 
 def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """Rule 6: variants (suffix of the name, options) with a whole reduction and, if it applies, with each way to split it."""
+    """Rule 6: variants (suffix of the name, options) with a whole reduction and, if allowed, with each way to split it."""
     knobs = [name for name in ("thread_split", "reduce_threads", "split_k") if name in options]
     whole = options | dict.fromkeys(knobs, (1,))
     found = [("", whole)]
@@ -138,7 +137,7 @@ def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Optio
 
 
 def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """Variants (suffix of the name, options) for every algorithm, since algorithms differ in tiles and knobs."""
+    """Variants (suffix of the name, options) for every algorithm, because algorithms differ in tiles and knobs."""
     plain: Options = {"tensor_core": (0,), "persistent": (0,), "cluster": (1,)}
     whole = all(1 in options.get(name, (1,)) for name in ("thread_split", "reduce_threads"))
     kinds: list[tuple[str, Options]] = []
@@ -159,7 +158,6 @@ def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, O
 
 
 def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost: int) -> Sketch | None:
-    """The sketch with these options; None if an axis has no chain, or a knob no value, that the options allow."""
     base, free = graph.coordinates.base.copy(), []
     for knob, values in options.items():
         indices = np.array([KNOBS[KNOB_INDEX[knob]].values.index(v) for v in values], dtype=np.int32)
@@ -173,7 +171,7 @@ def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost
 
 
 def _kept(graph: ConstructionGraph, base: np.ndarray, axis: Column, max_innermost: int) -> np.ndarray:
-    """Whether the structure allows each chain of an axis, bool [C]. Without data reuse, no tile for a cache is allowed."""
+    """Whether the structure allows each chain of an axis, bool [C]. Without data reuse, cache tiles are not allowed."""
     ints, chains = graph.tables.ints, axis.values
     if base[KNOB + KNOB_INDEX["tensor_core"]] > 0:
         step = int(fragment_length(base, axis.first - TILE, ints))

@@ -1,9 +1,9 @@
 """Ansor's features: one vector for every innermost statement of a program (appendix B of the paper; TVM's `feature.cc`).
 
 The groups are Ansor's: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic
-intensity, allocations, outer loops. The features come from a schedule, not from lowered code, and thus differ: index arithmetic
-is not counted, buffers are in the operator's order and not sorted by size, and the values of our knobs are appended because most
-knobs are not loops. The intensity is log2(operations / bytes); the authors' quotient of logarithms is a known error.
+intensity, allocations, outer loops. The features come from a schedule, not from lowered code, and therefore differ. Index
+arithmetic is not counted. Buffers are in the operator's order, not sorted by size. The values of our knobs are appended, because
+most knobs are not loops. The intensity is log2(operations / bytes); the authors' quotient of logarithms is a known error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CURVE = 10
 """Number of points on the curve of arithmetic intensity."""
 OPERATIONS = ("mad", "add", "mul", "div", "cmp", "math", "other")
 POSITIONS = 8
-"""Number of one-hot positions of an annotation: no loop; inner, middle, outer spatial; inner, middle, outer reduce; both."""
+"""Number of one-hot positions of annotated loops: no loop; inner, middle or outer spatial; the same of reduce axes; both."""
 BUFFER = 18
 NUM_FEATURES = 8 + 3 * (3 + POSITIONS) + 8 + MAX_BUFFERS * BUFFER + CURVE + 4 + 3 + len(KNOBS)
 """Number of features of a statement."""
@@ -33,7 +33,7 @@ NUM_FEATURES = 8 + 3 * (3 + POSITIONS) + 8 + MAX_BUFFERS * BUFFER + CURVE + 4 + 
 
 @dataclass(frozen=True)
 class Statements:
-    """Features float32 [R, F] of statements, and the index int64 [R] of each statement's program among `count` programs."""
+    """Features float32 [R, F] of statements, and the program of each statement, int64 [R], numbered below `count`."""
 
     values: np.ndarray
     program: np.ndarray
@@ -41,7 +41,7 @@ class Statements:
 
     @classmethod
     def joined(cls, parts: list[Statements]) -> Statements:
-        """Concatenate batches; programs are renumbered consecutively."""
+        """Concatenate batches. The programs of the result are numbered consecutively."""
         starts = np.cumsum([0, *(part.count for part in parts)])
         values = [np.empty((0, NUM_FEATURES), dtype=np.float32), *(part.values for part in parts)]
         program = [np.empty(0, dtype=np.int64), *(p.program + s for p, s in zip(parts, starts[:-1], strict=True))]
@@ -65,12 +65,10 @@ def statement_features(graph: ConstructionGraph, rows: np.ndarray) -> Statements
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-    """log2(x + 1)."""
     return np.log2(np.asarray(values, dtype=np.float64) + 1.0)
 
 
 def _features(p: Programs, nest: Nest) -> np.ndarray:
-    """All features of one statement in every program, float32 [B, F]."""
     turns = _product(p, nest.loops)
     touched, inner = _touched(p, nest)
     blocks = [
@@ -87,7 +85,6 @@ def _features(p: Programs, nest: Nest) -> np.ndarray:
 
 
 def _product(p: Programs, loops: list[Loop]) -> np.ndarray:
-    """Total number of iterations of nested loops, float64 [B]."""
     product = np.ones(len(p.rows))
     for loop in loops:
         product = product * loop.extent
@@ -95,7 +92,10 @@ def _product(p: Programs, loops: list[Loop]) -> np.ndarray:
 
 
 def _operations(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Logs of the total number of each operation, and of guarded iterations if reads may leave a tensor or an axis, [B, 8]."""
+    """Features [B, 8]: the log of the number of each operation, then of guarded iterations.
+
+    Iterations are guarded if a tile or padding reaches beyond an axis or a tensor.
+    """
     counts = [_log(nest.operations.get(name, 0.0) * turns) for name in OPERATIONS]
     padded = any(p.ints[PADDED + tensor] for tensor, _ in nest.accesses)
     overhang = np.zeros(len(p.rows), dtype=bool)
@@ -107,7 +107,7 @@ def _operations(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.ndarray:
     """Features [B, 11] of the loops of some kinds that have more than one iteration.
 
-    They are: number of loops, log of their total iterations, log of the innermost loop's iterations, and its position, one-hot.
+    They are the number of loops, the log of their total iterations, the log of the innermost loop's iterations, and the position.
     """
     mine = [loop for loop in loops if loop.kind in kinds]
     number, product, length = np.zeros(len(p.rows)), np.ones(len(p.rows)), np.zeros(len(p.rows))
@@ -128,8 +128,8 @@ def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.nda
 def _threads(p: Programs, loops: list[Loop]) -> np.ndarray:
     """Features [B, 8] of parallelism on a GPU, all 0 on a CPU.
 
-    The columns are 1; the logarithms of the numbers of blocks on the innermost spatial axis, on the second innermost, and on all
-    other axes; the same three for threads; and the logarithm of the number of virtual threads.
+    The columns are 1; the logs of the numbers of blocks along the innermost spatial axis, the second innermost, and all other
+    axes; the same three for threads; and the log of the number of virtual threads.
     """
     if p.cpu:
         return np.zeros((len(p.rows), 8))
@@ -163,7 +163,7 @@ def _touched(p: Programs, nest: Nest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
-    """Lengths [dimensions, B] of the box of a tensor that iterations `reach` [axes, B] along the axes touch."""
+    """Lengths [dimensions, B] of the box of a tensor that is touched by `reach` [axes, B] iterations along the axes."""
     at = COEF + tensor * MAX_DIMS * MAX_AXES
     dims = int(p.ints[NUM_DIMS + tensor])
     steps = p.ints[at : at + dims * MAX_AXES].reshape(dims, MAX_AXES)
@@ -172,7 +172,6 @@ def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
 
 
 def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Features [B, 90] of up to five buffers, padded with zeros."""
     columns = np.zeros((len(p.rows), MAX_BUFFERS * BUFFER))
     items = np.array([float(p.ints[ITEM + tensor]) for tensor, _ in nest.accesses])
     moved = (touched * items[None, :, None]).sum(axis=1)
@@ -216,7 +215,7 @@ def _buffer(
 
 
 def _curve(nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """The curve of arithmetic intensity: its log [B, 10] at ten equal distances on the log of the operations inside each loop."""
+    """Logs [B, 10] of the arithmetic intensity of the loops, interpolated at ten equidistant points of log operations."""
     work = max(sum(nest.operations.values()), 1.0)
     done = np.log2(inner * work)[::-1]
     intensity = done - np.log2(touched.sum(axis=1) * 4.0)[::-1]
@@ -231,7 +230,7 @@ def _curve(nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
 
 
 def _allocation(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Logs [B, 4] of the written buffer's bytes, all iterations, number of times the buffer is filled, elements per filling."""
+    """Logs [B, 4]: bytes of the written buffer, all iterations, number of times it is filled, elements per filling."""
     if nest.allocated is None:
         tensor = nest.accesses[-1][0]
         size = float(np.prod(p.ints[VIEW + tensor * MAX_DIMS : VIEW + tensor * MAX_DIMS + p.ints[NUM_DIMS + tensor]]))
@@ -242,6 +241,6 @@ def _allocation(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 
 
 def _outside(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """[B, 3]: log of all iterations, number of loops with more than one iteration, log of the unrolling."""
+    """Features [B, 3]: log of all iterations, number of loops with more than one iteration, log of the unrolling."""
     number = sum(((loop.extent > 1).astype(np.float64) for loop in nest.loops), start=np.zeros(len(p.rows)))
     return np.column_stack([_log(turns), number, _log(p.knob("unroll"))])

@@ -20,39 +20,38 @@ import numpy as np
 
 
 class Scheduler(Protocol):
-    """A rule that decides which task gets the next batch."""
+    """A rule that chooses the task of the next batch."""
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Index of the chosen task; None if all are dead."""
+        """Index of the chosen task; None if all tasks are dead."""
 
 
 Objective = Callable[[np.ndarray], float]
-"""A function to be minimised, of the tasks' best latencies float64 [n]."""
+"""Function of the tasks' best latencies float64 [n] that is to be minimised."""
 STEP = 1e-4
 """Relative step of the finite difference for df/dg."""
 GROUP = 1.618
-"""Tasks of one operator class are similar if log_1.618 of their operations has the same integer part."""
+"""Tasks of one operator class are similar if log_1.618 of their numbers of operations has the same integer part."""
 PATIENT = 5
-"""Number of batches that a task must be ahead of all tasks of its group before it can leave the group as too slow."""
+"""A task may leave its group as too slow if it has had this many batches more than every other task of the group."""
 
 
 def total_latency(weights: np.ndarray) -> Objective:
-    """Objective f1: the total latency of all networks, from the appearances of tasks `weights` [networks, n]."""
+    """Objective f1: total latency of all networks. `weights` [networks, n] are each task's appearances in each network."""
     return lambda g: float((_appearances(weights) @ g).sum())
 
 
 def latency_targets(weights: np.ndarray, targets: np.ndarray) -> Objective:
-    """Objective f2: the sum over networks of max(latency, target), so that nothing is gained below a network's target."""
+    """Objective f2: the sum over networks of max(latency, target). A latency below the target gains nothing."""
     return lambda g: float(np.maximum(_appearances(weights) @ g, targets).sum())
 
 
 def geometric_speedup(weights: np.ndarray, baselines: np.ndarray) -> Objective:
-    """Objective f3: minus the geometric mean over networks of the speedups baseline / latency."""
+    """Objective f3: minus the geometric mean of the networks' speedups, baseline / latency."""
     return lambda g: -float(np.exp(np.mean(np.log(baselines / (_appearances(weights) @ g)))))
 
 
 def _appearances(weights: np.ndarray) -> np.ndarray:
-    """Appearances as an array [networks, n]; ValueError for negative numbers."""
     table = np.atleast_2d(np.asarray(weights, dtype=np.float64))
     if (table < 0).any():
         raise ValueError(f"appearances of tasks in networks must not be negative, got {table.min()}")
@@ -61,13 +60,13 @@ def _appearances(weights: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Progress:
-    """Progress of a task: its operations, operator class, and best latency after every batch (infinite if no program ran)."""
+    """Progress of a task: operations, operator class, and best latency after every batch (infinite without a program)."""
 
     flops: float
     kind: str
     best: list[float] = field(default_factory=list)
     dead: bool = False
-    """Whether the task gets no more batches, after a batch without a new trial or by early stopping (ES of the paper's f4)."""
+    """Whether the task gets no more batches: a batch had no new trial, or early stopping applies (ES of the paper's f4)."""
     trials: int = 0
     last_gain: int = 0
     """Number of trials when the latency last decreased."""
@@ -78,7 +77,7 @@ class Progress:
         return self.best[-1] if self.best else math.inf
 
     def record(self, latency: float, new_trials: int, early_stopping: int | None) -> None:
-        """Record one batch. Without a new trial, or `early_stopping` trials after the last gain, the task is dead."""
+        """Record one batch. The task is dead without a new trial, or `early_stopping` trials after its latency last decreased."""
         self.trials += new_trials
         if latency < self.latency:
             self.last_gain = self.trials
@@ -89,17 +88,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class GradientScheduler:
-    """Ansor's scheduler: every task gets a first batch in order, then the task with the largest gradient is chosen."""
+    """Ansor's scheduler: every task gets one batch, in order; then the task with the largest gradient gets the next."""
 
     objective: Objective
     alpha: float = 0.2
     beta: float = 2.0
     window: int = 3
     epsilon: float = 0.05
-    """Probability that the task is drawn uniformly instead."""
+    """Probability that the task is drawn uniformly at random."""
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError if a number is out of its range."""
         if not (0 <= self.alpha <= 1 and 0 <= self.epsilon <= 1 and self.beta > 0 and self.window >= 1):
             raise ValueError(
                 f"alpha={self.alpha}, epsilon={self.epsilon}, beta={self.beta}, window={self.window}: expected the first two "
@@ -107,7 +105,7 @@ class GradientScheduler:
             )
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Index of the task for the next batch; None if all are dead."""
+        """Index of the task for the next batch; None if all tasks are dead."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         for i in alive:
             if not tasks[i].best:
@@ -137,19 +135,18 @@ class GradientScheduler:
         return result
 
     def _chain(self, latencies: np.ndarray, i: int) -> float:
-        """Finite difference for df/dg_i."""
         less = latencies.copy()
         less[i] *= 1 - STEP
         return (self.objective(latencies) - self.objective(less)) / (STEP * latencies[i])
 
     def _backward(self, task: Progress) -> float:
-        """Mean change of latency per batch over the last `window` batches; 0 before there are enough batches."""
+        """Mean change of latency per batch over the last `window` batches; 0 in the first `window` batches."""
         if len(task.best) <= self.window or not math.isfinite(task.best[-1 - self.window]):
             return 0.0
         return (task.best[-1] - task.best[-1 - self.window]) / self.window
 
     def _forward(self, tasks: list[Progress], i: int, members: list[int | None]) -> float:
-        """Expected change of latency by a batch: -latency / batches so far, or to the level of similar tasks if lower."""
+        """Expected change of latency by one more batch: by -latency / batches, or down to the level of similar tasks if lower."""
         task = tasks[i]
         gain = -task.latency / len(task.best)
         alike = [t for k, t in enumerate(tasks) if members[i] is not None and members[k] == members[i]]
@@ -161,18 +158,18 @@ class GradientScheduler:
 
 @dataclass(frozen=True)
 class RoundRobin:
-    """The paper's ablation without a scheduler (figure 10): every task in turn. The objective is accepted but not used."""
+    """The paper's ablation without a scheduler (figure 10): tasks take turns. The objective is accepted but not used."""
 
     objective: Objective
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """The first live task with the fewest batches; None if all are dead."""
+        """Index of the first live task with the fewest batches; None if all tasks are dead."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         return min(alive, key=lambda i: len(tasks[i].best), default=None)
 
 
 def groups_of(tasks: list[Progress], beta: float) -> list[int | None]:
-    """Group number of every task; None for a task that left its group because it stays more than beta times slower."""
+    """Group number of every task. None for a task that left its group, because it stays more than `beta` times slower."""
     keys = [(task.kind, int(math.log(task.flops + 1, GROUP))) for task in tasks]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     found: list[int | None] = [numbers[key] for key in keys]

@@ -1,7 +1,7 @@
-"""Ansor's filter of random programs on a GPU: at least a warp of threads, and few virtual threads (TVM v0.8, thread binding).
+"""Ansor's filter of random programs on a GPU: at least a warp of threads, and few virtual threads (TVM v0.8).
 
-Ansor's code drops a sampled program with fewer threads than a warp, unless there are at most two warps of outputs, and a program
-with more virtual threads than a quarter of a warp. Evolution may still produce such programs.
+Ansor's code drops a sampled program with fewer threads than a warp, unless there are at most two warps of outputs. It also drops
+programs with more virtual threads than a quarter of a warp. Evolution may still produce such programs.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 
 FEW_OUTPUTS = 2
-"""Largest number of warps of outputs for which a block may have fewer threads than a warp."""
+"""Largest number of outputs, in warps, for which a block may have fewer threads than a warp."""
 VIRTUAL = 4
-"""Maximum number of virtual threads: a warp's size divided by this."""
+"""The maximum number of virtual threads is a warp's size divided by this."""
 _REDUCE_THREADS, _TENSOR_CORE = (KNOB + KNOB_INDEX[name] for name in ("reduce_threads", "tensor_core"))
 _SHARES = np.array(KNOBS[KNOB_INDEX["reduce_threads"]].values)
 
 
 def binds(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Whether the filter accepts each program of `rows` [B, ROW], bool [B]. It accepts all on a CPU or with tensor cores."""
+    """Whether the filter accepts each row of `rows` [B, ROW], bool [B]. On a CPU or with tensor cores it accepts all."""
     if graph.hardware.kind == "cpu":
         return np.ones(len(rows), dtype=np.bool_)
     warp = graph.hardware.warp

@@ -1,9 +1,9 @@
 """Ansor's mutation of tile sizes (section 5.1): a factor of an axis moves from one level to another.
 
-The factors of an axis, from the innermost, are those of the register tile, of virtual threads (on a GPU), of each further level,
-and of the grid of outermost tiles. A move divides a factor by p > 1 and multiplies another by p, so that the cumulative sizes
-between the two change by the same ratio p. Tile sizes need not divide the extent, so the grid may gain or lose any factor that
-leads to an existing chain.
+The factors of an axis, from the innermost, are the register tile, the virtual threads (on a GPU), each further level, and the
+grid of outermost tiles. A move divides one factor by p > 1 and multiplies another by p. All cumulative sizes between the two
+levels thus change by p. Tile sizes need not divide the extent, so the grid may gain or lose any factor that leads to an existing
+chain.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.tables.layout import MAX_LEVELS
 
 Groups = list[np.ndarray]
-"""Chains [N, levels + 1] one move away from a chain: one array for every pair of levels that a factor can move between."""
+"""Chains [N, levels + 1] that are one move away from a chain: one array for every pair of levels."""
 
 
 class TileMoves:
-    """Moves among the chains of one axis; the moves from a chain are computed at first use."""
+    """Moves between the chains of one axis. The moves from a chain are computed at first use."""
 
     def __init__(self, chains: np.ndarray, levels: int) -> None:
-        """Prepare moves among `chains` int32 [C, MAX_LEVELS + 1]; only the first `levels` tiles are meaningful."""
+        """Prepare moves between `chains`, int32 [C, MAX_LEVELS + 1].
+
+        A chain lists the tile sizes of one axis by level. Only the first `levels` sizes are used.
+        """
         self._chains = chains
         inner = chains[:, 0] // chains[:, MAX_LEVELS]
         self._sizes = np.column_stack([inner, chains[:, :levels]]).astype(np.int64)
@@ -31,7 +34,7 @@ class TileMoves:
         self._known: dict[tuple[int, bool], Groups] = {}
 
     def groups(self, chain: np.ndarray, granularity: bool = False) -> Groups:
-        """Chains one move away from `chain`; with `granularity`, only moves between the outermost tile and the grid.
+        """Chains that are one move away from `chain`. `granularity` keeps moves between the outermost tile and the grid only.
 
         KeyError for a chain that is not of this axis.
         """
@@ -49,7 +52,6 @@ class TileMoves:
         return [self._chains[part] for part in np.split(order, edges)] if len(order) else []
 
     def _outer(self, index: int) -> Groups:
-        """Chains that differ only in the outermost tile."""
         inside = (self._sizes[:, :-1] == self._sizes[index, :-1]).all(axis=1)
         same_threads = self._chains[:, MAX_LEVELS] == self._chains[index, MAX_LEVELS]
         others = inside & same_threads & (self._sizes[:, -1] != self._sizes[index, -1])
@@ -60,8 +62,8 @@ class TileMoves:
 def _spans(sizes, index):  # noqa: ANN001, ANN202
     """Number of the move from chain `index` to every chain, int64 [C]; -1 if no single move leads there.
 
-    A move multiplies (or divides) the cumulative sizes of one span of levels by the same ratio; its number encodes direction and
-    span. Numbers of multiplying moves come first, and among them those of spans that begin at an outer level.
+    A move multiplies or divides the cumulative sizes of a span of levels by one ratio. Its number encodes direction and span.
+    Multiplying moves have the lowest numbers, sorted from spans that begin at an outer level.
     """
     chains, width = sizes.shape
     spans = np.full(chains, -1, dtype=np.int64)
@@ -78,7 +80,6 @@ def _spans(sizes, index):  # noqa: ANN001, ANN202
 
 @lean
 def _is_move(sizes, one, other, first, last):  # noqa: ANN001, ANN202
-    """Whether all sizes of a span differ by the same whole ratio, in the same direction."""
     up = sizes[other, first] > sizes[one, first]
     big, small = (other, one) if up else (one, other)
     ratio = sizes[big, first] // sizes[small, first]
@@ -89,7 +90,7 @@ def _is_move(sizes, one, other, first, last):  # noqa: ANN001, ANN202
 
 
 def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:
-    """The chain after a random move: two draws from [0, 1) choose the pair of levels and the factor. None without moves."""
+    """The chain after a random move; None without moves. Two draws from [0, 1) choose the pair of levels and the factor."""
     if not groups:
         return None
     group = groups[int(levels * len(groups))]

@@ -1,7 +1,7 @@
 """Parallel simulated annealing on a learned cost model, by which AutoTVM finds the programs to measure next.
 
-128 chains change one knob at a time. The temperature falls linearly from 1 to 0 over at most 500 steps, and the search ends early
-when the best candidates have not changed for 50 steps. When the model is fitted again, chains continue from their last points
+128 chains change one knob at a time. The temperature falls linearly from 1 to 0 over at most 500 steps. The search ends early
+when the best candidates have not changed for 50 steps. After the model is fitted again, chains continue from their last points
 (Chen et al., NeurIPS 2018, section 3.3; the numbers are those of the authors' released tuner). In a small space every program is
 scored once and steps look scores up, which only saves time.
 """
@@ -21,7 +21,7 @@ Score = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class AnnealingOnModel:
-    """The chains of annealing over one template, which keep their points between searches."""
+    """Chains of annealing over one template. They keep their points between searches."""
 
     template: Template
     chains: int = 128
@@ -30,10 +30,10 @@ class AnnealingOnModel:
     patience: int = 50
     """Number of steps without a change among the best candidates after which the search ends."""
     points: np.ndarray | None = field(default=None, init=False)
-    """Current configurations of the chains, [chains, K]; kept between searches."""
+    """Current configurations of the chains, [chains, K]."""
 
     def best(self, score: Score, count: int, tried: set[bytes], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Anneal; return (at most `count` best untried configurations [N, K], best first, their scores [N])."""
+        """Anneal; return at most `count` of the best untried configurations [N, K], best first, and their scores [N]."""
         if self.points is None:
             self.points = self.template.random(self.chains, rng)
         points, scores = self.points, score(self.points)
@@ -60,7 +60,6 @@ class AnnealingOnModel:
     def _keep(
         self, heap: dict[bytes, float], points: np.ndarray, scores: np.ndarray, count: int, tried: set[bytes]
     ) -> bool:
-        """Keep the `count` best visited and untried configurations in `heap`; return whether it changed."""
         worst = min(heap.values()) if len(heap) >= count else -np.inf
         close = np.flatnonzero(scores > worst)
         changed = False

@@ -1,6 +1,6 @@
 """AutoTVM's search: annealing on a learned cost model proposes a batch, the batch is measured, and the model is fitted again.
 
-This is Algorithm 1 of Chen et al., NeurIPS 2018, with the numbers of the authors' released tuner. The template is our space
+The search is Algorithm 1 of Chen et al., NeurIPS 2018, with the numbers of the authors' released tuner. The template is our space
 (`agents.autotvm.template`), and the features are ours (`agents.autotvm.loop_features`). The analytic model of this repository is
 not used.
 """
@@ -23,20 +23,20 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.session import Session
 
 MEMBERS = 6
-"""Number of models in an ensemble, as in the authors' study."""
+"""Number of models in an ensemble, as in the paper."""
 IDLE_BATCHES = 20
 """Number of consecutive batches without a new kernel after which the space counts as exhausted."""
 
 
 @dataclass(frozen=True)
 class AutoTvm:
-    """AutoTVM's search by a learned cost model. The defaults are the paper's; `autotvm_small` is our variant."""
+    """AutoTVM's search on a learned cost model. The defaults are the paper's; `autotvm_small` is our variant."""
 
     space: str = "extended"
     batch: int = 64
-    """Programs proposed by one fit (the authors' plan size)."""
+    """Number of programs that are proposed per fit (the authors' plan size)."""
     warm_up: int = 64
-    """Number of random programs measured before the first fit, rounded up to whole batches and at least one batch."""
+    """Number of random programs that are measured before the first fit, rounded up to whole batches and at least one batch."""
     epsilon: float = 0.05
     """Share of random programs in every batch."""
     model: str = "trees"
@@ -46,22 +46,21 @@ class AutoTvm:
     features: str = "loops"
     """Representation of programs: `loops`, `curve` or `knobs` (from the paper's study of representations)."""
     acquisition: str = ""
-    """Empty for a single model; `mean`, `ucb` or `ei` for an ensemble on random subsets, with objective `regression`."""
+    """Empty for a single model; `mean`, `ucb` or `ei` for an ensemble on random subsets, which needs objective `regression`."""
     diversity: int = 1
-    """The paper's lambda: number of candidates per measured program, from which a diverse batch is chosen. 1 takes the best."""
+    """The paper's lambda: a batch is chosen among this many candidates per program. 1 takes the best candidates."""
     alpha: float = 1.0
-    """Weight of a knob value that is new in the batch, in units of the model's score. With infinity, scores do not count."""
+    """Weight of a knob value that is new in the batch, in units of the model's score. If it is infinite, scores do not count."""
     chains: int = 128
     """Number of chains of simulated annealing on the model."""
     steps: int = 500
     """Maximum number of steps of a chain."""
     patience: int = 50
-    """Number of steps without a better candidate after which the annealing ends."""
+    """Number of steps without a change among the best candidates after which the annealing ends."""
     history: str = ""
     """Store, table or folder of tables with trials of earlier tasks, from which a global model is fitted; empty for none."""
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for values that are out of range or do not go together."""
         for name in ("batch", "diversity", "chains", "steps", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected 1 or more")
@@ -80,7 +79,7 @@ class AutoTvm:
 
     @property
     def unguided(self) -> int:
-        """Number of first trials that are not guided by measurements."""
+        """Number of trials at the start of a search that no measurement guides."""
         return 0 if self.history else max(self.batch, self.warm_up)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
@@ -94,10 +93,9 @@ class AutoTvm:
 
 
 class Tuner:
-    """State of one search: the tried configurations with their results, the model, and the chains on the model."""
+    """State of one search: tried configurations with their results, the model, and the chains on the model."""
 
     def __init__(self, settings: AutoTvm, session: Session, rng: np.random.Generator) -> None:
-        """Make the template, the chains and the models; nothing is tried yet."""
         self.settings, self.session, self.rng = settings, session, rng
         self.template = Template(session.graph)
         self.annealing = AnnealingOnModel(self.template, settings.chains, settings.steps, patience=settings.patience)
@@ -114,7 +112,7 @@ class Tuner:
         self._listed_features = None if listed is None else self.features(listed)
 
     def propose_and_measure(self) -> bool:
-        """Measure one batch; return False if no configuration was left."""
+        """Measure one batch; return False if no untried configuration is left."""
         plan = self._plan()
         if not len(plan):
             return False
@@ -125,7 +123,7 @@ class Tuner:
         return True
 
     def _plan(self) -> np.ndarray:
-        """New configurations for the next batch, by the model and at random; they count as tried from now on."""
+        """New configurations for the next batch, by the model and at random. They count as tried from now on."""
         batch, chosen = self.settings.batch, np.empty((0, len(self.template.counts)), dtype=np.int64)
         learned = len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any()
         if learned or self.earlier:
@@ -135,7 +133,6 @@ class Tuner:
         return np.concatenate([chosen, self._random(batch - len(chosen))])
 
     def _by_model(self, count: int) -> np.ndarray:
-        """Fit the model, anneal on it, and pick at most `count` new configurations."""
         if np.isfinite(self.seconds).any():
             features = self.features(np.array(self.points))
             self.model.fit(features, labels_of(np.array(self.seconds)), self._margin(features))
@@ -146,7 +143,7 @@ class Tuner:
         return found[diverse_pick(found, scores, count, self.settings.alpha)]
 
     def _random(self, count: int) -> np.ndarray:
-        """At most `count` new random configurations, which count as tried from now on."""
+        """At most `count` new random configurations. They count as tried from now on."""
         listed = self.template.enumerated
         if listed is not None:
             new = [i for i, key in enumerate(keys_of(listed)) if key not in self.tried]
@@ -164,7 +161,6 @@ class Tuner:
         return program_features(self.settings.features, self.session.graph, self.template.rows(points))
 
     def _score(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The model's scores as a function of configurations; in a listed space it looks them up in a table."""
         listed = self.template.enumerated
         if listed is None or self._listed_features is None:
             return lambda points: self._predict(self.features(points))
@@ -173,16 +169,15 @@ class Tuner:
         return lambda points: table[self.template.numbers(points)]
 
     def _predict(self, features: np.ndarray) -> np.ndarray:
-        """Scores by the local model on top of the margin from earlier tasks."""
         return self.model.predict(features, self._margin(features))
 
     def _margin(self, features: np.ndarray) -> np.ndarray | None:
-        """Prediction from earlier tasks; None without earlier tasks, or if they no longer count."""
+        """Prediction from earlier tasks; None without earlier tasks, or after enough measurements of the current task."""
         return None if self.earlier is None else self.earlier.margin(features, len(self.seconds))
 
 
 def make_model(settings: AutoTvm, seed: int) -> CostModel:
-    """An unfitted cost model of the kind in the settings."""
+    """Make an unfitted cost model of the kind in the settings."""
     if settings.model == "treegru":
         return TreeGru(settings.objective, seed=seed)
     trees = [TreeModel(settings.objective, settings.batch, seed=seed + i) for i in range(MEMBERS)]

@@ -8,9 +8,9 @@ import numpy as np
 def diverse_pick(points: np.ndarray, scores: np.ndarray, count: int, alpha: float) -> np.ndarray:
     """Indices of `count` candidates, picked greedily to maximise a submodular objective.
 
-    The objective is the sum of scores plus `alpha` times the number of distinct values of every knob in the batch. The first of
-    equal candidates is taken. `points` int64 [N, K] with `scores` [N] are sorted, best first. With an infinite alpha only
-    distinct values count, as in the authors' released code, which multiplies the scores by zero.
+    The objective is the sum of scores plus `alpha` times the number of distinct values of every knob in the batch. Ties go to the
+    first candidate. `points` int64 [N, K] and `scores` [N] are sorted, best first. With an infinite alpha only distinct values
+    count, as in the authors' released code, which multiplies the scores by zero.
     """
     weight, gains = (0.0, 1.0) if np.isinf(alpha) else (1.0, alpha)
     left = np.ones(len(points), dtype=np.bool_)

@@ -1,17 +1,18 @@
-"""Features of programs for learned cost models: every loop of a fixed nest with its context, in the same columns for every task.
+"""Features of programs for learned cost models: every loop of a fixed nest, in the same columns for every task.
 
-AutoTVM describes a program by its loops, each with length, annotation, position, arithmetic and its accesses to each buffer (Chen
-et al., NeurIPS 2018, section 3.1). In their extractor, a loop that indexes a buffer touches it, and any other loop reuses it. Our
-nest is the same for every task: STAGES loops over each of the 8 axis slots, including loops of length 1. Programs of all
-operators and machines thus have the same columns, which transfer needs.
+AutoTVM describes a program by its loops: length, annotation, position, arithmetic, and accesses to each buffer (Chen et al.,
+NeurIPS 2018, section 3.1). In the authors' extractor, a loop that indexes a buffer touches it, and any other loop reuses it. Our
+nest has STAGES loops over each of the 8 axis slots, including loops of length 1. Programs of all operators and machines thus have
+the same columns, which transfer needs.
 
-The nest from the outermost loop (a tile of level l contains whole tiles of level l - 1; trip counts are rounded up):
+The nest, from the outermost loop (a tile of level l contains whole tiles of level l - 1; trip counts are rounded up):
 
-    GPU   grid of block tiles, virtual threads, threads | steps of the reduction, register steps | register tile
-    CPU   task tiles (parallel), reduce blocks | L1 tiles, register tiles, ordered by knob `loop_order` | register tile
+GPU: grid of block tiles, virtual threads, threads; then steps of the reduction, register steps; then the register tile.
 
-Packing, shared memory and splits of a reduction are in the knobs' columns. This layout of columns is our reconstruction. Touched
-elements are counted as those of the dense box (windows overlap), which is more exact than a product of extents.
+CPU: task tiles (parallel), reduce blocks; then L1 tiles, register tiles, ordered by knob `loop_order`; then the register tile.
+
+Packing, shared memory and splits of a reduction are in the knobs' columns. The layout of columns is our reconstruction. Touched
+elements are those of the dense box (windows overlap), which is more exact than a product of extents.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ _TOUCHES, _FIELDS = len(LOOP_FIELDS), len(TOUCH_FIELDS)
 
 
 def loop_features(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Features float32 [B, F] of rows int32 [B, ROW], with the columns of `loop_columns`. Rows must be well formed.
+    """Features float32 [B, F] of well-formed rows int32 [B, ROW], with the columns of `loop_columns`.
 
-    Counts and products are given as log2(x + 1), ratios as log2(x). The analytic model is not used.
+    Counts and products are log2(x + 1), ratios log2(x). The analytic model is not used.
     """
     features = np.zeros((len(rows), WIDTH), dtype=np.float32)
     _fill_features(np.ascontiguousarray(rows, dtype=np.int32), graph.tables.ints, features)
@@ -73,7 +74,7 @@ def loop_features(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 
 def task_features(graph: ConstructionGraph) -> np.ndarray:
-    """The columns that all programs of a task share, float32 [len(TASK_FIELDS)]."""
+    """Columns that all programs of a task share, float32 [len(TASK_FIELDS)]."""
     ints, floats = graph.tables.ints, graph.tables.floats
     sizes = [*ints[EXTENT : EXTENT + MAX_AXES], floats[FLOPS], floats[BYTES], ints[UNITS], ints[ITEM]]
     kind = [float(ints[IS_CPU]), *(float(ints[BODY] == body) for body in range(len(OBSERVED)))]
@@ -112,7 +113,6 @@ def loop_blocks(features: np.ndarray) -> np.ndarray:
 
 @compiled
 def _fill_features(rows, ints, features):  # noqa: ANN001, ANN202
-    """Fill the columns of loops and knobs for every row."""
     trips = np.empty((STAGES, MAX_AXES), dtype=np.int64)
     order = np.empty(LOOPS, dtype=np.int64)
     spans = np.empty(MAX_AXES, dtype=np.int64)
@@ -195,7 +195,6 @@ def _put_stage(order, at, stage, spatial, skipped):  # noqa: ANN001, ANN202
 
 @lean
 def _annotation(stage, axis, row, ints):  # noqa: ANN001, ANN202
-    """Annotation of a loop, an index into ANNOTATIONS."""
     spatial = axis < SPATIAL_SLOTS
     if ints[IS_CPU]:
         if stage == 3:

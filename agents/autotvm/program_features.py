@@ -1,4 +1,4 @@
-"""The representations of programs that AutoTVM's study compares: loops in context, relation curves, and knobs."""
+"""Representations of programs that AutoTVM's paper compares: loops in context, relation curves, and knobs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_TENSORS, ROW
 
 FEATURES = ("loops", "curve", "knobs")
 SAMPLES = 20
-"""Number of thresholds of a curve, which are 2^0 to 2^19 as in the authors' tuner."""
+"""Number of thresholds of a curve: 2^0 to 2^19, as in the authors' tuner."""
 _RELATIONS = ((COUNT, REUSE), (REUSE, COUNT), (COUNT, -1), (-1, COUNT))
-"""Fields (x, y) of the four curves of y over x; -1 is the product of lengths from the root."""
+"""Fields (x, y) of the four curves of y over x; -1 is the product of lengths from the outermost loop."""
 
 
 def program_features(kind: str, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
@@ -38,11 +38,11 @@ def program_features(kind: str, graph: ConstructionGraph, rows: np.ndarray) -> n
 
 
 def curve_features(features: np.ndarray) -> np.ndarray:
-    """Curves between touched elements, reuse and position, which need no fixed nest, float32 [B, F'].
+    """Relation curves between touched elements, reuse and position of loops, float32 [B, F']. They do not depend on a nest.
 
-    For every tensor and each of four pairs of fields (x, y), both are listed over the loops longer than 1, with a 0 in front, and
-    sorted separately. For thresholds i = 0 .. 19 the columns are the y at the last x <= i, and i - x (Chen et al., section 3.1
-    and the authors' extractor, which also sorts separately). The columns of knobs and task follow.
+    For every tensor and each of four pairs of fields (x, y), x and y of all loops longer than 1 are listed with a 0 in front, and
+    sorted separately. For thresholds i = 0 .. 19 the columns are the y at the last x <= i, and i - x (Chen et al., section 3.1;
+    the authors' extractor also sorts separately). The columns of knobs and task follow.
     """
     blocks = loop_blocks(features)
     touches = blocks[:, :, len(LOOP_FIELDS) :].reshape(*blocks.shape[:2], MAX_TENSORS, len(TOUCH_FIELDS))
@@ -57,7 +57,7 @@ def curve_features(features: np.ndarray) -> np.ndarray:
 
 
 def _curve(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The y at the last x <= i, then i - x, for every threshold i, [B, 2 * SAMPLES]; x and y [B, LOOPS + 1] are sorted."""
+    """The y at the last x <= i, then i - x, for every threshold i, [B, 2 * SAMPLES]. x and y [B, LOOPS + 1] are sorted."""
     thresholds = np.arange(SAMPLES, dtype=np.float64)
     at = (x[:, None, :] <= thresholds[:, None]).sum(axis=2) - 1
     return np.concatenate([np.take_along_axis(y, at, axis=1), thresholds - np.take_along_axis(x, at, axis=1)], axis=1)

@@ -1,8 +1,8 @@
-"""Strata of a space, for stratified draws: programs on CUDA cores, and programs with each kind of tensor-core instruction.
+"""Strata of a space, for stratified draws: programs on CUDA cores, and programs of each kind of tensor-core instruction.
 
-TVM has a separate template for every algorithm, including tensor cores. Our spaces contain all algorithms, and in uniform draws
-tensor-core programs are very rare, because their tiles must be whole fragments. Random programs are therefore drawn stratum by
-stratum, from values that are legal in the stratum.
+TVM has a separate template for every algorithm, including tensor cores. Our spaces contain all algorithms. In uniform draws
+tensor-core programs are very rare, because their tiles must be whole fragments. So each stratum has its own draws, from values
+that are legal in the stratum.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gensor_gym.graph.tables.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
 from gensor_gym.graph.tables.tables import COLUMNS_FROM, IMAGES, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M, ROW_STEP
 
 _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
-"""Position of a knob -> the only stratum that the knob applies to; programs of other strata keep its default."""
+"""Position of a knob -> the only stratum that the knob applies to. Programs of other strata keep the knob's default."""
 
 
 def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:
     """For each stratum, the indices of the values that its programs may have, column by column.
 
-    The strata are CUDA cores, mma.sync and wgmma if the space varies the knob `tensor_core`, else there is a single stratum.
-    Omitted values are illegal in the stratum; most of the listed values are legal.
+    The strata are CUDA cores, mma.sync and wgmma if the space varies the knob `tensor_core`; otherwise there is a single stratum.
+    Omitted values are illegal in the stratum; most listed values are legal.
     """
     cores = [column.values[:, 0].tolist() for column in columns if column.first == TENSOR_CORE]
     if ints[IS_CPU] or not cores:
@@ -37,7 +37,6 @@ def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarr
 
 
 def _fitting(column: Column, core: int, ints: np.ndarray) -> np.ndarray:
-    """Indices of a column's values that programs of the stratum `core` can have."""
     first, values = column.first, column.values
     if first == TENSOR_CORE:
         return np.flatnonzero(values[:, 0] == core)
@@ -51,7 +50,7 @@ def _fitting(column: Column, core: int, ints: np.ndarray) -> np.ndarray:
 def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
     """Whether chains of an axis consist of whole fragments, bool [N]; see `knobs.tensor_cores`.
 
-    A chain is (tile of every level .., virtual threads), so `values` is [N, 5].
+    A chain has the tile of every level and the number of virtual threads, so `values` is [N, 5].
     """
     row = np.zeros(ROW, dtype=np.int32)
     row[TENSOR_CORE] = core

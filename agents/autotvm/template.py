@@ -14,18 +14,17 @@ from agents.core.programs import BLOCK, Programs
 from gensor_gym.construction import ConstructionGraph
 
 ENUMERABLE = 1 << 17
-"""Largest number of configurations of a space that is listed, so that its exhaustion is noticed."""
+"""Largest space whose configurations are enumerated, so that a search notices when all are tried."""
 _ROUNDS = 200
 
 
 class Template(Programs):
-    """The space of one graph, whose methods take and return arrays of configurations int64 [B, K]."""
+    """The template of one graph. Its methods take and return arrays of configurations int64 [B, K]."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """Check the legality of every configuration once if the space is small."""
         super().__init__(graph)
         self.strata = strata_of(self.columns, graph.tables.ints)
-        """Strata of `agents.autotvm.strata`; `random` draws the same number of configurations from each."""
+        """Strata of `agents.autotvm.strata`. `random` draws the same number of configurations from each."""
         self._known: np.ndarray | None = None
         self.enumerated: np.ndarray | None = None
         """All legal configurations int64 [N, K] of a small space; None for a large space."""
@@ -41,7 +40,7 @@ class Template(Programs):
     def random(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Up to `count` legal configurations, drawn with replacement; fewer if legal configurations are very rare.
 
-        Small spaces are drawn from uniformly. In large spaces the same number is drawn from every stratum.
+        Draws from a small space are uniform. In a large space every stratum gets the same number of draws.
         """
         if self.enumerated is not None:
             return self.enumerated[rng.integers(len(self.enumerated), size=count)]
@@ -50,7 +49,6 @@ class Template(Programs):
         return rng.permutation(np.concatenate(found))
 
     def _draw(self, stratum: list[np.ndarray], count: int, rng: np.random.Generator) -> np.ndarray:
-        """At most `count` legal configurations of one stratum."""
         sizes = np.array([len(part) for part in stratum])
         found = [np.empty((0, len(sizes)), dtype=np.int64)]
         for _ in range(_ROUNDS):
@@ -63,9 +61,9 @@ class Template(Programs):
         return np.concatenate(found)
 
     def mutated(self, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:
-        """Configurations [B, K] with one random knob of each set to another random value, both drawn uniformly.
+        """Configurations [B, K]: in each, one random knob is set to another random value.
 
-        Illegal results are redrawn, at most `tries` times; without a legal result a configuration is unchanged.
+        Illegal results are redrawn up to `tries` times. Without a legal result a configuration stays unchanged.
         """
         result = configurations.copy()
         left = np.arange(len(configurations)) if len(self.counts) else np.empty(0, dtype=np.int64)

@@ -1,11 +1,11 @@
 """AutoTVM's TreeGRU: a recurrent network over the loop nest as a cost model.
 
 In Chen et al., NeurIPS 2018, section 3.1, a child-sum GRU runs from the leaves of the program's syntax tree to its root. Our
-programs are perfect nests, so the tree is a chain of loops. The children of the innermost loop are the accesses of buffers, whose
-children are the loop variables that index them. The children of every other loop are the loop inside it and a leaf for its
-variable. Inputs of a loop are log2 of its length and of the product from the root, its annotation, and touched elements and reuse
-per buffer (the authors' `add_stats`). Loops of length 1 are left out, as in the authors' lowering. Sizes, optimiser and loss are
-those of the authors' code; the shape of the tree is our reconstruction.
+programs are perfect nests, so the tree is a chain of loops. The children of the innermost loop are the accesses of buffers, and
+the children of an access are the loop variables that index the buffer. Every other loop has two children: the loop inside it and
+a leaf for its variable. Inputs of a loop are log2 of its length and of the product from the root, its annotation, and touched
+elements and reuse per buffer (the authors' `add_stats`). Loops of length 1 are left out, as in the authors' lowering. Sizes,
+optimiser and loss are those of the authors' code; the shape of the tree is our reconstruction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EVERY, _CLIP = 10, 5.0
 
 @dataclass
 class TreeGru:
-    """The network with its training, a `CostModel` of `agents.autotvm.tree_model` on the features of `loop_features`."""
+    """A `CostModel` of `agents.autotvm.tree_model`: the network and its training, on the features of `loop_features`."""
 
     objective: str = "rank"
     hidden: int = 128
@@ -54,7 +54,6 @@ class TreeGru:
     _network: Any = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for an unknown objective."""
         if self.objective not in ("rank", "regression"):
             raise ValueError(f"objective {self.objective!r}: expected rank or regression")
 
@@ -92,7 +91,7 @@ class TreeGru:
         self._network = network
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Scores float64 [B], see `CostModel.predict`; only the margin, or 0, before the first fit."""
+        """Scores float64 [B]; see `CostModel.predict`. Before the first fit, they are the margin, or 0 without a margin."""
         base = np.zeros(len(features)) if margin is None else np.asarray(margin, dtype=np.float64)
         if self._network is None:
             return base
@@ -102,7 +101,7 @@ class TreeGru:
             return base + self._network(*self._inputs(features)).numpy().astype(np.float64)
 
     def _loss(self, scores: Any, target: Any, partner: Any) -> Any:
-        """Loss of scores: mean squared error, or the mean log(1 + exp(worse - better)) over pairs with different labels."""
+        """Mean squared error of scores, or the mean log(1 + exp(worse - better)) over pairs with different labels."""
         import torch
 
         if self.objective == "regression":
@@ -114,7 +113,7 @@ class TreeGru:
     def _inputs(self, features: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
         """(loop inputs [B, N, LOOP_INPUTS], axis slots [B, N], numbers of loops [B], strides [B, A, T], knobs [B, ...]).
 
-        Loops begin with the innermost. N is the largest number of loops longer than 1; entries beyond a program's own number of
+        Loops begin with the innermost. N is the largest number of loops longer than 1. Entries beyond a program's own number of
         loops are undefined.
         """
         import torch

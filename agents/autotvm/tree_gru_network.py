@@ -1,4 +1,4 @@
-"""The network of `agents.autotvm.tree_gru`: a child-sum GRU over the loop nest. It needs PyTorch and is imported by `fit`."""
+"""The network of `agents.autotvm.tree_gru`: a child-sum GRU over the loop nest. `fit` imports it, because it needs PyTorch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_TENSORS
 
 
 class TreeGruNetwork(nn.Module):
-    """Network of embeddings of variables and buffers, a child-sum GRU cell, and a decoder to scores."""
+    """Embeddings of variables and buffers, a child-sum GRU cell, and a decoder to scores."""
 
     def __init__(self, hidden: int, loop_inputs: int) -> None:
         super().__init__()
@@ -25,9 +25,10 @@ class TreeGruNetwork(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(hidden, hidden), nn.Sigmoid(), nn.Linear(hidden, 1))
 
     def forward(self, loops: Any, slots: Any, counts: Any, strides: Any, knobs: Any) -> Any:
-        """Scores [B] of programs with the inputs of `TreeGru._inputs`.
+        """Scores [B] of programs; the inputs are those of `TreeGru._inputs`.
 
-        Programs are computed together, sorted by their number of loops, so that finished programs are at the end of the batch.
+        Programs are sorted by their number of loops, so that in every step the programs that still have loops are the first of
+        the batch.
         """
         order = torch.argsort(counts, descending=True, stable=True)
         here = counts[order] > torch.arange(loops.shape[1])[:, None]
@@ -42,14 +43,14 @@ class TreeGruNetwork(nn.Module):
         return self.decoder(state)[:, 0][torch.argsort(order)]
 
     def _accesses(self, strides: Any, leaves: Any) -> Any:
-        """Sum [B, hidden] of the nodes of all buffers; the children of such a node are the variables that index the buffer."""
+        """Sum [B, hidden] of the nodes of all buffers. Children of a buffer's node are the variables that index the buffer."""
         children = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
         gates = nn.functional.linear(self.tensors, self.cell.weight_ih, self.cell.bias_ih)
         nodes = self._step(gates.expand(len(strides), -1, -1).reshape(-1, 3 * self.hidden), children.reshape(-1, self.hidden))
         return nodes.reshape(len(strides), MAX_TENSORS, self.hidden).sum(dim=1)
 
     def _gates(self, embed: Any, numbers: Any) -> Any:
-        """Gate inputs [.., 3 hidden] of the cell for `embed(numbers)`, with both linear maps merged into one."""
+        """Gate inputs [.., 3 hidden] of the cell for `embed(numbers)`. Both linear maps are merged into one."""
         weight = self.cell.weight_ih @ embed.weight
         bias = torch.addmv(self.cell.bias_ih, self.cell.weight_ih, embed.bias)
         return nn.functional.linear(numbers, weight, bias)

@@ -1,6 +1,6 @@
 """Gradient-boosted trees as a cost model, with the settings of AutoTVM's authors.
 
-Labels are throughput relative to the best observed, 0 for failures. The objective `rank` compares pairs, since the search only
+Labels are throughput relative to the best observed, 0 for failures. The objective `rank` compares pairs, because the search only
 takes the best; `regression` fits the label (Chen et al., NeurIPS 2018, section 3.2; numbers from the released tuner). Boosting
 ends when the average recall of the best programs on the training data has not increased for 20 rounds.
 """
@@ -18,20 +18,22 @@ from gensor_gym.registry import check_known
 
 OBJECTIVES = {"rank": "rank:pairwise", "regression": "reg:squarederror"}
 PAIRS = 16
-"""Number of random partners of every program in a round of objective `rank`. The authors' XGBoost drew 1. After training on the
-same 256 programs (two products, model times), rank correlations on unseen programs are 0.73 and 0.94 with 16, 0.58 and 0.91 with
-1."""
+"""Number of random partners of every program in a round of objective `rank`; the authors' XGBoost drew 1.
+
+After training on 256 programs (two products, model times), rank correlations on unseen programs are 0.73 and 0.94 with 16
+partners, 0.58 and 0.91 with 1.
+"""
 _LEAST_SPREAD = 1e-9
 
 
 class CostModel(Protocol):
-    """Interface of a learned cost model of a task."""
+    """A learned cost model of a task."""
 
     def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None) -> None:
-        """Fit labels float [B] of features float32 [B, F]; predictions are added to the margin [B] of another model."""
+        """Fit labels float [B] to features float32 [B, F], on top of the `margin` [B] that another model predicts."""
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Scores float64 [B], including the margin [B]; larger is faster."""
+        """Scores float64 [B], including the margin [B]. A larger score means a faster program."""
 
 
 @dataclass
@@ -40,7 +42,7 @@ class TreeModel:
 
     objective: str = "rank"
     recall_of: int = 64
-    """Number of best programs in the average recall that ends boosting (`average_recall`'s `top`)."""
+    """Boosting ends by the average recall of this many best programs (`top` of `average_recall`)."""
     rounds: int = 8000
     patience: int = 20
     depth: int = 3
@@ -51,13 +53,12 @@ class TreeModel:
     _columns: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64), init=False)
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for an unknown objective."""
         check_known("objective", self.objective, OBJECTIVES)
 
     def fit(
         self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None, groups: Sequence[int] = ()
     ) -> None:
-        """Fit; see `CostModel.fit`. `groups` are the sizes of consecutive tasks, within which pairs are compared."""
+        """Fit; see `CostModel.fit`. `groups` are the sizes of consecutive tasks; only programs of one task are compared."""
         import xgboost
 
         varying = np.flatnonzero(np.ptp(features, axis=0) > _LEAST_SPREAD)
@@ -76,7 +77,7 @@ class TreeModel:
         )  # fmt: skip
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Scores float64 [B], see `CostModel.predict`; only the margin, or 0, before the first fit."""
+        """Scores float64 [B]; see `CostModel.predict`. Before the first fit, they are the margin, or 0 without a margin."""
         if self._booster is None:
             return np.zeros(len(features)) if margin is None else np.asarray(margin, dtype=np.float64)
         kept = (0, self._booster.best_iteration + 1)
@@ -85,7 +86,7 @@ class TreeModel:
         return np.asarray(found, dtype=np.float64)
 
     def _settings(self) -> dict[str, Any]:
-        """XGBoost's parameters: the parameters of the authors' tuner, except PAIRS."""
+        """Parameters of XGBoost, those of the authors' tuner except PAIRS."""
         settings: dict[str, Any] = {
             "objective": OBJECTIVES[self.objective], "max_depth": self.depth, "eta": self.rate, "gamma": 1e-4,
             "min_child_weight": 1, "subsample": 1.0, "lambda": 1.0, "alpha": 0, "nthread": self.threads, "seed": self.seed,
@@ -98,7 +99,7 @@ class TreeModel:
 
 
 def average_recall(scores: np.ndarray, labels: np.ndarray, top: int) -> float:
-    """Mean over n = 1 .. `top` of the share of the n best programs that are among the n best by score."""
+    """Mean over n = 1 .. `top` of the share of the n best programs that are among the n with the best scores."""
     count = len(labels)
     place, truth = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     place[np.argsort(-np.asarray(scores), kind="stable")] = np.arange(count)
@@ -112,8 +113,9 @@ def average_recall(scores: np.ndarray, labels: np.ndarray, top: int) -> float:
 class Ensemble:
     """Boosters on random subsets, whose spread estimates the model's uncertainty (AutoTVM's study of acquisition functions).
 
-    The score is the `mean`, or for `ucb` mean + 2.576 deviations, or for `ei` the expected improvement over the best label, 1.
-    The authors use 6 boosters on 80 % of the data each, drawn without replacement, with the regression objective.
+    The score is the mean for `mean`, mean + 2.576 standard deviations for `ucb`, and the expected improvement over the best
+    label, 1, for `ei`. The authors use 6 boosters with the regression objective, each on 80 % of the data, drawn without
+    replacement.
     """
 
     members: Sequence[TreeModel]
@@ -122,7 +124,6 @@ class Ensemble:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for an unknown acquisition."""
         if self.acquisition not in ("mean", "ucb", "ei"):
             raise ValueError(f"acquisition {self.acquisition!r}: expected mean, ucb or ei")
 

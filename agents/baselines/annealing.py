@@ -19,7 +19,7 @@ from gensor_gym.measure.session import SearchSession, Session
 
 
 class Trials(Protocol[Asked]):
-    """A chain's source of measurements: a session, or a `Ledger`, which recognises equal programs without generating code."""
+    """Source of a chain's measurements: a session, or a `Ledger`, which recognises equal programs without generating code."""
 
     @property
     def trials(self) -> int:
@@ -33,33 +33,30 @@ class Trials(Protocol[Asked]):
 class Annealing:
     """Simulated annealing by measurement: each step of a chain is a short random walk over legal actions.
 
-    A slower node is accepted with probability exp(-d / T), where d is the difference of the logarithms of times, so that a
-    temperature means the same on every task.
-
-    The first chain begins at the best of a few random nodes. Later chains begin alternately at the best measured node and at the
-    best of a few random nodes. No model is used. A node is a program of a construction graph, or a configuration of a recorded
-    space.
+    A slower node is accepted with probability exp(-d / T), where d is the difference of the logarithms of times. A temperature
+    therefore means the same on every task. The first chain begins at the best of a few random nodes. Later chains begin
+    alternately at the best measured node and at the best of a few random nodes. No model is used. A node is a program of a
+    construction graph, or a configuration of a recorded space.
     """
 
     space: str = "extended"
     starts: int = 6
-    """Number of random nodes that are measured before the first chain, and before every chain from random nodes."""
+    """Number of random nodes that are measured before every chain that begins at the best of them."""
     reach: int = 4
-    """Maximum number of actions in one step of a chain. Several help, since outer tiles depend on the register tile."""
+    """Maximum number of actions in one step of a chain. Several help, because outer tiles depend on the register tile."""
     hot: float = 0.3
-    """Temperature at the start of a chain; a node that is 1.35 times slower is accepted with probability 1 / e."""
+    """Temperature at the start of a chain. There, a node that is 1.35 times slower is accepted with probability 1 / e."""
     cold: float = 0.02
     """Temperature at the end of a chain."""
     steps: int = 48
-    """Number of new trials of a chain, over which the temperature decreases geometrically."""
+    """Number of new trials of a chain; over them the temperature decreases geometrically."""
     patience: int = 60
-    """Number of consecutive steps without a new trial after which a chain ends, since its neighbourhood is known.
+    """Number of consecutive steps without a new trial after which a chain ends, because its neighbourhood is known.
 
     In a recorded space the search ends after this number of consecutive chains without a new trial.
     """
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError names an invalid value."""
         for name in ("starts", "reach", "steps", "patience"):
             if type(value := getattr(self, name)) is not int or value < 1:
                 raise ValueError(f"{name} is {value!r}: expected a whole number, 1 or more")
@@ -67,7 +64,10 @@ class Annealing:
             raise ValueError(f"hot={self.hot}, cold={self.cold}: expected hot >= cold > 0")
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Run chains until the budget is spent or every program is measured; in a recorded space also if nothing new is found."""
+        """Run chains until the budget is spent or every program is measured.
+
+        In a recorded space the search also ends after `patience` chains without a new trial.
+        """
         if isinstance(session, Session) and isinstance(session.graph, ConstructionGraph):
             ledger = Ledger(session)
             self._anneal(session.graph, ledger, self._programs(ledger, rng), rng)
@@ -81,7 +81,7 @@ class Annealing:
             if not (drawn := ledger.walked(rng, self.starts)):
                 return
             yield [best[0]] if chain % 2 and best is not None else drawn
-            if ledger.trials == before:  # the chain measured nothing new: measure a random program, so that the search continues
+            if ledger.trials == before:  # measure a random program, so that every chain has a new trial
                 ledger.measure(drawn[:1])
 
     def _configurations(self, session: SearchSession[Node], rng: np.random.Generator) -> Iterator[list[Node]]:
@@ -98,7 +98,6 @@ class Annealing:
     def _anneal(
         self, graph: SearchGraph[Node], known: Trials[Node], starts: Iterator[list[Node]], rng: np.random.Generator
     ) -> None:
-        """Run one chain from the fastest node of each list of `starts`."""
         for drawn in starts:
             seconds = [found.seconds for found in known.measure(drawn)]
             self._chain(graph, known, drawn[int(np.argmin(seconds))], min(seconds), rng)
@@ -106,7 +105,6 @@ class Annealing:
     def _chain(
         self, graph: SearchGraph[Node], known: Trials[Node], node: Node, seconds: float, rng: np.random.Generator
     ) -> None:
-        """Run one chain from a measured node."""
         begin, idle = known.trials, 0
         while (used := known.trials - begin) < self.steps and idle < self.patience:
             after, before = graph.random_schedule(rng, int(rng.integers(1, self.reach + 1)), node), known.trials
@@ -120,7 +118,7 @@ class Annealing:
 def accepts(now: float, after: float, temperature: float, draw: float) -> bool:
     """Whether Metropolis' rule on log seconds accepts `after`; `draw` is uniform in [0, 1).
 
-    A failed node, whose seconds are infinite, is accepted only from a failed node.
+    A failed node, whose seconds are infinite, is accepted only if the current node failed too.
     """
     if after <= now:
         return True

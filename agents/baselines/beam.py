@@ -1,4 +1,4 @@
-"""Beam search over the construction graph on the analytic model; the best programs are measured afterwards."""
+"""Beam search over the construction graph on the analytic model. The best programs are measured afterwards."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from gensor_gym.measure.session import Session
 class Beam(Constructing):
     """Beam search whose next beam is the `width` fastest new successors by the model.
 
-    Successors may be slower than their parents, because opening a level does not change the program. A beam search ends after
-    `patience` steps without a faster program. All visited programs are ranked and measured in that order. The first beam search
-    begins at the unscheduled program. When all its programs are measured, further beam searches begin at random programs.
+    Successors may be slower than their parents, because an action that enters the next level does not change the program. A beam
+    search ends after `patience` steps without a faster program. All visited programs are measured in order of model time. The
+    first beam search begins at the unscheduled program. When all its programs are measured, further beam searches begin at random
+    programs.
     """
 
     space: str = "extended"
     width: int = 32
     patience: int = 12
     per_register_tile: int = 2
-    """Number of programs with the same register tile that are measured before the rest (see `agents.core.ranking.diverse`)."""
+    """Number of programs of one register tile that are measured before all other programs (see `agents.core.ranking.diverse`)."""
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for a width or patience below 1."""
         if self.width < 1 or self.patience < 1:
             raise ValueError(f"width={self.width}, patience={self.patience}: expected 1 or more for both")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct and measure down the ranking, again and again, until the budget is spent or nothing new is found."""
+        """Repeat beam search and measurement until the budget is spent or no new program is found."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construction of the first beam search, which is deterministic."""
+        """Construct by the first beam search, which is deterministic."""
         return self.grow(graph, graph.initial())
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
@@ -51,7 +51,7 @@ class Beam(Constructing):
             yield self.grow(graph, start)
 
     def grow(self, graph: ConstructionGraph, start: Schedule) -> Construction:
-        """Construction of all programs that a beam search from `start` visits, ranked by the model."""
+        """Construct all programs that a beam search from `start` visits, ranked by the model."""
         begin = time.perf_counter()
         beam = start.row[None]
         rows, seconds = [beam], [graph.latencies(beam)]
@@ -72,7 +72,7 @@ class Beam(Constructing):
 
 
 def successors(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """All programs int32 [N, ROW] that one legal action other than `stop` makes of any of the rows [B, ROW]."""
+    """All programs int32 [N, ROW] that one legal action other than `stop` makes of a row of `rows` [B, ROW]."""
     masks = graph.action_masks(rows)
     masks[:, STOP] = False
     parents, actions = np.nonzero(masks)

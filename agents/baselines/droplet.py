@@ -1,8 +1,8 @@
 """Droplet search: coordinate descent by measurement from a good start (Canesche et al.).
 
-Sources are AutoTVM's `droplet_tuner.py` and notes on "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037). From them we
-take the descent along the coordinates of a configuration, in measured batches that are filled by speculation with points further
-along. A point is accepted if its mean is smaller and a t-test is significant (p = 0.05). The search ends if no neighbour is
+Sources are AutoTVM's `droplet_tuner.py` and notes on "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037). The descent
+along the coordinates of a configuration is theirs. It measures batches of neighbours, filled up by speculation with farther
+points. A point is accepted if its mean is smaller and a t-test is significant (p = 0.05). A descent ends if no neighbour is
 better.
 
 Four parts are ours. The start is the fastest measured program of Roller's rules (in AutoTVM the first configuration). A
@@ -28,20 +28,21 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Droplet:
-    """Coordinate descent by measurement from programs of Roller's rules; no model is used."""
+    """Coordinate descent by measurement from programs of Roller's rules. No model is used."""
 
     space: str = "extended"
     starts: int = 4
-    """Number of programs of Roller's rules that are measured to find the start. Restarts measure random programs instead."""
+    """Number of programs of Roller's rules that are measured to find the start. Later descents measure random programs instead.
+    """
     batch: int = 8
-    """Neighbours measured at a time (16 in the source, for several devices)."""
+    """Number of neighbours per batch of measurements (16 in the source, for several devices)."""
     reach: int = 3
-    """Largest distance of speculative points, in numbers at one position of a column."""
+    """Largest distance of speculative points, in steps along one position of a column."""
     level: float = 0.05
     """Significance level of the t-test."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend, then descend from random programs until the budget is spent or every program is measured."""
+        """Descend from Roller's programs, then from random programs, until the budget is spent or every program is measured."""
         ledger = Ledger(session)
         starts = self._by_rule(ledger) or ledger.walked(rng, self.starts)
         while starts:
@@ -50,14 +51,12 @@ class Droplet:
             starts = ledger.walked(rng, self.starts)
 
     def _by_rule(self, ledger: Ledger) -> list[Schedule]:
-        """The first programs of Roller's construction that are in this space."""
         graph = ledger.session.graph
         rows, _ = Roller(top_k=self.starts).rows(graph)
         found = [Schedule(row) for row in rows]
         return [s for s in found if graph.is_legal(s) and ledger.programs.vector(s) is not None]
 
     def _best(self, ledger: Ledger, starts: list[Schedule]) -> tuple[np.ndarray, Measurement]:
-        """Measure the starts; return (vector, measurement) of the fastest."""
         measured = ledger.measure(starts)
         at = int(np.argmin([m.seconds for m in measured]))
         vector = ledger.programs.vector(starts[at])
@@ -65,7 +64,6 @@ class Droplet:
         return vector, measured[at]
 
     def _descend(self, ledger: Ledger, vector: np.ndarray, best: Measurement, rng: np.random.Generator) -> None:
-        """Measure batches of neighbours and move to a significantly faster neighbour, until there is none."""
         lucky: list[Direction] = []
         while True:
             faster = None
@@ -98,7 +96,7 @@ class Droplet:
         new = 0
         for number, way in enumerate(ways):
             if number >= len(lucky) and abs(way[2]) > 1 and not new:
-                break  # farther neighbours only fill up a batch: all nearest neighbours are known to be slower
+                break  # farther neighbours only fill up a batch; here all nearest neighbours are known to be slower
             moved = programs.moved(vector, way)
             if moved is None or moved.tobytes() in seen or not programs.legal(moved[None])[0]:
                 continue
@@ -113,5 +111,4 @@ class Droplet:
 
 
 def _ring(programs: Programs, steps: int) -> list[Direction]:
-    """All directions of `steps` numbers up or down at one position of a column."""
     return [(column, place, sign * steps) for column, place in programs.places for sign in (1, -1)]

@@ -17,27 +17,27 @@ STORING = GirSchedule.places["streaming"]
 FAMILY = [GirSchedule.places["vector"], GirSchedule.places["rows"], STORING]
 """Positions in a fused operator's row that are equal for all programs of a family."""
 BEFORE_OTHER = 3
-"""Number of trials before the best program with the other kind of store."""
+"""The best program with the other kind of store is tried after at most this many trials."""
 
 
 @dataclass(frozen=True)
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
 
-    Programs of a fused operator form families (vector, rows, streaming, whether there is a single task), since the model's error
-    is similar within a family. Families whose best program is near the best of all take turns, each with its next program. The
-    best program with the other kind of store (bypassing the caches or not) is measured fourth at the latest, however slow it is
-    by the model, because the cost of stores differs most between processors.
+    Programs of a fused operator form families (vector, rows, streaming, single task or not), because the model's error is similar
+    within a family. Families whose best program is near the overall best take turns; each turn measures the family's next
+    program. The best program with the other kind of store (with or without bypassing the caches) is measured fourth at the
+    latest, even if its model time is long, because the cost of stores differs most between processors.
 
-    In space `compact` and without a limit on trials this measures the whole space and finds the backend's optimum. In a recorded
-    space, which has no model, configurations are in the order of the file.
+    In space `compact` and without a limit on trials this measures the whole space and finds the backend's optimum. A recorded
+    space has no model; its configurations are measured in the order of the file.
     """
 
     space: str = "compact"
     keep: int = 4096
-    """Number of programs kept for measuring, unless the budget has more trials."""
+    """Number of programs that are kept for measuring, unless the budget has more trials."""
     near: float = 1.2
-    """Families of a fused operator take turns with programs whose predicted time is within this multiple of the best."""
+    """Families of a fused operator take turns with programs whose model time is at most this multiple of the shortest."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Measure the schedules or configurations one by one."""
@@ -46,7 +46,6 @@ class Exhaustive:
             session.measure([session.graph.schedule(row)])
 
     def _ranked(self, session: Session) -> Iterable[np.ndarray]:
-        """Rows of the best programs by the model, in the order to measure them."""
         rows, seconds = session.graph.stack([]), np.empty(0)
         keep = max(self.keep, session.budget.trials or 0)
         for batch in session.graph.enumerate():
@@ -62,7 +61,7 @@ class Exhaustive:
 def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
     """Order, int64 [B], in which to try programs of a fused operator: rows int32 [B, ROW] with model seconds float64 [B].
 
-    Programs with a single task form separate families, because the model errs most on the cost of starting threads.
+    Programs with a single task form families of their own, because the model errs most on the cost of starting threads.
     """
     order = np.argsort(seconds, kind="stable")
     header = GirSchedule.columns(rows)
@@ -78,9 +77,10 @@ def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: fl
 
 
 def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
-    """Order, int64 [B], in which families of programs, sorted by seconds float64 [B], take turns, each with its next program.
+    """Order, int64 [B], in which families of programs take turns. Programs are sorted by `seconds` float64 [B].
 
-    Equal rows of `families` [B, K] are one family. Programs above `limit` seconds come last, in sorted order.
+    Equal rows of `families` [B, K] are one family, and each turn takes the family's next program. Programs above `limit` seconds
+    come last, in sorted order.
     """
     met: dict[bytes, int] = {}
     turns = []

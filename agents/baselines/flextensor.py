@@ -1,10 +1,12 @@
 """Q-learning with simulated annealing: our reconstruction of FlexTensor's exploration (Zheng et al., ASPLOS 2020).
 
-The paper's text was not available to us. Descriptions of it say that starting points are drawn among measured points with a
-probability that decreases exponentially with their distance to the best performance. From each starting point, a network that
-estimates the value of every direction, trained by Q-learning every few trials, chooses a direction. The reward is the relative
-gain in performance, and no point is measured twice. We reconstructed the rest: directions (one number up or down at a position of
-a column, see `agents.core.programs`), features, sizes, epsilon, and the number of random programs at the beginning.
+The paper's text was not available to us; descriptions of it say the following. Starting points are drawn among measured points.
+Their probability decreases exponentially with the distance to the best performance. From each starting point a network chooses a
+direction. It estimates the value of every direction and is trained by Q-learning every few trials. The reward is the relative
+gain in performance, and no point is measured twice.
+
+We reconstructed directions (one step up or down at a position of a column, see `agents.core.programs`), features, sizes, epsilon,
+and the number of random programs at the beginning.
 """
 
 from __future__ import annotations
@@ -19,27 +21,27 @@ from agents.core.programs import Direction, Programs
 from gensor_gym.measure.session import Session
 
 LARGEST_REWARD = 2.0
-"""Rewards are clipped to this, because the gain of leaving a very slow program says little about the direction."""
+"""Rewards are clipped to this, because the gain from a very slow program says little about the direction."""
 
 
 @dataclass(frozen=True)
 class FlexTensor:
-    """Q-learning of directions with simulated annealing, by measurement; no cost model is used."""
+    """Q-learning of directions with simulated annealing, by measurement. No cost model is used."""
 
     space: str = "extended"
     warm_up: int = 8
     """Number of random programs that are measured first."""
     starting_points: int = 4
-    """Number of programs drawn in each round among the measured programs with an untried direction."""
+    """Number of programs drawn per round, among the measured programs that have an untried direction."""
     gamma: float = 4.0
-    """A program with half the best performance is drawn with exp(-gamma / 2) of the best's probability."""
+    """A program with half the best performance is drawn with exp(-gamma / 2) of the best program's probability."""
     epsilon: float = 0.15
     """Probability of a random direction."""
     discount: float = 0.7
     train_every: int = 5
     """Number of new trials between trainings of the network."""
     train_steps: int = 20
-    """Number of steps of a training, each on `batch` transitions."""
+    """Number of steps of a training; each step uses `batch` transitions."""
     batch: int = 32
     width: int = 64
     """Width of the network's hidden layers."""
@@ -55,7 +57,7 @@ class FlexTensor:
 
 @dataclass
 class _Point:
-    """A measured program: its vector, performance (1 / seconds, zero if it failed) and untried directions, bool [directions]."""
+    """A measured program: vector, performance (1 / seconds, zero if it failed) and untried directions, bool [directions]."""
 
     vector: np.ndarray
     performance: float
@@ -63,10 +65,7 @@ class _Point:
 
 
 class _Exploration:
-    """State of one search."""
-
     def __init__(self, settings: FlexTensor, ledger: Ledger, rng: np.random.Generator) -> None:
-        """Begin without points, with an untrained network."""
         self.settings, self.ledger, self.rng = settings, ledger, rng
         self.programs: Programs = ledger.programs
         self.directions: list[Direction] = [(c, p, s) for c, p in self.programs.places for s in (1, -1)]
@@ -86,7 +85,7 @@ class _Exploration:
         return bool(drawn)
 
     def round(self) -> bool:
-        """Follow one direction from each of some starting points; return False if the space is exhausted."""
+        """Follow one direction from each of several starting points; return False if the space is exhausted."""
         moved = [self._go(point) for point in self._starting_points()]
         if not any(moved):
             return self.start(1)
@@ -112,7 +111,7 @@ class _Exploration:
     def _go(self, point: _Point) -> bool:
         """Measure the program in the untried direction with the highest value, or in a random untried direction.
 
-        Directions to illegal or known programs are skipped; return False if no direction is left.
+        Directions to illegal or known programs are skipped. Returns False if no direction is left.
         """
         values = self.network.values(self._features(point.vector))[0] + 1e-6 * self.rng.random(len(self.directions))
         while point.left.any():
@@ -134,13 +133,12 @@ class _Exploration:
         return False
 
     def _add(self, vector: np.ndarray, seconds: float) -> _Point:
-        """Add and return a new measured point."""
         point = _Point(vector, 1.0 / seconds, np.ones(len(self.directions), dtype=np.bool_))
         self.points[vector.tobytes()] = point
         return point
 
     def _features(self, vector: np.ndarray) -> np.ndarray:
-        """The number at every position, scaled from 0 for the smallest to 1 for the largest, float64 [F]."""
+        """The number at every position of the columns, scaled from 0 for the smallest to 1 for the largest, float64 [F]."""
         logs = self.programs.logs
         return np.array(
             [(logs[c][vector[c], p] - logs[c][:, p].min()) / np.ptp(logs[c][:, p]) for c, p in self.programs.places]

@@ -12,7 +12,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 TRIES = 64
-"""Maximum number of draws per child to find legal and new children; random programs then replace missing children."""
+"""Maximum number of draws per child to find legal and new children. Random programs then replace missing children."""
 
 Individual = tuple[float, np.ndarray]
 """(seconds, vector) of a measured program."""
@@ -22,23 +22,21 @@ Individual = tuple[float, np.ndarray]
 class Genetic:
     """Genetic algorithm by measurement, with tournament selection, uniform crossover, mutation and elitism.
 
-    Every column of a child comes from one of two parents. Children that are illegal or already measured are drawn again. No model
-    is used.
+    Every column of a child comes from one of two parents. Illegal or already measured children are drawn again. No model is used.
     """
 
     space: str = "extended"
     population: int = 16
     elite: int = 6
-    """Number of parents that survive a generation; the rest of the population are children."""
+    """Number of parents that survive a generation. The other programs of a population are children."""
     tournament: int = 3
-    """Number of programs drawn in a tournament, whose fastest program becomes a parent."""
+    """Number of programs drawn in a tournament. The fastest of them becomes a parent."""
     mutation: float = 1.5
     """Mean number of columns of a child that mutate."""
     local: float = 0.7
-    """Share of mutations that move to the next number at one position of a column; other mutations draw any choice."""
+    """Share of mutations that move one step at one position of a column. Other mutations draw any value of the column."""
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError unless 0 < elite < population and the tournament has a program."""
         if not 0 < self.elite < self.population or self.tournament < 1:
             raise ValueError(
                 f"population={self.population}, elite={self.elite}, tournament={self.tournament}: expected "
@@ -57,7 +55,6 @@ class Genetic:
             alive = alive[: self.elite] + self._measured(ledger, children)
 
     def _measured(self, ledger: Ledger, schedules: list[Schedule]) -> list[Individual]:
-        """Measure programs; return their individuals, without programs that have no vector."""
         found = []
         for schedule, measurement in zip(schedules, ledger.measure(schedules), strict=False):
             vector = ledger.programs.vector(schedule)
@@ -66,7 +63,6 @@ class Genetic:
         return found
 
     def _children(self, ledger: Ledger, alive: list[Individual], rng: np.random.Generator) -> list[Schedule]:
-        """New programs for a generation; fewer if the space has no more, none if it is exhausted."""
         wanted = self.population - self.elite
         children: dict[Schedule, None] = {}
         for _ in range(TRIES * wanted if alive else 0):
@@ -90,12 +86,10 @@ class Genetic:
         return child
 
     def _parent(self, alive: list[Individual], rng: np.random.Generator) -> np.ndarray:
-        """Vector of the winner of a tournament."""
         drawn = rng.integers(0, len(alive), size=self.tournament)
         return alive[int(min(drawn, key=lambda i: alive[i][0]))][1]
 
     def _mutated(self, programs: Programs, child: np.ndarray, column: int, rng: np.random.Generator) -> np.ndarray:
-        """The child with a random change in a column."""
         if rng.random() < self.local:
             places = [place for c, place in programs.places if c == column]
             moved = programs.moved(child, (column, int(rng.choice(places)), int(rng.choice([-1, 1]))))

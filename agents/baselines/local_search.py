@@ -12,10 +12,10 @@ from gensor_gym.measure.session import SearchSession
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Climb from random programs: measure neighbours in random order and go to the first that is faster.
+    """Climb from random programs: measure neighbours in random order and go to the first faster neighbour.
 
-    If no neighbour is faster, an equally fast neighbour that this climb has not visited is accepted, so that actions that do not
-    change the program (a change of level) do not end a climb.
+    If no neighbour is faster, an equally fast neighbour that was not visited in the climb is accepted. Otherwise actions that do
+    not change the program (a change of level) would end a climb.
     """
 
     space: str = "extended"
@@ -23,7 +23,7 @@ class LocalSearch:
     """Number of consecutive climbs without a new trial after which the space counts as exhausted."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Climb again and again until the budget is spent or the space is exhausted."""
+        """Repeat climbs until the budget is spent or the space counts as exhausted."""
         idle = 0
         while idle < self.patience:
             before = session.trials
@@ -31,7 +31,6 @@ class LocalSearch:
             idle = 0 if session.trials > before else idle + 1
 
     def _climb(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Climb from a random node to a local optimum."""
         node = session.graph.random_schedule(rng)
         seconds = session.measure([node])[0].seconds
         visited = {str(node)}

@@ -19,16 +19,16 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Mcts(Constructing):
-    """Tree search from the unscheduled program; all visited programs are ranked by the model and measured in that order.
+    """Tree search from the unscheduled program. All visited programs are ranked by the model and measured in that order.
 
-    A simulation descends by upper confidence bounds, adds a child, walks from it at random, and then goes to the best neighbour
-    while that is faster. Its value is the log of the best latency on the way, on a scale from 0 (the unscheduled program) to 1
-    (the best so far). The value of a node is the mean over its simulations.
+    A simulation descends by upper confidence bounds, adds a child, and walks from it at random. Then it goes to the best
+    neighbour as long as that is faster. The value of a simulation is the log of the best latency on its way, on a scale from 0
+    (the unscheduled program) to 1 (the best so far). The value of a node is the mean over its simulations.
     """
 
     space: str = "extended"
     simulations: int = 400
-    """Number of simulations in a tree. A new tree begins when all programs visited in the last tree are measured."""
+    """Number of simulations of a tree. A new tree begins when all programs that the last tree visited are measured."""
     exploration: float = 0.5
     """Weight of the confidence bound."""
     widening: float = 2.0
@@ -39,14 +39,14 @@ class Mcts(Constructing):
     climb: int = 12
     """Maximum number of steps in the greedy part of a rollout."""
     per_register_tile: int = 2
-    """Number of programs with the same register tile that are measured before the rest."""
+    """Number of programs of one register tile that are measured before all other programs."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Simulate and measure, again and again, until the budget is spent or nothing new is visited."""
+        """Repeat simulations and measurement until the budget is spent or no new program is visited."""
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construction of all programs visited in a new tree, ranked by the model."""
+        """Construct all programs that a new tree visits, ranked by the model."""
         begin, before = time.perf_counter(), graph.evaluations
         search = Search(self, graph, rng)
         for _ in range(self.simulations):
@@ -72,10 +72,9 @@ class Node:
 
 
 class Search:
-    """A search with one tree. A subclass may order, bound and value children differently (see `agents.policies.policy_mcts`)."""
+    """A search in one tree. A subclass may order, bound and value children differently (see `agents.policies.policy_mcts`)."""
 
     def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
-        """Begin a tree with the unscheduled program as the root."""
         self.settings, self.graph, self.rng = settings, graph, rng
         self.visited: dict[bytes, float] = {}
         """Bytes of a row -> model seconds, for all evaluated programs."""
@@ -85,7 +84,7 @@ class Search:
         self.worst = self.best = self.root.low
 
     def simulate(self) -> None:
-        """Descend, add a child, roll out, and back up the value along the path."""
+        """Run one simulation: descend, add a child, roll out, and add the value to all nodes of the path."""
         path = [self.root]
         while True:
             child, added = self._next(path[-1])
@@ -101,7 +100,6 @@ class Search:
             node.total += low
 
     def _next(self, node: Node) -> tuple[Node | None, bool]:
-        """(a child, whether it is new); (None, False) if all successors are elsewhere in the tree."""
         if node.untried is None:
             node.untried = self.expand(node)
             self.tree.update(child.row.tobytes() for child in node.untried)
@@ -118,7 +116,7 @@ class Search:
         return math.log(self._latencies(self.root.row[None])[0])
 
     def expand(self, node: Node) -> list[Node]:
-        """New nodes for the successors that are not in the tree yet, the slowest first by noisy model latencies."""
+        """New nodes for the successors that are not in the tree yet, slowest first by model latencies with random noise."""
         rows = successors(self.graph, node.row[None])
         fresh = [row for row in rows if row.tobytes() not in self.tree]
         lows = np.log(self._latencies(np.array(fresh, dtype=np.int32).reshape(len(fresh), rows.shape[1])))
@@ -132,11 +130,11 @@ class Search:
         return self.value(child) + self.settings.exploration * math.sqrt(math.log(node.visits) / child.visits)
 
     def value(self, node: Node) -> float:
-        """Mean value of the node's simulations, from 0 for the root's program to 1 for the best so far."""
+        """Mean value of the node's simulations, from 0 for the root's program to 1 for the best program so far."""
         return (self.worst - node.total / node.visits) / max(self.worst - self.best, 1e-9)
 
     def leaf(self, node: Node) -> float:
-        """Log of the best latency in a rollout: a random walk, then steps to the best neighbour while it is not slower."""
+        """Log of the best latency in a rollout: a random walk, then steps to the best neighbour until all are slower."""
         steps = int(self.rng.integers(0, self.settings.walk + 1))
         now = self.graph.random_schedule(self.rng, steps, self.graph.schedule(node.row)).row[None]
         best = float(self._latencies(now)[0])

@@ -1,6 +1,6 @@
-"""A small Q-network from features of a program to the values of all moves, trained on observed transitions.
+"""A small Q-network from a program's features to the values of all moves, trained on observed transitions.
 
-It has four fully connected layers with ReLU, is trained by Adam, and is written in NumPy so that a search needs no torch.
+It has four fully connected layers with ReLU, trained by Adam. It is written in NumPy, so that a search needs no torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class QNetwork:
     """Network from features float64 [B, F] to Q-values float64 [B, moves]."""
 
     def __init__(self, features: int, moves: int, width: int, rate: float, rng: np.random.Generator) -> None:
-        """Draw random weights (He's); the last layer's are 0, so that every move has the value 0 at first."""
+        """Draw random weights (He's initialisation). The last layer's are 0, so that every move has the value 0 at first."""
         sizes = [features, width, width, width, moves]
         self.rate = rate
         self.layers = [
@@ -40,7 +40,7 @@ class QNetwork:
         return self._forward(features)[-1]
 
     def train(self, batch: list[Transition], discount: float) -> float:
-        """Take one step towards targets reward + discount x best next value; return the mean squared error before it."""
+        """Take one step towards targets reward + discount x best next value; return the mean squared error before the step."""
         before, after = np.array([t.before for t in batch]), np.array([t.after for t in batch])
         moves = np.array([t.move for t in batch])
         targets = np.array([t.reward for t in batch]) + discount * self.values(after).max(axis=1)
@@ -64,7 +64,6 @@ class QNetwork:
         return found
 
     def _step(self, layer: int, gradients: tuple[np.ndarray, np.ndarray]) -> None:
-        """Update the weights and bias of one layer by Adam."""
         for parameter, gradient, moment, square in zip(
             self.layers[layer], gradients, self._moments[layer], self._squares[layer], strict=True
         ):

@@ -14,12 +14,12 @@ from gensor_gym.measure.session import Session
 class RandomSearch:
     """Measure programs drawn uniformly without replacement, until the budget is spent or the space is exhausted.
 
-    Its expected best time on a recorded table has a closed form: `experiments.common.statistics.expected_best`.
+    The expected best time on a recorded table has a closed form: `experiments.common.statistics.expected_best`.
     """
 
     space: str = "extended"
     batch: int = 8
-    """Programs measured at a time."""
+    """Number of programs measured at a time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Draw and measure batches."""

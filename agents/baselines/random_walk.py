@@ -35,7 +35,7 @@ class RandomWalk:
             idle = 0 if session.trials > before else idle + self.batch
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Walk and evaluate by the model without end; yield nothing. BudgetSpent ends it when no evaluations are left."""
+        """Evaluate the ends of random walks by the model and yield nothing. Only BudgetSpent ends it."""
         for _ in count():
             graph.latencies(graph.stack([graph.random_schedule(rng) for _ in range(DRAWN)]))
         yield from ()

@@ -21,17 +21,17 @@ REPEATS = 6
 class Tpe:
     """Bayesian optimisation by TPE, with a parameter for each position of a column: the rank of its number.
 
-    A proposal means the program whose chains are nearest to its numbers. Illegal proposals are reported as infinitely slow, and
-    repeated proposals are drawn again. The analytic model is not used.
+    A proposal stands for the program whose chains are nearest to the proposed numbers. Illegal proposals are reported as
+    infinitely slow, and repeated proposals are drawn again. The analytic model is not used.
     """
 
     space: str = "extended"
     start: int = 10
     """Number of random programs before the first proposal."""
     candidates: int = 24
-    """Number of candidates drawn from the density of good programs; the candidate least like bad programs is proposed."""
+    """Number of candidates drawn from the density of good programs. The candidate least like bad programs is proposed."""
     multivariate: bool = True
-    """Whether one density covers all parameters; otherwise each parameter has its own."""
+    """Whether one density covers all parameters; otherwise each parameter has a density of its own."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose and measure until the budget is spent or every program is measured."""
@@ -52,7 +52,6 @@ class Tpe:
             _tell(study, space, _numbers(ledger, vector), ledger.seconds(schedules[0]))
 
     def _study(self, seed: int) -> optuna.Study:
-        """A new study of Optuna with a TPE sampler, without logging."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -62,21 +61,20 @@ class Tpe:
         return optuna.create_study(sampler=sampler)
 
     def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
-        """Vector of the first proposal that is legal and not measured; None if there is no such proposal among REPEATS."""
+        """Vector of the first proposal that is legal and not measured; None if none of REPEATS proposals is."""
         for _ in range(REPEATS):
             trial = study.ask({**space})
             vector = _vector(ledger, [trial.params[name] for name in space])
             if not ledger.programs.legal(vector[None])[0]:
                 study.tell(trial, np.inf)
                 continue
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # the measured program is reported with its own numbers
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # reported when it is measured
             if ledger.programs.schedule(vector) not in ledger:
                 return vector
         return None
 
 
 def _distributions(ledger: Ledger) -> dict[str, IntDistribution]:
-    """Name -> distribution of each position's parameter, which is the rank of its number."""
     logs = ledger.programs.logs
     return {f"{c}.{p}": IntDistribution(0, len(np.unique(logs[c][:, p])) - 1) for c, p in ledger.programs.places}
 
@@ -99,7 +97,6 @@ def _numbers(ledger: Ledger, vector: np.ndarray | None) -> list[int] | None:
 
 
 def _tell(study: optuna.Study, space: dict[str, IntDistribution], numbers: list[int] | None, seconds: float) -> None:
-    """Tell the study about a measured program by its ranks `numbers`; do nothing if they are None."""
     if numbers is not None:
         parameters = dict(zip(space, numbers, strict=True))
         study.add_trial(

@@ -1,1 +1,1 @@
-"""Parts that commands share: arguments, errors, stopping. `cli.kernels` finds and exports kernels."""
+"""Code that commands share: arguments, errors, stopping."""

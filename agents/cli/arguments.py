@@ -1,4 +1,4 @@
-"""Arguments in Hydra's syntax: operators may be plain text, which Hydra would read as function calls; strategies are names."""
+"""Arguments of commands, rewritten for Hydra: it would read the text of an operator, such as gemm(m=512), as a function call."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
 
 def readable(arguments: list[str]) -> list[str]:
-    """Arguments in Hydra's syntax.
+    """Rewrite arguments in Hydra's syntax.
 
-    `operator=X` is unchanged if X names options of group `operator`; otherwise it sets the value `operators`. Texts such as
-    gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. The first argument may be the value of `operators`.
+    `operator=X` is unchanged if X names options of group `operator`; otherwise it sets the value `operators`. Operator texts such
+    as gemm(m=512, n=384, k=1000)+bias are quoted in every argument. The first argument may be the value of `operators`.
     ValueError for an unknown strategy, and for a later argument without a name.
     """
-    store_strategies(registered("strategy"))  # add strategies of plugins loaded since
+    store_strategies(registered("strategy"))  # adds strategies of plugins that were loaded since
     known = strategies_for(CONSTRUCTIONS)
     for names in [argument.removeprefix("strategy=") for argument in arguments if argument.startswith("strategy=")]:
         if unknown := sorted(set(re.findall(r"\w+", names)) - {*known, "null"}):
@@ -40,7 +40,7 @@ def readable(arguments: list[str]) -> list[str]:
         if not before.startswith("-") and not re.search(r"=|^[-+~]", argument.partition("(")[0]):
             raise ValueError(f"{argument!r}: expected a setting, as in NAME=VALUE; only the first word may stand without a name")
     read = [*map(_alone, arguments[:1]), *map(_one, arguments[1:])]
-    return sorted(read, key=lambda argument: argument not in _SWEEP)  # its parser rejects a flag between settings
+    return sorted(read, key=lambda argument: argument not in _SWEEP)  # Hydra's parser rejects a flag between settings
 
 
 def compose(overrides: list[str], name: str = "config") -> DictConfig:
@@ -60,7 +60,7 @@ def compose(overrides: list[str], name: str = "config") -> DictConfig:
 def store_strategies(names: Iterable[str] | None = None) -> None:
     """Add strategies to Hydra's group `strategy`, with their fields and defaults at strategies.NAME.
 
-    A strategy with a missing library has no fields in the group; its search reports the missing library.
+    A strategy whose library is missing has no fields there; its search reports the missing library.
     """
     known = strategies_for(CONSTRUCTIONS)
     for name in known if names is None else [name for name in names if name in known]:
@@ -72,9 +72,10 @@ def store_strategies(names: Iterable[str] | None = None) -> None:
 
 
 def store_options() -> None:
-    """Add the options of conf/_NAME.yaml to their groups: a file has many small options of one group.
+    """Add the options of conf/_NAME.yaml to Hydra's groups.
 
-    Such a file has `group`, `package` (by default the group's name), and `options`, by name what a file of the group would have.
+    A file _NAME.yaml holds many small options of one group: `group`, `package` (by default the group's name), and `options`,
+    which maps a name to the content that a file of the group would have.
     """
     for path in sorted(CONF.glob("_*.yaml")):
         content: Any = OmegaConf.load(path)
@@ -88,22 +89,21 @@ store_options()
 
 
 def options(group: str) -> set[str]:
-    """Names of a group's options, in files and stored ones."""
+    """Names of a group's options: files and stored options."""
     stored = ConfigStore.instance().repo.get(group, {})
     return {Path(name).stem for name in (*stored, *(CONF / group).glob("*.yaml"))}
 
 
 def _alone(argument: str) -> str:
-    """The first argument in Hydra's syntax: an operator, an id or a file, unless it is an option or a setting."""
+    """Rewrite the first argument: an operator, an id or a file, unless it is an option or a setting."""
     if _CALL.match(argument):
         return f"operators={quoted(argument)}"
-    if argument.lstrip().startswith("def "):  # a graph, whose text needs no single quotes
+    if argument.lstrip().startswith("def "):  # the text of a graph, which needs no single quotes
         return "operators='{}'".format(argument.replace("'", '"'))
     return _one(argument) if re.search(r"=|^[-+~]", argument) else f"operators='{argument}'"
 
 
 def _one(argument: str) -> str:
-    """One argument in Hydra's syntax."""
     key, equals, value = argument.partition("=")
     if key not in ("operator", "operators") or not equals:
         named = re.search(rf"\b({'|'.join((*operators.names(), *FACTORIES))})\(", value)
@@ -114,12 +114,12 @@ def _one(argument: str) -> str:
 
 
 def _spelled(value: str) -> str:
-    """A value that Hydra can read: quoted if it contains letters that Hydra's grammar lacks, for example in a folder's name."""
+    """Quote a value with letters that Hydra's grammar lacks, for example in a folder's name."""
     return value if value.isascii() or re.search(r"['\"\[\](){},]", value) else f"'{value}'"
 
 
 def quoted(value: str) -> str:
-    """`value` with single quotes around every unquoted operator text; single quotes inside such a text become double quotes."""
+    """`value` with single quotes around every unquoted operator text. Single quotes inside such a text become double quotes."""
     parts: list[str] = []
     at = 0
     while match := _CALL.search(value, at):
@@ -138,7 +138,6 @@ def quoted(value: str) -> str:
 
 
 def _closing(value: str, start: int) -> int:
-    """Position of the bracket that closes the bracket at `start`; ValueError if there is none."""
     depth = 0
     for position in range(start, len(value)):
         depth += (value[position] == "(") - (value[position] == ")")

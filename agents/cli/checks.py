@@ -15,7 +15,7 @@ from gensor_gym.hardware.cpuinfo import THREADS
 def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "", null: Collection[str] = ()) -> None:
     """Check that the named entries are whole numbers of at least `least`; ValueError names the first that is not.
 
-    `of` is put before the entry's name in the message. Entries in `null` may be null.
+    The message begins with `of`. Entries in `null` may be null.
     """
     for name in names:
         if given[name] is None and name in null:
@@ -27,7 +27,7 @@ def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "",
 def use_threads(given: Mapping[str, Any]) -> None:
     """Let kernels of this process and its child processes use `given["threads"]` threads; null leaves all cores.
 
-    ValueError unless it is null or a whole number of at least 1.
+    ValueError unless the entry is null or a whole number of at least 1.
     """
     check_whole(given, 1, "threads", null=("threads",))
     if given["threads"] is not None:
@@ -63,7 +63,7 @@ def check_some(given: Mapping[str, Any], *names: str, of: str = "") -> None:
 
 
 def check_positive(given: Mapping[str, Any], *names: str, of: str = "") -> None:
-    """Check that the named entries are positive numbers or non-empty lists of them; ValueError names the first that is not."""
+    """Check that the named entries are positive numbers or non-empty lists of such; ValueError names the first that is not."""
     for name in names:
         several = isinstance(given[name], list | ListConfig)
         values = given[name] if several else [given[name]]
@@ -80,9 +80,9 @@ def check_truths(given: Mapping[str, Any], *names: str) -> None:
 
 
 def check_kinds(given: Mapping[str, Any], known: Mapping[str, Any], of: str = "") -> None:
-    """Check that entries are finite numbers or lists if the same entry of `known` is; ValueError names the first that is not.
+    """Check that each entry is a finite number or a list if the entry of `known` is; ValueError names the first that is not.
 
-    `of` is put before the entry's name in the message. Entries that are null in either mapping are skipped.
+    The message begins with `of`. Entries that are null in either mapping are skipped.
     """
     for name, value in known.items():
         if value is None or given.get(name) is None:

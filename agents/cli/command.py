@@ -1,4 +1,4 @@
-"""Shared parts of the commands of `experiments`: readable arguments, errors, the final message."""
+"""Code that the commands of `experiments` share: readable arguments, errors, the final message."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from agents.cli.refusal import refusals
 from agents.cli.words import in_a_line
 
 Run = Callable[[DictConfig, Console], Path | None]
-"""A command as a function of its configuration; it returns the folder of its results, or None if it reports the folder itself."""
+"""A command as a function of its configuration. It returns the folder of its results, or None if it prints the folder itself."""
 
 
 def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], None]]:
-    """Decorator that makes a function the command of conf/`name`.yaml; errors of the kinds `more` also count as user errors."""
+    """Decorate a function to be the command of conf/`name`.yaml. Errors of the classes `more` also count as user errors."""
 
     def made(run: Run) -> Callable[[], None]:
         @configured(name)
@@ -44,7 +44,7 @@ def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], N
 
 
 def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], Any]]:
-    """Decorator that passes a function the configuration of conf/`name`.yaml and the process's arguments, after `check_shape`."""
+    """Decorate a function that takes a configuration: conf/`name`.yaml with the process's arguments, after `check_shape`."""
 
     def made(run: Callable[[DictConfig], Any]) -> Callable[[], Any]:
         @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
@@ -60,7 +60,7 @@ def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[]
 
 
 def command_line(run: Callable[[], object]) -> None:
-    """Run a Hydra function on the process's arguments after `readable`; errors of Hydra become a one-line refusal."""
+    """Run a Hydra function on the process's arguments after `readable`. Errors of Hydra become a refusal of one line."""
     with refusals():
         sys.argv[1:] = readable(sys.argv[1:])
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def functions_of(name: str, package: str) -> dict[str, str]:
-    """The functions `name` or `name`_OTHER of a configuration anywhere in a package: name for users -> MODULE:FUNCTION.
+    """Find the functions `name` or `name`_OTHER of a configuration in a package: name for users -> MODULE:FUNCTION.
 
     The name for users is OTHER, or else that of the module; a module `suite` or a package's `__init__` has its folder's name.
     """

@@ -1,4 +1,7 @@
-"""Inputs of a run, next to its results: the folder `.hydra`, as Hydra writes it. `overrides.yaml` suffices to repeat the run."""
+"""The inputs of a run, kept next to its results in the folder `.hydra`, as Hydra writes it.
+
+`overrides.yaml` suffices to repeat the run.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from gensor_gym.plugins import loaded
 
 
 def keep_configuration(folder: Path, config: DictConfig) -> None:
-    """Write `folder`/.hydra: config.yaml with every value resolved, overrides.yaml, hydra.yaml. Do nothing outside of Hydra."""
+    """Write config.yaml with every value resolved, overrides.yaml and hydra.yaml to `folder`/.hydra. Do nothing outside Hydra."""
     if not HydraConfig.initialized():
         return
     hydra = HydraConfig.get()

@@ -1,4 +1,7 @@
-"""End a command together with the process that started it; otherwise it would write to the same files as the next attempt."""
+"""End a command together with the process that started it.
+
+Otherwise, after a restart, the old and the new command would write to the same files.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,19 @@ import time
 from threading import Thread
 
 PARENT = "GENSOR_GYM_PARENT"
-"""Environment variable with the id of the parent process; the command ends with this process."""
+"""Environment variable with the id of the parent process; the command ends with that process."""
 _POLL = 0.5  # seconds
 
 
 def end_with_parent() -> None:
-    """If $GENSOR_GYM_PARENT is set, watch that process and end this process when it is no longer the parent."""
+    """If $GENSOR_GYM_PARENT is set, watch that process and end this process once its parent is another one."""
     text = os.environ.pop(PARENT, "")
     if text:
         Thread(target=_watch, args=(int(text),), daemon=True).start()
 
 
 def end_with_launcher() -> None:
-    """In a worker of a Hydra launcher (joblib), end with the command, since a leftover worker would keep its folder locked."""
+    """In a worker of a Hydra launcher (joblib), end with the command, because a leftover worker would keep its folder locked."""
     if multiprocessing.current_process().name != "MainProcess":
         Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 

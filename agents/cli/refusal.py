@@ -1,7 +1,7 @@
 """Exit of a command on a user error: one line on standard error, exit code 2.
 
 A user error concerns the input: a value, a file, a missing package, a full disk. Any other error is a fault of this project and
-is shown with its trace. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error with its trace.
+is shown with its traceback. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error with its traceback.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import NoReturn
 from agents.cli.stopping import of_a_stop
 
 DEBUG = "GENSOR_GYM_DEBUG"
-"""Environment variable that shows every error with its trace. Commands that a command starts inherit it."""
+"""Environment variable that shows every error with its traceback. Commands that a command starts inherit it."""
 CODE = 2
 _LONGEST = 1200
-"""Largest length of an error's line in characters."""
+"""Maximum length of an error's line in characters."""
 _USERS = (ValueError, OSError, ImportError, EOFError, MemoryError, sqlite3.Error, zlib.error, zipfile.BadZipFile)
 _LIBRARIES = (
     ("omegaconf.errors", "OmegaConfBaseException"), ("hydra.errors", "HydraException"), ("yaml", "YAMLError"),
     ("gensor_gym.hardware.compiler", "NoCompilerError"),
 )  # fmt: skip
-"""(module, name) of user errors of configurations and of a missing compiler; each counts once its module is loaded."""
+"""(module, name) of further user errors: of configurations, and of a missing compiler. Each counts once its module is loaded."""
 
 
 def users_errors() -> tuple[type[Exception], ...]:
@@ -37,19 +37,19 @@ def users_errors() -> tuple[type[Exception], ...]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text on one line, without control characters, which may come from a file."""
+    """An error's text on one line. Unprintable characters, which may come from a file, become question marks."""
     text = " ".join(str(error).split()) or type(error).__name__
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} .."
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, without a worker's trace; the whole text in debugging mode."""
+    """The first line of an error's text, without a worker's traceback; the whole text in debugging mode."""
     return str(error) if debugging() else str(error).partition("\n")[0]
 
 
 def refuse(error: BaseException) -> NoReturn:
-    """Print an error's line and end the process with CODE."""
+    """Print an error's text on one line and end the process with CODE."""
     print(one_line(error), file=sys.stderr, flush=True)
     sys.exit(CODE)
 
@@ -61,10 +61,10 @@ def debugging() -> bool:
 
 @contextmanager
 def refusals(*more: type[Exception]) -> Iterator[None]:
-    """End the process with one line for a user error, or an error of the kinds `more`, in the `with` block."""
+    """End the process with one line if the `with` block raises a user error or an error of the classes `more`."""
     try:
         yield
-    except BrokenPipeError:  # the reader has closed the pipe
+    except BrokenPipeError:  # the reader closed the pipe
         _close_output()
         sys.exit(1)
     except Exception as error:
@@ -86,7 +86,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 @contextmanager
 def whole_output() -> Iterator[None]:
-    """Like `refusals`; afterwards flush the printed output, with an error if that fails."""
+    """Like `refusals`, then flush the printed output and report an error of flushing."""
     with refusals():
         yield
     try:
@@ -99,5 +99,5 @@ def whole_output() -> Iterator[None]:
 
 
 def _close_output() -> None:
-    """Redirect standard output to nowhere, because the interpreter would flush it again, and complain, when it ends."""
+    """Redirect standard output to nowhere: at its end, the interpreter would flush it again and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,16 +1,16 @@
 """Stopping a command: the first SIGINT or SIGTERM ends it at the next safe point, the second at once.
 
-The exit code is 130 in both cases; after the first signal a line says how to resume.
+The exit code is 130 in both cases. After the first signal a line says how to resume.
 
-Almost any point is safe, because results are written as they come: the main thread gets a KeyboardInterrupt. There are three
+Almost any point is safe, because results are written as they arrive: the main thread gets a KeyboardInterrupt. There are three
 exceptions. First, code may poll instead (`at_safe_points`): training calls `asked` when it can save. Second, Numba must not be
 interrupted while it compiles, because LLVM crashes later if an exception leaves its objects half made. Third, an exception is
-lost in callbacks without a caller, such as finalizers: a stop that nobody handles, and that has not ended the command, is raised
-again.
+lost in callbacks without a caller, such as finalizers. A stop that nobody handled, and that did not end the command, is therefore
+raised again.
 
 A separate thread receives the signals, because the main thread may be in compiled code for seconds. SIGINT is blocked in all
-other threads, so that child processes ignore the terminal's Ctrl-C from their first instruction. They end when the command tells
-them to, or with it.
+other threads, so that child processes ignore the terminal's Ctrl-C from their first instruction. Child processes end when the
+command tells them to, or with the command.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from typing import Any
 CODE = 130
 """Exit code of a command that was stopped."""
 _POKE = signal.SIGUSR2
-"""Signal that wakes the main thread, whose handler raises."""
+"""Signal that wakes the main thread; its handler raises."""
 _EVERY = 0.05
 """Seconds between two wake-up signals."""
 _LOST = 1.0
-"""Seconds after which a stop that is not being handled counts as lost, since code that catches it may end in its own way."""
+"""Seconds after which a stop counts as lost if nobody is handling it. Code that catches a stop may end in its own way."""
 
 _asked = threading.Event()
 _raised_at = math.inf
-"""Time of the main thread's last raise by the monotonic clock; infinite while it must not raise."""
+"""Time of the monotonic clock when the main thread last raised a stop; infinite while it must not raise."""
 _held = 0
 
 
@@ -48,13 +48,13 @@ class Stopped(KeyboardInterrupt):
 
 
 def asked() -> bool:
-    """Whether a signal asked the command to stop and the command has not ended yet."""
+    """Whether a signal has asked the command to stop and the command has not ended yet."""
     return _asked.is_set()
 
 
 @contextmanager
 def at_safe_points() -> Iterator[None]:
-    """Raise nothing at a first signal in the `with` block: its code polls `asked` when it can save, and then raises `Stopped`."""
+    """Raise nothing at a first signal in the `with` block. The block polls `asked` when it can save, then raises `Stopped`."""
     global _held
     _held += 1
     try:
@@ -65,7 +65,10 @@ def at_safe_points() -> Iterator[None]:
 
 @contextmanager
 def stoppable(how_to_go_on: str) -> Iterator[None]:
-    """Let signals stop the `with` block as the module describes, then print `how_to_go_on`. Works only in the main thread."""
+    """Let signals stop the `with` block as the module describes, then print `how_to_go_on`.
+
+    In any other thread than the main thread, signals stop nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -75,22 +78,22 @@ def stoppable(how_to_go_on: str) -> Iterator[None]:
     except BaseException as stop:
         if not of_a_stop(stop):
             raise
-        traceback.clear_frames(stop.__traceback__)  # generators that hold processes are closed
+        traceback.clear_frames(stop.__traceback__)  # closes generators that hold processes
         _say(f"Stopped. {how_to_go_on}")
         _leave()
     finally:
-        _asked.clear()  # later work of this process was not asked to stop
+        _asked.clear()  # nobody asked later work of this process to stop
 
 
 def of_a_stop(error: BaseException | None) -> bool:
-    """Whether an error is a stop or follows from one, since code interrupted by a stop may fail during its cleanup."""
+    """Whether an error is a stop or follows from one: code that a stop interrupts may fail during its cleanup."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
 
 
 def _leave() -> None:
-    """Exit with CODE after threads and finalizers have ended; another signal exits at once."""
+    """Exit with CODE after threads and finalizers have ended. Another signal exits at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(CODE))
     sys.exit(CODE)
@@ -101,11 +104,11 @@ def _listening() -> Iterator[None]:
     """Install the handlers and start the listening thread; afterwards restore the previous state."""
     global _raised_at
     _asked.clear()
-    # A command that began in the background with SIGINT ignored still ignores it.
+    # A command that was started in the background, with SIGINT ignored, keeps ignoring it.
     numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
     read, write = os.pipe()
     os.set_blocking(write, False)
-    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # before the handlers, or a signal between is lost
+    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # before the handlers, or a signal in between is lost
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     before[_POKE] = signal.signal(_POKE, _in_main)
     printed, sys.unraisablehook = sys.unraisablehook, lambda lost: of_a_stop(lost.exc_value) or printed(lost)
@@ -127,7 +130,7 @@ def _listening() -> Iterator[None]:
 
 
 def _listen(read: int, numbers: list[signal.Signals]) -> None:
-    """Read signals until the pipe is closed; after the first stop signal, wake the main thread every _EVERY seconds."""
+    """Read signals until the pipe is closed. After the first stop signal, wake the main thread every _EVERY seconds."""
     main = threading.main_thread().ident or 0
     while True:
         heard, _, _ = select.select([read], [], [], _EVERY if asked() else None)
@@ -146,7 +149,7 @@ def _listen(read: int, numbers: list[signal.Signals]) -> None:
 
 
 def _in_main(*_: Any) -> None:
-    """Raise `Stopped`, or raise it again if it was lost; while Numba compiles, wait for its end."""
+    """Raise `Stopped`, or raise it again if it was lost. While Numba compiles, wait for the end of the compilation."""
     global _raised_at
     if asked() and not _held and time.monotonic() - _raised_at > _LOST and not of_a_stop(sys.exc_info()[1]):
         if _compiles():
@@ -157,14 +160,13 @@ def _in_main(*_: Any) -> None:
 
 
 def _compiles() -> bool:
-    """Whether Numba is compiling in this thread."""
     numba = sys.modules.get("numba.core.compiler_lock")
     return numba is not None and numba.global_compiler_lock.is_locked()
 
 
 @cache
 def _hear_of_its_end() -> None:
-    """Raise as soon as Numba ends a compilation, because no wake-up signal may arrive between consecutive compilations."""
+    """Raise as soon as Numba ends a compilation: between consecutive compilations no wake-up signal may arrive."""
     from numba.core import event
 
     class End(event.Listener):

@@ -1,4 +1,4 @@
-"""The W&B settings of a configuration, and their check."""
+"""Settings of W&B in a configuration, and their check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WANDB_MODES = ("offline", "online", "disabled")
 
 @dataclass(frozen=True)
 class Tracking:
-    """Destination and names of runs in W&B; `group` is by default the multirun or folder of the runs."""
+    """Destination and names of runs in W&B. `group` is by default the multirun or folder of the runs."""
 
     mode: str = "offline"
     project: str = "gensor_gym"
@@ -24,12 +24,12 @@ class Tracking:
 
     @property
     def on(self) -> bool:
-        """Whether anything is tracked."""
+        """Whether runs are tracked."""
         return self.mode != "disabled"
 
 
 def tracking_of(given: Mapping[str, Any]) -> Tracking:
-    """Settings from the entries of `wandb`. ValueError names a bad entry."""
+    """Check the entries of `wandb` and return them as settings. ValueError names a bad entry."""
     check_known("wandb.mode", given.get("mode"), WANDB_MODES)
     if unknown := set(given) - {"mode", "project", "entity", "group", "tags"}:
         raise ValueError(f"wandb has no {', '.join(sorted(unknown))}; it has mode, project, entity, group, tags")

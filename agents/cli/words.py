@@ -1,4 +1,4 @@
-"""Hydra's errors about unknown words, in one line with similar words."""
+"""Hydra's errors about unknown words, rewritten as one line with similar words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY = re.compile(r"Could not override '([^']+)'")
 
 
 def in_a_line(error: HydraException) -> str:
-    """One line for an error in composing a configuration: the unknown word, the known words, and similar words."""
+    """One line of text for an error in a configuration: the unknown word, the known words, and similar words."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, option = error.missing_cfg_file.rpartition("/")
         return f"no {group or 'configuration'} {option!r}; there are {', '.join(error.options)}{near(option, error.options)}"
@@ -27,7 +27,6 @@ def in_a_line(error: HydraException) -> str:
 
 
 def _no_key(key: str, cause: BaseException | None) -> str:
-    """Message about a key that no configuration file has."""
     where, _, last = key.rpartition(".")
     node = cause.parent_node if isinstance(cause, OmegaConfBaseException) else None
     known = [str(name) for name in node] if isinstance(node, DictConfig) else []

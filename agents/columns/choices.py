@@ -1,7 +1,7 @@
 """Observation of a policy that chooses a program column by column: features of choices, of columns, and of the task.
 
-A column is the whole chain of tiles and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). No feature uses
-the analytic model, since a choice is described by its sizes. A program thus costs one model evaluation, when it is complete.
+A column is the whole chain of tiles and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). Features
+describe a choice by its sizes, without the analytic model. A program thus costs one model evaluation, when it is complete.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS,
 from gensor_gym.graph.tables.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
 
 SEES = 2
-"""Version of a policy's observation and network. It is raised with each change, so that no old policy is loaded."""
+"""Version of the observation and the network. Raise it with each change, so that no old policy is loaded."""
 _MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
-"""(level, numbers): whether the level's tile is a multiple of each number is a feature, for vectors, transactions, warps."""
+"""(level, numbers): a feature per number says whether the level's tile is a multiple of it (vectors, transactions, warps)."""
 _SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
 COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
 """Number of features of a column.
 
-Whether the axis is spatial; its extent; for two reads and the write, whether the axis moves the tensor and whether contiguously;
-for a window, its movement per step and its extent without the axis; the knob, one-hot.
+They say whether the axis is spatial; its extent; for two reads and the write, whether a step along the axis changes the element,
+and whether to the next element in memory; for a window, its shift per step and its extent without the axis; the knob, one-hot.
 """
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
-"""Number of features of a choice: sizes of an axis's chain, the index of a knob's value, and the features of its column."""
+"""Number of features of a choice: sizes of an axis's chain, the index of a knob's value, and the features of the column."""
 TASK_FEATURES, MACHINE_FEATURES = 3, GROUPS["hardware"]
 TYPES: tuple[tuple[str, ...], ...] = (("float16", "bfloat16"), ("int8",), ("float8_e4m3fn",), ("tf32", "tf32x3"))
-"""Kinds of data types that networks distinguish. float32 belongs to none of these kinds."""
+"""Kinds of data types that networks distinguish. float32 belongs to none of them."""
 
 
 class Choices(Programs):
-    """A graph's columns with features. Knobs come first, since good tiles depend on the kind of program."""
+    """A graph's columns with features. Knobs come first, because good tiles depend on the kind of program."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """List the columns and compute all features."""
         super().__init__(graph)
         Coordinates.__init__(self, self.base, written_columns(graph))
         ints, floats = graph.tables.ints, graph.tables.floats
@@ -53,23 +52,23 @@ class Choices(Programs):
         """Features of the columns, float32 [K, COLUMN_FEATURES]."""
         flops, size = floats[FLOPS], floats[BYTES]
         self.task = np.array([np.log2(flops) / 32, np.log2(size) / 32, np.log2(flops / size) / 8], dtype=np.float32)
-        """Float32 [TASK_FEATURES]: logarithms of the number of operations, of compulsory bytes, and of their ratio."""
+        """Logarithms of the number of operations, of the compulsory bytes, and of their ratio, float32 [TASK_FEATURES]."""
         self.types = np.array([graph.operator.dtype in kind for kind in TYPES], dtype=np.float32)
         """Kind of the data type, one-hot float32 [len(TYPES)], for policies of several data types."""
         self.frozen = np.array([graph.operator.frozen], dtype=np.float32)
         """Whether weights are constant, float32 [1], for policies that learn from times."""
         self.machine = static_features(graph.operator, graph.hardware)[-MACHINE_FEATURES:]
-        """Features of the machine as in environments, float32 [MACHINE_FEATURES], for policies of several machines."""
+        """Features of the machine, as in the environments, float32 [MACHINE_FEATURES], for policies of several machines."""
 
 
 def is_joint(graph: ConstructionGraph) -> bool:
-    """Whether several axes have extents above 1. With a single such axis (a map) a walk finds the best program."""
+    """Whether several axes have extents above 1. With a single such axis (a map), a walk finds the best program."""
     ints = graph.tables.ints
     return int((ints[EXTENT : EXTENT + MAX_AXES] > 1).sum()) > 1
 
 
 choices_of = lru_cache(maxsize=4)(Choices)
-"""The choices of a graph, cached for the next round."""
+"""The choices of a graph, cached for the next round of a search."""
 
 
 def _column(start: int, ints: np.ndarray) -> np.ndarray:
@@ -87,7 +86,7 @@ def _column(start: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
-    """(elements by which a step along an axis shifts a read's window, window's extent without it); (1, 1) without a window."""
+    """(elements by which a step along an axis shifts a read's window, the window's extent without the axis), or (1, 1)."""
     extents = ints[EXTENT : EXTENT + MAX_AXES]
     for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
         moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]
@@ -99,7 +98,7 @@ def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
 
 
 def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Features float32 [C, CHOICE_FEATURES] of the C values of a column whose column features are `features`."""
+    """Features float32 [C, CHOICE_FEATURES] of the C values of a column; `features` are those of the column itself."""
     values, own = column.values, np.zeros((len(column.values), _SIZES + 1))
     if column.is_knob:
         own[:, -1] = values[:, 0] / max(1, len(KNOBS[column.first - KNOB].values) - 1)
@@ -112,8 +111,8 @@ def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.nda
 def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
     """Features of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
 
-    They are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles (it shifts by `step` per
-    iteration, and its extent without the axis is `others`), and flags.
+    They are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles, and flags. The window shifts
+    by `step` per iteration; its extent without the axis is `others`.
     """
     inner, block, outer, virtual = chains[:, 0], chains[:, 1], chains[:, MAX_LEVELS - 1], chains[:, MAX_LEVELS]
     trips = np.ceil(extent / outer)

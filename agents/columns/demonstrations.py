@@ -1,6 +1,6 @@
-"""Demonstrations: the fastest programs by the model that coordinate descents find, for a policy to learn from.
+"""Demonstrations: the fastest programs by the model that coordinate descents find. A policy learns from them.
 
-A policy that draws one column at a time rarely draws the best programs of a unit that needs matching tiles. Demonstrations rank
+Some units need matching tiles, and a policy that draws one column at a time rarely draws their best programs. Demonstrations rank
 first, so that their columns become likely together.
 """
 
@@ -23,12 +23,15 @@ RESTARTS = 24
 MOST = 24
 """Maximum number of demonstrations of a task."""
 WITHIN = 1.5
-"""Largest model time of a demonstration relative to the fastest demonstration's."""
+"""Largest model time of a demonstration, relative to the fastest one."""
 _known: dict[Choices, np.ndarray] = {}
 
 
 def demonstrated(choices: Choices) -> np.ndarray:
-    """Choices int64 [<= MOST, K] of a task's demonstrations, fastest first; computed once and stored in the cache folder."""
+    """Choices int64 [<= MOST, K] of a task's demonstrations, fastest first.
+
+    They are computed once and stored in the cache folder.
+    """
     if choices not in _known:
         path = make_cache_dir("demonstrations") / f"{_key(choices)}.npy"
         if not path.exists():
@@ -39,7 +42,6 @@ def demonstrated(choices: Choices) -> np.ndarray:
 
 
 def _found(choices: Choices) -> np.ndarray:
-    """Compute the choices of a task's demonstrations by descents, always with the same seed."""
     graph = choices.graph
     schedules, latencies = ranked(*descended(Programs(graph), begun(graph, RESTARTS, np.random.default_rng(0))), graph)
     fast = sum(seconds <= WITHIN * latencies[0] for seconds in latencies)  # fastest first
@@ -48,13 +50,12 @@ def _found(choices: Choices) -> np.ndarray:
 
 
 def _write(path: Path, found: np.ndarray) -> None:
-    """Write an array to an open file, since NumPy would add an extension to a path."""
+    """Write an array to an open file, because NumPy would add an extension to a path."""
     with path.open("wb") as file:
         np.save(file, found)
 
 
 def _key(choices: Choices) -> str:
-    """Cache key of a task, which changes with the rules and the model."""
     graph = choices.graph
     text = "\0".join([str(graph.operator), graph.hardware.digest, graph.space, fingerprint(graph), str(RESTARTS)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

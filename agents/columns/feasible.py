@@ -1,13 +1,13 @@
-"""Feasible choices, with which a partial program may still become legal, like the masks of `Write-v0`.
+"""Feasible choices: choices after which a partial program may still become legal, like the masks of `Write-v0`.
 
 Resources grow with tiles, so they are checked with every later choice at its minimum. Conditions that need larger tiles (shares
-of threads, whole fragments of the chosen unit) are checked with the sizes still available (`env/writing/room.py`). A policy that
-draws column by column is restricted to feasible choices, as masks restrict a walk. The check is necessary but not
+of threads, whole fragments of the chosen unit) are checked with the sizes that are still available (`env/writing/room.py`). A
+policy that draws column by column is restricted to feasible choices, as masks restrict a walk. The check is necessary but not
 sufficient: some partial programs of feasible choices end in conflicting limits.
 
-A policy without the setting `masked` rejects whole illegal programs, and uses feasible choices only if almost no draw is legal.
-Rejection keeps the policy's distribution but replacing a choice does not (best of 32 on a large convolution: 3.8 and 7.8 %, not
-recorded in a file).
+A policy without the setting `masked` redraws whole illegal programs. It uses feasible choices only if almost no draw is legal.
+Redrawing whole programs keeps the policy's distribution, replacing single choices does not (best of 32 on a large convolution:
+3.8 and 7.8 %, not recorded in a file).
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ class Feasible:
     """The feasible choices of one task."""
 
     def __init__(self, choices: Choices, rng: np.random.Generator, surest: bool = False) -> None:
-        """Prepare the checks. Infeasible choices are redrawn, or if `surest` replaced by the most probable feasible choice."""
+        """Prepare the checks. Infeasible choices are redrawn; with `surest`, the most probable feasible choice replaces them."""
         self.rng, self.choices, self.surest = rng, choices, surest
         self._least = np.array([column.smallest for column in choices.columns])
 
     @cached_property
     def _room(self) -> Room:
-        """Feasibility rules of the task."""
         return Room(self.choices.graph)
 
     def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
-        """Choices int64 [N] of a column: `at` [N] with infeasible choices redrawn by probabilities `chances` [N, C].
+        """Choices int64 [N] of a column: `at` [N], with infeasible choices redrawn by probabilities `chances` [N, C].
 
         `chosen` int64 [N, K] are the choices of earlier columns, -1 for later columns. If all feasible choices have probability 0
-        in float32, they are equally likely. Without any feasible choice the result is arbitrary.
+        in float32, they are equally likely. If no choice is feasible, the result is arbitrary.
         """
         at, before = at.copy(), chosen.copy()
         before[:, column] = at
@@ -57,7 +56,7 @@ class Feasible:
         return found
 
     def is_feasible(self, chosen: np.ndarray) -> np.ndarray:
-        """Whether each partial program may become legal, bool [N]; `chosen` int64 [N, K] has -1 for columns not chosen yet."""
+        """Whether each partial program may become legal, bool [N]. `chosen` int64 [N, K] is -1 for columns not chosen yet."""
         place = int((chosen[:1] >= 0).sum()) - 1
         return self._room.kept(self._rows(chosen), place)
 

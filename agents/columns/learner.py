@@ -1,10 +1,10 @@
-"""Training of a policy that writes programs column by column, by the ranks of its programs among all drawn for the task.
+"""Training of a policy that writes programs column by column, by the rank of each program among those drawn for its task.
 
-A batch has several programs for each of a few tasks, and is followed by a step of REINFORCE (Williams 1992). A program's weight
-in training comes from its rank within its task and is 0 beyond the best share of programs; the mean weight is subtracted. This
-improves the best programs and not the average, since the fastest of several programs counts (risk-seeking policy gradients,
-Petersen et al. 2021). Ranks need no scale, no optimum and no value function. Illegal programs rank last. An entropy bonus
-decreases over training.
+A batch has several programs for each of a few tasks. A step of REINFORCE (Williams 1992) follows it. A program's weight in
+training depends on its rank within its task and is 0 beyond the best share of programs; the mean weight is subtracted. This
+improves the best programs and not the average, because only the fastest of several programs counts (risk-seeking policy
+gradients, Petersen et al. 2021). Ranks need no scale, no optimum and no value function. Illegal programs rank last. An entropy
+bonus decreases over training.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _CLIP = 1.0
 
 
 class ColumnLearner:
-    """A network with its training on the analytic model of some tasks.
+    """A network and its training on the analytic model of several tasks.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
     With `machines` the network sees the machine's constants, with `types` the kind of the data type, with `frozen` whether
-    weights are constant, and with `masked` draws are restricted to feasible choices. With `demonstrations`, this number of a
-    task's drawn programs is replaced by known programs, with a probability that decreases to 0, and only for operators in the
-    attribute `shown` (by default all).
+    weights are constant. With `masked`, draws are restricted to feasible choices. `demonstrations` is the number of a task's
+    drawn programs that known programs replace. The probability of a replacement decreases to 0 over training, and only operators
+    in the attribute `shown` (by default all) have replacements.
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
-        """Prepare a training of `steps` programs in total; ValueError names a setting out of range."""
+        """Prepare a training of `steps` programs in total. ValueError names a setting out of range."""
         for name, least in (("width", 1), ("tasks", 1), ("programs", 2)):
             if type(settings[name]) is not int or settings[name] < least:
                 raise ValueError(f"agent.{name} is {settings[name]!r}; expected a whole number, {least} or more")
@@ -64,7 +64,7 @@ class ColumnLearner:
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings["learning_rate"])
 
     def advance(self) -> float:
-        """Draw one batch of programs and take a gradient step; return the mean reward (an illegal program's is 0)."""
+        """Draw one batch of programs and take a gradient step; return the mean reward. An illegal program's reward is 0."""
         tasks, programs = self.settings["tasks"], self.settings["programs"]
         for group in self.optimizer.param_groups:
             group["lr"] = self._now("learning_rate")
@@ -80,7 +80,6 @@ class ColumnLearner:
         return float(np.mean(rewards))
 
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
-        """(loss, mean reward) of newly drawn programs for one task."""
         given = self.given(choices)
         feasible = Feasible(choices, self.rng) if self.settings.get("masked") else None
         if given is not None:
@@ -94,7 +93,7 @@ class ColumnLearner:
         return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
 
     def given(self, choices: Choices) -> Given | None:
-        """Demonstrations that replace the first drawn programs of a task; None if there are none this time."""
+        """Draw the demonstrations that replace a task's first drawn programs; None for no replacement."""
         count = self.settings.get("demonstrations", 0)
         if not count or self.rng.random() < self.num_timesteps / self.steps or str(choices.graph.operator) not in self.shown:
             return None
@@ -108,7 +107,7 @@ class ColumnLearner:
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
         """Seconds float64 [N] of a task's programs with choices int64 [N, K], infinite if illegal.
 
-        The programs are written in `gensor_gym/Write-v0`, whose decisions are these columns in this order.
+        The programs are written in `gensor_gym/Write-v0`, which decides these columns in this order.
         """
         writing = self.writing(choices.graph.hardware)
         writing.reset(options={"operator": choices.graph.operator})
@@ -118,7 +117,7 @@ class ColumnLearner:
         return seconds
 
     def writing(self, hardware: Hardware) -> WriteVectorEnv:
-        """Environments in which the programs of a machine's tasks are written, one for each program of a batch's task."""
+        """Environments in which the programs of a machine's tasks are written: one for each program per task and batch."""
         if hardware.digest not in self._writing:
             graphs = [choices.graph for choices in self.choices if choices.graph.hardware == hardware]
             tasks = [graph.operator for graph in graphs], hardware, "analytic", graphs[0].space
@@ -128,23 +127,23 @@ class ColumnLearner:
         return self._writing[hardware.digest]
 
     def _now(self, name: str) -> float:
-        """Current value of a setting that decreases linearly to its `final_` value over the training."""
+        """Current value of a setting, which decreases linearly to its `final_` value over the training."""
         first, last = float(self.settings[name]), float(self.settings[f"final_{name}"])
         return first + (last - first) * min(1.0, self.num_timesteps / self.steps)
 
     def save(self, path: Path) -> None:
-        """Write the network's tensors."""
+        """Write the tensors of the network."""
         save_tensors(path, self.network.state_dict())
 
     def state(self) -> dict[str, Any]:
-        """State for `restore`, with everything that further training depends on."""
+        """State for `restore`: everything that further training depends on."""
         return {
             "network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(),
             "rng": self.rng.bit_generator.state, "steps": self.num_timesteps, "rewards": list(self.rewards),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the `state` of a learner with the same settings."""
+        """Restore the `state` of a learner with equal settings."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rewards = list(state["rewards"])
@@ -154,8 +153,8 @@ class ColumnLearner:
 def weights_of(seconds: np.ndarray, best: float) -> np.ndarray:
     """Training weights float32 [N] with mean 0, from latencies; infinity marks a program that does not fit.
 
-    They decrease linearly with rank from 2 for the fastest program to 0 at the share `best` and beyond, minus their mean. Equal
-    latencies have equal ranks. If all are equal, all weights are 0.
+    They decrease linearly with rank, from 2 for the fastest program to 0 at the share `best` and beyond; then their mean is
+    subtracted. Equal latencies have equal ranks. If all are equal, all weights are 0.
     """
     _, inverse, counts = np.unique(seconds, return_inverse=True, return_counts=True)
     middle = np.cumsum(counts) - (counts + 1) / 2  # mean rank of equal latencies, 0 for the fastest

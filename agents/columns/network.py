@@ -1,7 +1,7 @@
 """The network of a policy that chooses a program column by column. The module needs PyTorch and is imported at first use.
 
-A choice's embedding depends on its sizes only, so that new extents share choices with those of training. Embeddings of the
-choices in chosen columns are summed, and so are embeddings of the open columns (sets, as in Zaheer et al. 2017). A query is
+A choice's embedding depends only on its sizes, so that new extents share choices with those of training. Two sums are sets in the
+sense of Zaheer et al. (2017): of the embeddings of the choices made so far, and of the embeddings of the open columns. A query is
 computed from both sums, the column and the task. A choice's logit is the product of its embedding and the query, plus a bias.
 """
 
@@ -19,11 +19,11 @@ from agents.columns.feasible import Feasible
 from agents.columns.given import Given
 
 CLOSED = -1e9
-"""Logit of a closed choice, whose probability is then 0. If all choices of a column are closed, all are equally likely."""
+"""Logit of a closed choice; it makes the probability 0. If all choices of a column are closed, they are equally likely."""
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:
-    """Linear layers of these sizes with ReLU between them."""
+    """Linear layers with ReLU in between; `sizes` are input, hidden and output widths."""
     layers: list[nn.Module] = []
     for before, after in zip(sizes, sizes[1:], strict=False):
         layers += [nn.Linear(before, after), nn.ReLU()]
@@ -31,15 +31,15 @@ def _perceptron(*sizes: int) -> nn.Sequential:
 
 
 class ColumnNetwork(nn.Module):
-    """Network that draws programs column after column and computes their probabilities."""
+    """Network that draws programs column by column and computes their probabilities."""
 
     def __init__(
         self, width: int, machine: bool = False, types: bool = False, masked: bool = False, frozen: bool = False
     ) -> None:
         """Make the layers; `width` is the size of embeddings and queries.
 
-        `machine` and `types` tell whether queries depend on the machine's constants and on the data type, `frozen` whether on
-        constant weights, and `masked` whether draws are restricted to feasible choices, both in training and in a search.
+        Queries depend on the machine's constants with `machine`, on the data type with `types`, and on whether weights are
+        constant with `frozen`. With `masked`, draws are restricted to feasible choices, in training and in a search.
         """
         super().__init__()
         self.width, self.machine, self.types, self.masked, self.frozen = width, machine, types, masked, frozen
@@ -60,8 +60,8 @@ class ColumnNetwork(nn.Module):
         """(choices int64 [N, K], their log-probabilities [N], sums of the columns' entropies [N]) of N programs.
 
         Uniform `draws` from [0, 1), float [N, K], decide; None takes the most probable choice of every column, N = 1.
-        `substitute` may replace drawn choices, and log-probabilities are then the network's for the replacements. A `masked`
-        network asks it which choices are open, and probabilities are over the open choices.
+        `substitute` may replace drawn choices; log-probabilities are then those of the replacements. A `masked` network gets the
+        open choices from `substitute`, and its probabilities are over open choices.
         """
         features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.column_features)
         embedded, counts = self.choice(features), choices.counts.tolist()
@@ -92,7 +92,6 @@ class ColumnNetwork(nn.Module):
         return chosen, chance, entropy
 
     def _task(self, choices: Choices) -> torch.Tensor:
-        """Features of the task that queries depend on."""
         options = (self.machine, choices.machine), (self.types, choices.types), (self.frozen, choices.frozen)
         return torch.from_numpy(np.concatenate([choices.task, *(features for seen, features in options if seen)]))
 
@@ -103,7 +102,7 @@ def network_of(settings: Mapping[str, Any]) -> ColumnNetwork:
 
 
 def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:
-    """Choices int64 [N] with probabilities [N, C], by uniform draws [N] from [0, 1); the most probable for None."""
+    """Choices int64 [N] with probabilities [N, C], by uniform draws [N] from [0, 1). Without draws, the most probable choices."""
     if draws is None:
         return chances.argmax(dim=1)
     total = chances.cumsum(dim=1)

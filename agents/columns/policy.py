@@ -1,7 +1,7 @@
 """A strategy with a learned policy that writes whole programs column by column, with one model evaluation per program.
 
-A walk on the construction graph evaluates every program on its way, and a policy that looks ahead also evaluates their
-neighbours. Here an episode has one decision per column, and only its final program is evaluated.
+A walk on the construction graph evaluates every program on its way, and a policy that looks ahead also evaluates the neighbours
+of each. Here an episode has one decision per column, and only its final program is evaluated.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.locate import located
 
 BLOCK, FEW = 256, 4
-"""Number of programs drawn in a block, and the number of new legal programs below which a block counts as idle."""
+"""Number of programs drawn in a block; a block with fewer than FEW new legal programs is idle."""
 KNOWN, BARREN = 16, 256
-"""Number of idle blocks after which drawing ends: if most legal draws are known, and if almost no draw is legal."""
+"""Number of idle blocks after which drawing ends: KNOWN if most legal draws are known, BARREN if almost no draw is legal."""
 FRESH, WARMER = (0.25, 0.75), 1.25
-"""If the share of new programs among a block's legal programs is below the first number, the temperature rises by the factor
-WARMER; if it is above the second, the temperature falls again."""
+"""Shares of new programs among a block's legal programs, and a factor of the temperature.
+
+The temperature rises by the factor WARMER if the share is below the first number, and falls again if it is above the second.
+"""
 HOTTEST = 40
-"""Maximum number of rises of the temperature; 1.25 to the power of 40 makes all probabilities equal."""
+"""Maximum number of rises of the temperature. 1.25 to the power of 40 makes all probabilities equal."""
 
 
 @dataclass
@@ -54,7 +56,7 @@ class Memory:
         return self.first * WARMER**self.warmer
 
     def adapt(self, new: int, legal: int) -> None:
-        """Adapt the temperature after a block with `legal` legal programs and `new` new programs among them."""
+        """Adapt the temperature after a block with `legal` legal programs, `new` of them new."""
         if new < FRESH[0] * legal:
             self.warmer = min(HOTTEST, self.warmer + 1)
         elif new > FRESH[1] * legal:
@@ -73,11 +75,11 @@ class ColumnWriter(Episodic, Learned):
     agent: ClassVar[str] = "columns"
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construction of `episodes` programs, ranked by the model; nothing is measured."""
+        """Construct `episodes` programs, ranked by the model; nothing is measured."""
         return self.written(graph, self.episodes, Memory(self.temperature), rng)
 
     def written(self, graph: ConstructionGraph, count: int, memory: Memory, rng: np.random.Generator) -> Construction:
-        """Construction of `count` new legal programs, or fewer if few are left."""
+        """Construct `count` new legal programs, or fewer if few are left."""
         begin = time.perf_counter()
         rows = write(load_columns(str(self.folder(graph)), self.trust), choices_of(graph), count, memory, rng)
         seconds = graph.latencies(rows)
@@ -87,14 +89,14 @@ class ColumnWriter(Episodic, Learned):
 
 @dataclass(frozen=True)
 class Columns(ColumnWriter):
-    """Sample a column policy in growing rounds without repeating a program."""
+    """Sample a column policy in rounds of growing size, without repeating a program."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
         """Yield the constructions of `rounds`; with `once`, yield constructions of `episodes` programs from the start."""
         return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield constructions of 1, 1, 2, 4, .. and then always `episodes` new programs; end if almost none is left."""
+        """Yield constructions of 1, 1, 2, 4, .. and finally `episodes` new programs each; end if almost none is new."""
         memory = Memory(self.temperature)
         growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for count in chain([1], growing, repeat(self.episodes)):
@@ -137,9 +139,9 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
 def _legal(
     network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory, feasible: Feasible | None = None
 ) -> np.ndarray:
-    """Rows of the legal programs among `draws`, or of the most probable program if None and legal.
+    """Rows of the legal programs among `draws`. Without draws, the most probable program if it is legal.
 
-    As long as no program is written, the most probable of the draws comes first.
+    As long as no program is written, the most probable program comes first.
     """
     import torch
 
@@ -153,7 +155,7 @@ def _legal(
 
 @lru_cache(maxsize=8)
 def load_columns(folder: str, trust: bool = False) -> Any:
-    """Load the network of a checkpoint folder; errors and a warning are those of `agents.policies.card.checked_card`.
+    """Load the network of a checkpoint folder. Errors and a warning are those of `agents.policies.card.checked_card`.
 
     ValueError if the policy is not a column policy, or observes another version's features.
     """
@@ -174,7 +176,7 @@ def load_columns(folder: str, trust: bool = False) -> Any:
 
 
 def _tensors(folder: Path, trust: bool) -> dict[str, Any]:
-    """Tensors of a policy's file by name; a file of an earlier version is in PyTorch's format and is read only if trusted."""
+    """Tensors of a policy's file by name. A file of an earlier version is in PyTorch's format and is read only if trusted."""
     import torch
 
     if (folder / POLICY).exists():

@@ -14,10 +14,10 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsUnranked(Columns):
-    """Measure the programs of a column policy, first the most probable, then random draws, without the model."""
+    """Measure the programs of a column policy without the model: first the most probable program, then random draws."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Write and measure one program after another, until the budget is spent or nothing new is written."""
+        """Write and measure one program after another, until the budget is spent or no new program is written."""
         graph, memory = session.graph, Memory(self.temperature)
         network = load_columns(str(self.folder(graph)), self.trust)
         while len(rows := write(network, choices_of(graph), 1, memory, rng)):

@@ -1,1 +1,1 @@
-"""Shared parts of strategies: rankings, programs as vectors of choices, ledgers of measurements, threads."""
+"""Code that strategies share: rankings, programs as vectors of choices, ledgers of measurements, threads."""

@@ -12,13 +12,13 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 
 _NEAR = 24
-"""Steps of a random walk from a start of another kind; longer walks would leave the kind."""
+"""Number of steps of a random walk from a start of a certain kind. Longer walks would leave the kind."""
 
 
 def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """`count` random programs [ROW] to start descents at; on a GPU kinds of programs alternate (`gensor_gym.graph.starts`).
+    """Walk to `count` random programs [ROW], the starts of descents. On a GPU they alternate between kinds of programs.
 
-    No single column leads to tensor cores, and a random walk almost never does.
+    No single column leads to tensor cores, and a random walk almost never does; `gensor_gym.graph.starts` lists the kinds.
     """
     rows = starts(graph.tables, graph.initial().row)[1:] if graph.hardware.kind == "gpu" else ()
     kinds: list[tuple[int | None, Schedule | None]] = [(None, None), *((_NEAR, Schedule(row)) for row in rows)]
@@ -26,7 +26,7 @@ def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> lis
 
 
 def descended(programs: Programs, first: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(rows int32 [N, ROW], model seconds float64 [N]) of the ends of descents from `first`, then of their neighbours.
+    """Descend from the rows `first`; return the ends and then all their neighbours: rows int32 [N, ROW], model seconds [N].
 
     Neighbours differ in one column.
     """

@@ -2,8 +2,8 @@
 
 The model's error is similar for similar programs: for example, all programs with an unpacked operand suffer from the same cache
 sets. A program's predicted time is therefore the model's time multiplied by the mean ratio measured / model so far of programs
-with the same structure. To diversify the trials, each register tile has a limit of trials among programs that are predicted to be
-near the best, and every other trial is a neighbour of the best measured program.
+with the same structure. Two rules diversify the trials. Each register tile has a limit of trials among programs that are
+predicted to be near the best. Every other trial is a neighbour of the best measured program.
 
 The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 next to other work on the
 machine kept to the structure of its first four trials (1.3 to 3.0 ms) and ended at 1.16 ms instead of 0.89 ms.
@@ -26,12 +26,14 @@ from gensor_gym.measure.session import Session
 FAILED = math.log(4.0)
 """Log ratio of a failed trial for its structure, relative to the common scale: four times slower than predicted."""
 SLACK = 1.03
-"""Neighbours of the best program are measured only if predicted within this multiple of its predicted time."""
+"""A neighbour of the best program is measured only if its predicted time is within this multiple of the best program's."""
 TRIES = 20
-"""Maximum number of neighbours drawn to find a new neighbour."""
+"""Maximum number of neighbours that are drawn to find a new one."""
 PRIOR = 0.5
-"""Weight, in trials, of the best structure's ratio in every structure's mean. With 0.5 a structure's first trial moves its
-prediction two thirds of the way."""
+"""Weight, in trials, of the best structure's ratio in every structure's mean.
+
+With 0.5, the first trial of a structure moves the structure's prediction two thirds of the way.
+"""
 
 
 def structure_of(schedule: Schedule) -> bytes:
@@ -58,11 +60,11 @@ class Feedback:
         self.counts[key] = self.counts.get(key, 0) + 1
 
     def scale(self) -> float:
-        """Smallest mean over the structures, as the model's common log error; 0 before any trial."""
+        """The common log error of the model: the smallest mean over the structures; 0 before any trial."""
         return min((self.sums[key] / self.counts[key] for key in self.sums), default=0.0)
 
     def corrected(self, schedule: Schedule, model: float) -> float:
-        """Predicted seconds of a program with model seconds `model`, on the scale of the measurements."""
+        """Predicted seconds of a program, on the scale of the measurements; `model` is the model's prediction."""
         key, scale = structure_of(schedule), self.scale()
         count = self.counts.get(key, 0)
         off = (self.sums.get(key, 0.0) + PRIOR * scale) / (count + PRIOR)
@@ -78,7 +80,7 @@ def measure_with_feedback(
     explored: float = 0.0,
     predict: Predict | None = None,
 ) -> None:
-    """Construct and measure by `Trials`, again and again, until the budget is spent or nothing new is constructed."""
+    """Repeat construction and measurement by `Trials` until the budget is spent or no new program is constructed."""
     trials = Trials(session, rng, per_register_tile, near, explored, predict)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 
@@ -86,10 +88,10 @@ def measure_with_feedback(
 class Trials:
     """Choice of the programs to measure: from the ranking or, every other time, a neighbour of the best measured program.
 
-    First comes the best program of every new structure if its model time is within `explored` times the best of all, because
-    there is no feedback on a new structure. Next come programs of the ranking with predictions within `near` times the best and
-    with register tiles that have fewer than `per_register_tile` measurements. If no such program is left, this limit grows by its
-    initial value. A neighbour differs in one column (`agents.core.programs`), and its predicted time is within SLACK.
+    First come the best programs of structures (`structure_of`) without measurements, if the model's time is at most `explored`
+    times the best of all. Next come programs of the ranking whose predicted times are at most `near` times the best, and whose
+    register tiles have fewer than `per_register_tile` measurements. If no such program is left, `per_register_tile` grows by its
+    initial value. A neighbour differs in one column (`agents.core.programs`), and takes at most SLACK times as long by `predict`.
     """
 
     def __init__(
@@ -133,7 +135,6 @@ class Trials:
         return [schedule for structure, schedule in firsts.items() if structure not in self.feedback.counts]
 
     def _from_ranking(self, left: dict[Schedule, float]) -> Schedule:
-        """The next program of the ranking `left`, by the rules of the class."""
         predicted = {schedule: self.feedback.corrected(schedule, seconds) for schedule, seconds in left.items()}
         limit = self.near * min(predicted.values())
         close = [schedule for schedule, seconds in predicted.items() if seconds <= limit]
@@ -142,7 +143,6 @@ class Trials:
         return min(fresh, key=predicted.__getitem__)
 
     def _neighbour(self) -> tuple[Schedule, float] | None:
-        """(a new neighbour of the best measured program, its model seconds); None if no neighbour is new."""
         if self.best is None:
             return None
         best = self.best[1]
@@ -159,7 +159,6 @@ class Trials:
         return None
 
     def _try(self, schedule: Schedule, model: float) -> None:
-        """Measure one program with the model's seconds `model` and record the result."""
         (measured,) = self.session.measure([schedule])
         seconds = measured.quiet_seconds
         self.feedback.add(schedule, model, seconds)

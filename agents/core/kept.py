@@ -14,7 +14,7 @@ from gensor_gym.measure.records.tuned import programs, searched
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
-"""(program, its measurement, trials that were made to check imported programs)."""
+"""(program, its measurement, trials that checked imported programs)."""
 
 
 def kept(
@@ -23,7 +23,7 @@ def kept(
     """The fastest stored program of a task; None if none is stored, or if fewer than `least` trials searched the task.
 
     Imported programs that claim to be faster than this machine's best are measured first, at most `trials` of them, and stored as
-    this machine's. If `trials` is 0 and this machine has no program of its own, the best imported program is returned with its
+    this machine's. If `trials` is 0 and this machine has no program of its own, the result is the best imported program with its
     claimed time.
     """
     backend = get_backend(task.backend, task.hardware)

@@ -1,4 +1,4 @@
-"""A ledger of the programs that a search has measured, which also draws programs that it has not measured."""
+"""A ledger of the programs that a search has measured. It also draws programs that the search has not measured."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.session import Session
 
 REPEATS = 1000
-"""Number of consecutive repeated draws after which a space that is too large to list counts as exhausted."""
+"""Number of consecutive repeated draws after which a space that is too large to enumerate counts as exhausted."""
 
 WALKS = 8
-"""Maximum number of random walks per wanted program; uniform draws then replace missing programs."""
+"""Maximum number of random walks per wanted program. Uniform draws then replace missing programs."""
 
 
 class Ledger:
-    """Measurements of a session by program; repeated programs are answered without asking the session."""
+    """Measurements of a session by program. A repeated program is answered without the session."""
 
     def __init__(self, session: Session) -> None:
-        """Begin without measurements."""
         self.session = session
         self.programs = Programs(session.graph)
         self._known: dict[bytes, Measurement] = {}
         self._left: list[np.ndarray] | None = None
 
     def __contains__(self, schedule: Schedule) -> bool:
-        """Whether the program was measured."""
         return program_key(schedule) in self._known
 
     @property
@@ -40,7 +38,10 @@ class Ledger:
         return len(self._known)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure programs in order; return fewer measurements if the budget ends in between. The session raises BudgetSpent."""
+        """Measure programs in order. The list is shorter if the budget ends in between.
+
+        BudgetSpent of the session passes through.
+        """
         new = list({program_key(s): s for s in schedules if s not in self}.values())
         if new:
             self._known.update((program_key(s), m) for s, m in zip(new, self.session.measure(new), strict=False))
@@ -52,7 +53,7 @@ class Ledger:
         return self.measure([schedule])[0].seconds
 
     def fresh(self, rng: np.random.Generator, count: int = 1) -> list[Schedule]:
-        """Up to `count` distinct unmeasured programs, drawn uniformly; fewer if the space has no more."""
+        """Draw up to `count` distinct unmeasured programs uniformly; fewer if the space has no more."""
         if self._left is None and (rows := self.programs.listed()) is not None:
             self._left = list(rng.permutation(rows))
         found: dict[bytes, Schedule] = {}
@@ -70,10 +71,10 @@ class Ledger:
         return list(found.values())
 
     def walked(self, rng: np.random.Generator, count: int) -> list[Schedule]:
-        """Up to `count` distinct unmeasured programs: new ends of random walks, completed by uniform draws (`fresh`).
+        """Up to `count` distinct unmeasured programs: ends of random walks, then uniform draws (`fresh`) for missing programs.
 
-        Walks grow tiles more often than they shrink them, so that their ends are faster than uniform draws and give a search a
-        better start.
+        Walks grow tiles more often than they shrink them. Their ends are therefore faster than uniform draws, which gives a
+        search a better start.
         """
         found: dict[bytes, Schedule] = {}
         for _ in range(WALKS * count):

@@ -1,8 +1,8 @@
-"""A playoff re-times the best few programs of a search alternately, to decide which to keep.
+"""A playoff times the best few programs of a search again, alternately, to decide which to keep.
 
-Trials of a search are seconds apart, and a machine's speed changes: the same loop of multiply-adds ran at 432 and, a minute
-later, at 383 GFLOP/s on an Intel Xeon. The fastest trial is therefore often from a fast moment. Alternate timing exposes all
-finalists to the same moments, and each finalist's quietest samples decide. This costs no trial, since nothing new is tried.
+Trials of a search are seconds apart, and a machine's speed changes: one loop of multiply-adds ran at 432 and, a minute later, at
+383 GFLOP/s on an Intel Xeon. The fastest trial is therefore often from a fast moment. Alternate timing exposes all finalists to
+the same moments, and each finalist's quietest samples decide. A playoff costs no trial, because it tries nothing new.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gensor_gym.measure.workers.process import WorkerLost
 
 FINALISTS = 5
 WITHIN = 1.1
-"""Largest quiet time of a finalist relative to the best finalist's."""
+"""Largest quiet time of a finalist, relative to the best finalist."""
 ROUNDS = 15
 
 
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
-    """(finalist with the fastest quiet time in alternate re-timing, its measurement in the search).
+    """(finalist with the fastest quiet time of the playoff, its measurement in the search).
 
-    A backend that does not time kernels gives the search's best program. None if no trial ended OK.
+    For a backend that does not time kernels, the result is the search's best program. None if no trial succeeded.
     """
     if session.best is None or not isinstance(session.backend, NativeBackend):
         return session.best
@@ -44,7 +44,6 @@ def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
 
 
 def _finalists(session: Session) -> list[Schedule]:
-    """The best programs of the search by quiet seconds, fastest first."""
     tried = [session.graph.parse(row.schedule) for row in session.trace if row.status == Status.OK.value]
     seconds = [measurement.quiet_seconds for measurement in session.measure(tried)]
     order = sorted(range(len(tried)), key=seconds.__getitem__)[:FINALISTS]

@@ -1,8 +1,8 @@
 """The legal programs of a graph as vectors of choices, one choice for each column (see `gensor_gym.graph.coordinates`).
 
-A choice for an axis is a whole chain of tiles and virtual threads; a *place* of a column is the position of a number in its
-choices. A neighbour along a place is a choice with another number at this place; of such choices, its other numbers change least
-(in logarithms of sizes).
+A choice for an axis is a whole chain of tiles and virtual threads. A *place* is the position of one number in the choices of a
+column. A neighbour along a place is a choice with another number at this place. Among such choices, it is the one whose other
+numbers change least (in logarithms of sizes).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ BLOCK = 4096
 BLOCKS = 256
 """Number of blocks without a legal program after which a random walk replaces the uniform draw."""
 LISTED = 1 << 18
-"""Largest number of candidates of a space that is listed."""
+"""Largest number of candidates of a space that is enumerated."""
 
 Direction = tuple[int, int, int]
-"""(column, position in it, number of distinct numbers to move up, or if negative down)."""
+"""(column, position in it, number of steps through the distinct numbers there: positive upwards, negative downwards)."""
 
 
 class Programs(Coordinates):
-    """The space of one graph, with C columns that have several choices; a program is a vector int64 [C] of choices."""
+    """The space of one graph. C columns have several choices, and a program is a vector int64 [C] of choices."""
 
     def __init__(self, graph: ConstructionGraph, fixed: Collection[int] = ()) -> None:
-        """List the graph's columns except those that begin at the positions `fixed` of a row."""
+        """Select the graph's columns, except those that begin at the positions `fixed` of a row."""
         super().__init__(graph.coordinates.base, graph.coordinates.movable(fixed))
         self.graph = graph
 
@@ -53,7 +53,7 @@ class Programs(Coordinates):
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
-        """The same program as a row with a tile written out for every memory level."""
+        """The program of a row as a row with a tile for every memory level."""
         return opened(row, self.graph.tables.ints)
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
@@ -61,11 +61,11 @@ class Programs(Coordinates):
         return self.graph.fits(self.rows(vectors))
 
     def schedule(self, vector: np.ndarray) -> Schedule:
-        """The schedule that a vector [C] (one choice per column) encodes, with a tile written out for every memory level."""
+        """The schedule of a vector [C], one choice per column. It has a tile for every memory level."""
         return Schedule(self.rows(vector[None])[0])
 
     def uniform(self, rng: np.random.Generator) -> Schedule:
-        """A legal program, drawn uniformly: vectors are drawn until one is legal.
+        """Draw a legal program uniformly: vectors are drawn until one is legal.
 
         If none of a million vectors is legal, the result is the end of a random walk, which is not uniform.
         """
@@ -76,7 +76,7 @@ class Programs(Coordinates):
         return Schedule(self.opened(self.graph.random_schedule(rng).row))
 
     def listed(self) -> np.ndarray | None:
-        """All legal programs, rows int32 [N, ROW]; None if there are too many candidates to list."""
+        """All legal programs, rows int32 [N, ROW]; None if there are too many candidates to enumerate."""
         if self.size > LISTED:
             return None
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
@@ -97,7 +97,7 @@ class Programs(Coordinates):
         return found
 
     def descend(self, row: np.ndarray) -> tuple[np.ndarray, float]:
-        """Descend from `row` [ROW] until no column improves it; return (final row, its model seconds)."""
+        """Descend from `row` [ROW] until no column improves it; return the final row and its model seconds."""
         row = self.opened(row)
         found = descend(row, self, self.graph.tables, sweeps=False)
         self.graph.charge(found.tried, found.improvements)
@@ -112,7 +112,7 @@ class Programs(Coordinates):
         return rows[kept], seconds[kept]
 
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
-        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes, and as few other changes as possible.
+        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes and as few other changes as possible.
 
         Descents over single columns do not reach such rows: on a CPU, the way from 8x48 to 6x64 passes 6x48 or 8x64, both slower.
         """

@@ -1,4 +1,4 @@
-"""Constructions by the model alone, and functions that measure their rankings."""
+"""Constructions by the model alone, and functions that measure programs in the order of these rankings."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from gensor_gym.measure.session import Session
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
 """Positions of the register tile in a row."""
 STRUCTURE = [knob.place for knob in KNOBS if knob.structural]
-"""Positions in a row of the knobs that change the generated code as a whole. Programs with equal values have the same structure,
-and the model's error is similar on them."""
+"""Positions in a row of the knobs that change the generated code as a whole.
+
+Programs with equal values at these positions have the same structure. The model's error is similar for such programs.
+"""
 
 
 @dataclass(frozen=True)
 class Construction:
-    """Result of a construction by the model: distinct programs, fastest first, and its cost."""
+    """Distinct programs that were constructed by the model, fastest first, and the cost of the construction."""
 
     schedules: tuple[Schedule, ...]
     latencies: tuple[float, ...]
@@ -44,23 +46,23 @@ class Constructing(ABC):
 
     @abstractmethod
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """One construction by the model; nothing is measured."""
+        """Construct once by the model; nothing is measured."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield the results of `construct` without end; `once` makes no difference."""
+        """Yield the results of `construct` without end. `once` makes no difference."""
         while True:
             yield self.construct(graph, rng)
 
 
 class ConstructingByRules(Constructing):
-    """Base of strategies that construct by rules. The model does not rank; each result is evaluated once, only for the record."""
+    """Base of strategies that construct by rules. The model does not rank; it evaluates each result once, only for the record."""
 
     @abstractmethod
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
         """(distinct programs, best by the rules first; number of states visited). No model is called."""
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construction of the programs in the order of the rules, with the model's latencies; it is deterministic."""
+        """Construct the programs by the rules, in their order, with the model's latencies. The result is deterministic."""
         begin = time.perf_counter()
         found, visited = self.rows(graph)
         latencies = graph.latencies(np.stack(found))
@@ -75,7 +77,7 @@ def measure_rankings(
     per_register_tile: int,
     kinds: bool = False,
 ) -> None:
-    """Construct and measure down the ranking, again and again, until the budget is spent or nothing new is found.
+    """Repeat construction and measurement in order of rank until the budget is spent or no new program is found.
 
     With `kinds` the best program of each structure is measured first.
     """
@@ -93,9 +95,9 @@ IDLE = 16
 
 
 def measure_first_of_each(constructions: Iterator[Construction], session: Session) -> None:
-    """Measure the best program of each construction, until constructions end or IDLE in a row bring no new trial.
+    """Measure the best program of each construction.
 
-    BudgetSpent passes through.
+    It ends after the last construction, or after IDLE constructions in a row without a new trial. BudgetSpent passes through.
     """
     idle = 0
     for found in constructions:
@@ -112,7 +114,7 @@ def until_nothing_new(
     rng: np.random.Generator,
     measure: Callable[[Construction], None],
 ) -> None:
-    """Call `construct` and `measure` alternately until measuring brings no new trial; BudgetSpent passes through."""
+    """Call `construct` and `measure` alternately until `measure` adds no trial. BudgetSpent passes through."""
     while True:
         found = construct(session.graph, rng)
         before = session.trials
@@ -122,7 +124,7 @@ def until_nothing_new(
 
 
 def tile_of(schedule: Schedule | GirSchedule) -> bytes:
-    """Key of a schedule's register tile, or for a fused operator of its placements."""
+    """Key of a schedule's register tile. For a fused operator, the key of its placements."""
     return schedule.row[HEADER:].tobytes() if isinstance(schedule, GirSchedule) else schedule.row[REGISTER_TILE].tobytes()
 
 
@@ -144,7 +146,7 @@ def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
 def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
-    """(distinct programs of `rows`, their latencies), fastest first; each program has a tile for every memory level."""
+    """(distinct programs of `rows`, their latencies), fastest first. Each program has a tile for every memory level."""
     rows = opened(rows, graph.tables.ints) if isinstance(graph, ConstructionGraph) else rows
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]
@@ -152,7 +154,7 @@ def ranked(
 
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
-    """The ranking reordered: the first `per_register_tile` programs of each register tile come before all other programs."""
+    """Reorder a ranking: the first `per_register_tile` programs of each register tile come before all other programs."""
     taken: dict[bytes, int] = {}
     first: list[Schedule] = []
     later: list[Schedule] = []

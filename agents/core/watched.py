@@ -1,9 +1,9 @@
 """Graphs that record the best latency after every model evaluation as a curve, and end a search at a limit.
 
-The curves serve comparisons at equal numbers of evaluations, and at equal processor seconds. Processor seconds of a search on one
+Curves serve comparisons at equal numbers of evaluations and at equal processor seconds. Processor seconds of a search on one
 thread are its wall-clock time on an idle machine, and other processes do not increase them. Evaluations through the graph are
-recorded one by one. Compiled walks, which evaluate by themselves, report their results (`ConstructionGraph.charge`), and a
-policy's observer reports after every step of its episodes.
+recorded one by one. Compiled walks evaluate without the graph and report their results (`ConstructionGraph.charge`). A policy's
+observer reports after every step of its episodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Curve:
     """Learning curve of a search: every improvement so far, in order."""
 
     evaluations: list[int] = field(default_factory=list)
-    """Number of model evaluations up to each improvement, including its own."""
+    """Number of model evaluations up to and including each improvement."""
     latencies: list[float] = field(default_factory=list)
     """Model seconds of the best program after each improvement."""
     elapsed: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Curve:
 
 
 class Watched:
-    """Mixin for graphs that record a curve; BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
+    """Mixin for graphs that record a curve. BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
 
     If `seconds` is 0, no evaluation beyond the limit is made. A compiled walk is charged when it ends; results of the walk that
     are beyond both limits do not enter the curve.
@@ -89,7 +89,7 @@ class Watched:
             self._end()
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Model seconds of rows; BudgetSpent if `seconds` are spent and the rows exceed the limit of evaluations."""
+        """Model seconds of rows. BudgetSpent if `seconds` are spent and the rows exceed the limit of evaluations."""
         before = self.evaluations
         allowed = rows if self.elapsed < self.seconds else rows[: max(0, self.limit - before)]
         seconds: np.ndarray = super().latencies(allowed)  # type: ignore[misc]
@@ -106,7 +106,6 @@ class Watched:
         self.curve.add(self.evaluations, latency, self.elapsed)
 
     def _end(self) -> None:
-        """Raise BudgetSpent."""
         if not self.seconds:
             self.evaluations = min(self.evaluations, self.limit)
         raise BudgetSpent(f"{self.evaluations} of {self.limit} model evaluations and {self.seconds} seconds spent")
@@ -116,7 +115,7 @@ class WatchedGraph(Watched, ConstructionGraph):
     """A construction graph that records a curve over evaluations and seconds; see `Watched`."""
 
     def __init__(self, operator: Operator | str, hardware: Hardware | str, space: str, limit: int, seconds: float = 0.0) -> None:
-        """Make the graph and begin its curve; ValueError for a limit below 1, or an unknown operator, machine or space."""
+        """Make the graph and begin its curve. ValueError for a limit below 1, or an unknown operator, machine or space."""
         if limit < 1:
             raise ValueError(f"limit {limit!r}: expected a number of evaluations, 1 or more")
         super().__init__(operator, hardware, space)
@@ -127,6 +126,5 @@ class WatchedGir(Watched, GirGraph):
     """A graph of a fused operator that records a curve; see `Watched`."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str, limit: int, seconds: float) -> None:
-        """Make the graph and begin its curve."""
         super().__init__(operator, hardware, space)
         self.watch(limit, seconds)

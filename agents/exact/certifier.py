@@ -17,14 +17,14 @@ from gensor_gym.exact.optimum import MOST_NODES, certify
 
 @dataclass(frozen=True)
 class Certifier(ModelSearch):
-    """Prove the optimum on the analytic model (`gensor_gym.exact`) and measure its program; deterministic."""
+    """Prove the optimum on the analytic model (`gensor_gym.exact`) and measure its program. The search is deterministic."""
 
     nodes: int = MOST_NODES
     """Number of block tiles after which the proof is given up."""
     exhaustive: ClassVar[bool] = True
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield one construction, of the optimum. ValueError if the task has no method of proof, or the proof is given up."""
+        """Yield one construction, of the optimum. ValueError if no proof applies to the task, or if the proof is given up."""
         begin, before = time.perf_counter(), graph.evaluations
         found = certify(graph, most_nodes=self.nodes)
         made = graph.evaluations - before

@@ -1,7 +1,7 @@
 """Certify optima of the analytic model: `python -m experiments certify [operators ..] [--space gensor]`.
 
-Operators are texts, ids, tables or splits, by default all named shapes except elementwise maps. Every certificate is a line of
-gensor_gym/data/certificates/HARDWARE_SPACE.jsonl, written at once. Tasks with a certificate under the present fingerprint are
+Operators are texts, ids, tables or splits, by default all named shapes except elementwise maps. Every certificate is written at
+once, as a line of gensor_gym/data/certificates/HARDWARE_SPACE.jsonl. Tasks with a certificate under the present fingerprint are
 skipped, so that an interrupted run resumes.
 """
 
@@ -69,7 +69,7 @@ def chosen(specs: Iterable[str], kinds: Sequence[str] = ()) -> list[Operator]:
 
 
 def line(found: Certificate) -> str:
-    """One line of text about a certificate."""
+    """A certificate as one line of text."""
     ties = "?" if found.optima is None else found.optima
     return (
         f"{found.seconds:8.2f} s  {found.optimum * 1e6:10.3f} us  {ties:>6} optima  {found.visited:>11} nodes  "
@@ -78,7 +78,6 @@ def line(found: Certificate) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Parser of the command's arguments."""
     parser = Parser(prog="python -m experiments certify", description="Certify optima of the model.")
     parser.add_argument("operators", nargs="*", help="texts, ids, tables or splits; default: all named shapes")
     parser.add_argument("--kind", nargs="*", default=[], help="operators of these names alone: gemm, conv2d, ..")

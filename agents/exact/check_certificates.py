@@ -1,12 +1,14 @@
 """Check certificates: `python -m experiments check_certificates FILE.. [--samples 1000000] [--again 1]`.
 
 Every certificate is checked by code that shares only rules and model with the search:
-- the schedule is legal and the model gives it the certified seconds, to the last bit;
+- the schedule is legal and the model predicts the certified seconds, to the last bit;
 - a space of up to `--enumerate` candidates is enumerated, which is a proof;
-- in larger spaces, no program may be faster among `--samples` random programs (half drawn evenly from all combinations, half
-  by random walks) and coordinate descents from the best of them. That is evidence, not proof.
-With `--again SLACK` the search is repeated from its other end with floors multiplied by SLACK. With 0.9, say, less is left
-out, so an error of the bound up to a tenth would show. This proves the optimum unless search and bound err together.
+- in a larger space, no program is faster among `--samples` random programs (half drawn evenly from all combinations, half by
+  random walks) and coordinate descents from the best of them. That is evidence, not proof.
+
+With `--again SLACK` the search runs again from its other end, with floors multiplied by SLACK. With 0.9, for example, less is
+pruned, so an error of the bound up to a tenth would show. The second search proves the optimum unless search and bound err
+together.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.locate import located
 
 DESCENTS = 8
-"""Number of best samples from which coordinate descent continues."""
+"""Number of best samples from which coordinate descents start."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Findings:
 
 
 def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: float | None, seed: int = 0) -> Findings:
-    """Check one certificate as the module describes and return the findings."""
+    """Check one certificate as the module describes, and return the findings."""
     findings = Findings()
     space, knobs = parts_of(certificate.space)
     graph = ConstructionGraph(certificate.operator, certificate.hardware, space)
@@ -69,13 +71,12 @@ def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: f
 
 
 def parts_of(space: str) -> tuple[str, list[str] | None]:
-    """(space name, knobs that vary) of a certificate's space such as `extended(unroll, stages)`; None if all knobs vary."""
+    """Split a certificate's space such as `extended(unroll, stages)` into name and knobs that vary; None if all knobs vary."""
     name, _, knobs = space.removesuffix(")").partition("(")
     return (name, [word.strip() for word in knobs.split(",")]) if knobs else (name, None)
 
 
 def _enumerate(graph: ConstructionGraph, certificate: Certificate, findings: Findings) -> None:
-    """Compare the certificate with every legal program."""
     batches = [graph.latencies(rows) for rows in graph.enumerate()]
     latencies = np.concatenate(batches)
     best, count = float(latencies.min()), int((latencies == latencies.min()).sum())
@@ -84,7 +85,6 @@ def _enumerate(graph: ConstructionGraph, certificate: Certificate, findings: Fin
 
 
 def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -> float:
-    """Seconds of the fastest of random programs, and of coordinate descents from the best random programs."""
     even = sample_evenly(graph, rng, samples // 2)
     walked = np.stack([graph.random_schedule(rng).row for _ in range(samples - samples // 2)])
     rows = np.concatenate([even, walked])

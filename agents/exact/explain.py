@@ -2,8 +2,8 @@
 
 The explanation has three parts: the model's terms for the schedule and for the optimum; for an episode, the loss of every step;
 and the fewest columns (an axis with its tiles and virtual threads, or a knob) whose change makes the schedule optimal. If all
-states of the task can be visited, a step's loss is exact: the value of the state before it minus the value of taking the step
-(`gensor_gym.exact.values`). In larger spaces values are unknown, and only the latency after each step is listed.
+states of the task can be visited, a step's loss is exact: the value of the state before the step minus the value of the step's
+action (`gensor_gym.exact.values`). In larger spaces values are unknown, and only the latency after each step is listed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gensor_gym.registry import near
 MOST_EXPLORED = 20_000
 """Largest number of states for which values are computed."""
 MOST_OPTIMA = 32
-"""Largest number of optimal schedules to compare with; schedules that differ in the fewest columns come first."""
+"""Largest number of optimal schedules to compare with. Schedules that differ in the fewest columns come first."""
 NAMES = {str(action): number for number, action in enumerate(ACTIONS)}
 
 
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Change:
-    """A column that changes, its values before and after in words, and the program's seconds and terms after the change."""
+    """A changed column: its values before and after in words, and the program's seconds and terms after the change."""
 
     column: str
     before: str
@@ -69,7 +69,7 @@ def optima_of(graph: ConstructionGraph) -> np.ndarray:
 
 
 def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | None) -> tuple[Schedule, list[Step]]:
-    """(last schedule, steps) of an episode from the unscheduled program. ValueError names an unknown or illegal action."""
+    """Replay an episode from the unscheduled program: (last schedule, steps). ValueError names an unknown or illegal action."""
     schedule = graph.initial()
     steps: list[Step] = []
     for number, name in enumerate(actions):
@@ -87,7 +87,7 @@ def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | No
 
 
 def _lost(values: Values, schedule: Schedule, action: int, left: int) -> float:
-    """Value of a state minus the value of an action in it; 0 for the best action."""
+    """Value of a state minus the value of an action in it; 0 for the best action. ValueError beyond the last step."""
     if left < 1:
         raise ValueError(f"an episode on this task has {values.horizon} steps at most")
     state = values.states.index(schedule.row)
@@ -126,7 +126,6 @@ def smallest_changes(graph: ConstructionGraph, schedule: Schedule, optima: np.nd
 
 
 def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dict[str, list[int]]) -> np.ndarray:
-    """A row with the named columns of another row."""
     mixed = row.copy()
     for name in names:
         mixed[places[name]] = other[places[name]]
@@ -136,7 +135,7 @@ def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dic
 def _in_order(
     graph: ConstructionGraph, row: np.ndarray, target: np.ndarray, names: list[str], places: dict[str, list[int]]
 ) -> list[Change]:
-    """The changes in greedy order: next comes the change that leaves the fastest legal program."""
+    """Order the changes greedily: the next change is the one that leaves the fastest legal program."""
     found: list[Change] = []
     while names:
         trials = [_mixed(row, target, [name], places) for name in names]
@@ -150,7 +149,6 @@ def _in_order(
 
 
 def _words(row: np.ndarray, name: str, places: list[int]) -> str:
-    """Text of a column's value: `8 of 64, 2 virtual threads`, or a knob's value."""
     if name.startswith("knob"):
         return str(KNOBS[places[0] - KNOB].values[int(row[places[0]])])
     tiles = list(dict.fromkeys(int(n) for n in row[places[:-1]]))
@@ -205,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def explain(graph: ConstructionGraph, actions: str | None = None, schedule: str | None = None) -> Iterator[str]:
-    """Lines that explain an episode's actions or a schedule's text. ValueError for an illegal action or schedule."""
+    """Yield lines that explain an episode's actions or a schedule's text. ValueError for an illegal action or schedule."""
     if actions is None:
         found = Schedule.parse(schedule or str(graph.initial()))
         if not graph.is_legal(found):

@@ -29,7 +29,7 @@ from gensor_gym.locate import located
 from gensor_gym.measure.session import Session
 
 OTHER_CLASS = 64.0
-"""Extra distance to an operator of another class, in doublings of an extent; it exceeds all distances within a class."""
+"""Extra distance to an operator of another class, in doublings of an extent. It exceeds all distances within a class."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,10 @@ class Nearest(ModelSearch):
     machines: tuple[str, ...] = ()
     """Machines whose optima are used; if empty, the machine of the task."""
     certificates: str = ""
-    """File of certificates (`gensor_gym.exact`) to be used in addition to the shipped certificates; empty for none."""
+    """File of certificates (`gensor_gym.exact`) that are used in addition to the shipped ones; empty for none."""
     exhaustive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check that `machines` is a list of known machines; ValueError if not."""
         if isinstance(self.machines, str):
             raise ValueError(f"machines {self.machines!r}: expected names in a list, [{self.machines}]")
         for name in self.machines:
@@ -67,7 +66,7 @@ class Nearest(ModelSearch):
         measure_first_of_each(self.rounds(session.graph, rng), session)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield a construction of one program for every legal transferred optimum. ValueError without any known optimum."""
+        """Yield a construction of one program for every legal transferred optimum. ValueError if no optimum is known."""
         programs = Programs(graph)
         for row in self.carried(programs):
             begin = time.perf_counter()
@@ -114,7 +113,7 @@ def carried(programs: Programs, row: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def table(machines: tuple[str, ...], space: str, split: str, path: str) -> tuple[Known, ...]:
-    """Optima of the operators in a split's train part, on some machines in a space; `path` may name further certificates."""
+    """Optima of a split's train part on `machines` in a space. `path` is a file of further certificates, or ""."""
     found = [c for machine in machines for c in certificates_of(machine, space)]
     if path:
         found += [c for c in read_certificates(located(path)) if c.hardware in machines and c.space == space]
@@ -122,7 +121,6 @@ def table(machines: tuple[str, ...], space: str, split: str, path: str) -> tuple
 
 
 def _known(certificate: Certificate) -> Known:
-    """The table entry of a certificate."""
     graph = ConstructionGraph(*certificate.key)
     return Known(graph.operator.name, _place(graph), certificate.best.row)
 

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Serve until interrupted. A bad argument raises ValueError, OSError or ImportError before the server starts."""
+    """Serve the page until interrupted. A bad argument raises ValueError, OSError or ImportError before the server starts."""
     try:
         import uvicorn
 
@@ -48,7 +48,7 @@ def serve(args: argparse.Namespace) -> int:
     first, _ = read(Address(str(operators.resolve_one(args.operator)), args.machine, args.space, args.seed).query())
     space_actions(first.space)
     if first.machine != "host":
-        hardware.get(first.machine)  # the page itself examines the host in the background, since that may take seconds
+        hardware.get(first.machine)  # the page itself examines the host, in the background, because that may take seconds
     with listening(args.port) as bound:
         port = bound.getsockname()[1]
         explorer = Explorer(new_token(), first)
@@ -67,14 +67,14 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def listening(port: int) -> socket.socket:
-    """Socket that listens on this machine's loopback address only; OSError if the port is taken."""
+    """Socket that listens on this machine's loopback address only. OSError if the port is taken."""
     if not 0 <= port < 65536:
         raise ValueError(f"port {port}: expected 0 to 65535")
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(("127.0.0.1", port))
-        bound.listen()  # a browser that connects before the server runs waits
+        bound.listen()  # a browser may connect before the server runs, and then waits
     except OSError as error:
         bound.close()
         raise OSError(f"port {port} cannot be had ({error.strerror}): --port 0 takes a free one") from error

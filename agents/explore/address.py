@@ -14,9 +14,9 @@ from gensor_gym.registry import near
 
 MOST_ACTIONS = 512
 LONGEST = {"operator": 300, "machine": 60, "space": 60, "seed": 20, "schedule": 600, "actions": MOST_ACTIONS * 32}
-"""Most characters of each part of an address; the longest action name has 30."""
+"""Maximum number of characters of each part of an address. The longest name of an action has 30."""
 MOST_CHARACTERS = 48_000
-"""Most characters of a raw query, in which URL encoding may write a character as three."""
+"""Maximum number of characters of a raw query, in which URL encoding may write one character as three."""
 SEEDS = 2**63
 NUMBERS = {str(action): number for number, action in enumerate(ACTIONS)}
 """Action name -> action number."""
@@ -24,7 +24,7 @@ NUMBERS = {str(action): number for number, action in enumerate(ACTIONS)}
 
 @dataclass(frozen=True)
 class Address:
-    """A task and a program: the program is reached from the unscheduled program, or from `schedule`, by `actions`."""
+    """A task and a program. The program is the result of `actions`, from the unscheduled program or from `schedule`."""
 
     operator: str = "gemm(m=512, n=512, k=512)"
     machine: str = "host"
@@ -50,15 +50,15 @@ class Address:
         return replace(self, actions=self.actions[:steps])
 
     def query(self) -> str:
-        """The query of a URL, as `read` parses it. Defaults are omitted, except for the task."""
+        """The query of a URL, as `read` parses it. Defaults are omitted, except those of the task."""
         begin = _encoded(self.operator, self.machine, self.space, self.seed, self.schedule)
         return f"{begin}&actions={'%20'.join(self.actions)}" if self.actions else begin
 
 
 def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]:
-    """Parse a query; return (address, values of the extra names in `also`).
+    """Parse a query; return the address and the values of the extra names in `also`.
 
-    ValueError names a value that is too long, duplicate or unknown. The task's names are not looked up here.
+    ValueError names a value that is too long, duplicate or unknown. Names of operator, machine and space are not looked up.
     """
     if len(query) > MOST_CHARACTERS:
         raise ValueError(f"an address of {len(query)} characters: expected at most {MOST_CHARACTERS}")
@@ -85,21 +85,19 @@ def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]
 
 @lru_cache(maxsize=64)
 def _encoded(operator: str, machine: str, space: str, seed: int, schedule: str) -> str:
-    """The encoded query without the actions. It is cached, since the addresses on one page differ only in their actions."""
+    """The encoded query without the actions. It is cached, because the addresses on one page differ only in their actions."""
     parts = {"operator": operator, "machine": machine, "space": space}
     optional = {"seed": str(seed or ""), "schedule": schedule}
     return urlencode(parts | {name: text for name, text in optional.items() if text}, safe="()=,[]", quote_via=quote)
 
 
 def _seed(text: str) -> int:
-    """Parse a seed; empty text gives 0."""
     if not re.fullmatch(r"[0-9]*", text) or int(text or 0) >= SEEDS:
         raise ValueError(f"seed {text!r}: expected a whole number below 2^63")
     return int(text or 0)
 
 
 def _actions(text: str) -> tuple[str, ...]:
-    """Parse action names; ValueError for an unknown name or too many."""
     names = tuple(text.split())
     if len(names) > MOST_ACTIONS:
         raise ValueError(f"{len(names)} actions: expected at most {MOST_ACTIONS}")

@@ -1,4 +1,4 @@
-"""The generated source of a program, in which the lines that the last action changed are marked."""
+"""The generated source of a program. The lines that the last action changed are marked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Listing:
-    """A source with its marked lines, or the reason why there is no source."""
+    """A source with its marked lines, or the reason why the program has no source."""
 
     language: str
     lines: tuple[SourceLine, ...] = ()
@@ -48,13 +48,12 @@ def listing_of(position: Position) -> Listing:
     if position.steps and len(lines) <= MOST_COMPARED:
         try:
             before = _source(position.graph, Schedule(position.rows[-2]))[1].splitlines()
-        except ValueError:  # the previous program has no source to compare with
+        except ValueError:  # the previous program has no source
             before = lines
     return _marked(WORDS.get(language, language), before, lines)
 
 
 def _marked(language: str, before: list[str], lines: list[str]) -> Listing:
-    """Listing of `lines`, in which lines that differ from `before` are marked."""
     changed, removed = set(), dict.fromkeys(range(len(lines) + 1), 0)
     for tag, low, high, start, end in difflib.SequenceMatcher(None, before, lines, autojunk=False).get_opcodes():
         if tag != "equal":
@@ -66,6 +65,5 @@ def _marked(language: str, before: list[str], lines: list[str]) -> Listing:
 
 @lru_cache(maxsize=64)
 def _source(graph: ConstructionGraph, schedule: Schedule) -> tuple[str, str]:
-    """(language, source) of a schedule; ValueError if no code can be written for it."""
     kernel = generate(graph.operator, schedule, graph.hardware)
     return kernel.language, kernel.source

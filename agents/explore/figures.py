@@ -1,4 +1,4 @@
-"""Geometry of the page's figures, in the units of an SVG's view box. Colours and line styles are in the style sheet."""
+"""Geometry of the page's figures, in units of an SVG's view box. Colours and line styles are in the style sheet."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Shape = Rect | Text | Path | Dot
 
 @dataclass(frozen=True)
 class Figure:
-    """Shapes in drawing order, with the figure's size and its description in words."""
+    """Shapes in drawing order, the figure's size, and its description in words."""
 
     height: float
     about: str
@@ -70,7 +70,7 @@ class Figure:
 
 
 def tiles(axes: list[Axis], level_names: tuple[str, ...]) -> Figure:
-    """Nested bars, one row per axis: first the extent, then the tiles from the outermost in, on a logarithmic scale."""
+    """Nested bars, one row per axis, on a logarithmic scale: first the extent, then the tiles from the outermost inwards."""
     row, left, right = 42.0, 32.0, 112.0
     longest = max(max(axis.extent, *axis.tiles) for axis in axes)
     unit = (WIDTH - left - right) / _length(longest)
@@ -98,8 +98,6 @@ def _length(size: int) -> float:
 
 
 class _Scale:
-    """A logarithmic axis that maps values from `low` to `high` to coordinates from `begin` to `end`."""
-
     def __init__(self, low: float, high: float, begin: float, end: float) -> None:
         self.low, self.high, self.begin, self.end = low, high, begin, end
 
@@ -120,7 +118,7 @@ def roofline(roof: Roofline) -> Figure:
     x_of = _Scale(low, high, 44.0, WIDTH - 8.0)
     y_of = _Scale(lowest, max(roof.peak, roof.best) * 4, height - 34.0, 10.0)
     shapes: list[Shape] = [*_ticks(x_of, y_of)]
-    for _, bandwidth, holding in sorted(roof.levels, key=lambda level: level[2]):  # the level that holds the data is drawn last
+    for _, bandwidth, holding in sorted(roof.levels, key=lambda level: level[2]):  # draws the level that holds the data last
         begin = max(low, lowest / bandwidth)
         corner = roof.peak / bandwidth
         kind = "holding" if holding else "roof"
@@ -152,7 +150,6 @@ def _ticks(x_of: _Scale, y_of: _Scale) -> list[Path | Text]:
 
 
 def _powers(low: float, high: float) -> range:
-    """Exponents of at most five powers of ten between two values."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     return range(first, last + 1, max(1, math.ceil((last - first + 1) / 5)))
 
@@ -162,7 +159,7 @@ def _roof_names(x_of: _Scale, y_of: _Scale, roof: Roofline) -> list[Text]:
     found: list[Text] = []
     for order, (name, bandwidth, holding) in enumerate(sorted(roof.levels, key=lambda level: -level[1])):
         if x_of.low * bandwidth >= roof.peak:
-            continue  # its slope is outside the figure
+            continue  # the slope is outside the figure
         lower_end = y_of(min(roof.peak, max(x_of.low * bandwidth, y_of.low)))
         y = min(y_of(roof.peak) + 14.0 + 22.0 * order, lower_end)
         x = x_of(max(x_of.low, y_of.value(y) / bandwidth))
@@ -172,7 +169,7 @@ def _roof_names(x_of: _Scale, y_of: _Scale, roof: Roofline) -> list[Text]:
 
 
 def way(steps: list[StepBack], floor: float) -> Figure:
-    """Curve of the model's time after every step, on a logarithmic scale, above a line for the roofline's floor."""
+    """Curve of the model's time after every step, on a logarithmic scale, above a line at the roofline's floor."""
     height, left, right = 110.0, 8.0, WIDTH - 8.0
     high = max(step.seconds for step in steps)
     y_of = _Scale(floor, max(high, floor * math.exp(0.1)), height - 16.0, 12.0)

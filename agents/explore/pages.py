@@ -25,7 +25,6 @@ EXAMPLES = (
 
 @cache
 def _templates() -> Environment:
-    """The environment of Jinja templates in this package, with escaping on."""
     return Environment(
         loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -33,12 +32,12 @@ def _templates() -> Environment:
 
 
 def part(name: str, **values: object) -> str:
-    """HTML of a part of the page (`waiting`, `refusal`, `measured` or `code`) from its template and the values that it shows."""
+    """HTML of one part of the page (`waiting`, `refusal`, `measured` or `code`): its template filled with `values`."""
     return _templates().get_template(f"{name}.html").render(**values)
 
 
 def page(address: Address, inner: str, token: str, players: list[tuple[str, str]]) -> str:
-    """HTML of the whole page around the part `inner`."""
+    """HTML of the whole page around `inner`, the HTML of its main part."""
     return part(
         "page", address=address, inner=inner, token=token, players=players, machines=hardware.names(), spaces=list(SPACES),
         examples=EXAMPLES, longest=LONGEST, seeds=SEEDS,
@@ -46,7 +45,7 @@ def page(address: Address, inner: str, token: str, players: list[tuple[str, str]
 
 
 def state(view: View, timed: Timed | None, absence: str) -> str:
-    """HTML of the part that shows a state. `absence` says why the program cannot be measured; empty if it can."""
+    """HTML of the part that shows a state. `absence` says why the program cannot be measured; it is empty if it can."""
     players = [(player.name, f"{player.name}: {player.about}") for player in view.players]
     return part(
         "state", view=view, timed=timed, absence=absence, players=json.dumps(players), linked=LINKED,

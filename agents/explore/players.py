@@ -1,6 +1,7 @@
 """Players choose one action at a time: the traverser, the shipped policies, and a guide to the certified optimum.
 
-A player's action depends only on the address with its seed, so that an interrupted, shared or undone walk continues identically.
+A player's action depends only on the address and its seed. A walk therefore continues identically after it is interrupted, shared
+or undone.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ OPTIMUM = "optimum"
 
 @dataclass(frozen=True)
 class Player:
-    """A player on a task: its name, its description and the function that makes its next step."""
+    """A player on a task: its name, its description and the function that takes its next step."""
 
     name: str
     about: str
     next: Callable[[Position], Address | None]
-    """The address one step later, None at the end; ValueError or ImportError if the player cannot play here."""
+    """The address one step later; None at the end. ValueError or ImportError if the player cannot play here."""
 
 
 def players_of(graph: ConstructionGraph) -> dict[str, Player]:
@@ -61,14 +62,14 @@ def traverser_of(graph: ConstructionGraph) -> tuple[str, Markov]:
 
 
 def chances_of(position: Position) -> np.ndarray:
-    """Probabilities float64 [K] with which the traverser takes each of the position's K moves at this step."""
+    """Probability of each of the position's K moves under the traverser's policy at this step, float64 [K]."""
     gains, temperature = _gains(position)
     weights = np.exp((gains - gains.max(initial=-math.inf)) / temperature)
     return weights / weights.sum()
 
 
 def _walked(position: Position) -> Address | None:
-    """Make the step that `agents.gensor.walk.walk` makes here with this seed; return None after `stop`."""
+    """Take the step that `agents.gensor.walk.walk` takes here with this seed; None after `stop`."""
     if position.finished:
         return None
     moves = position.moves
@@ -106,12 +107,10 @@ def _gains(position: Position) -> tuple[np.ndarray, float]:
 
 
 def _cooling(settings: Markov, steps: int) -> float:
-    """Factor by which the temperature changes from step to step."""
     return float((settings.final_temperature / settings.start_temperature) ** (1.0 / max(1, steps - 1)))
 
 
 def _steps_at_level(position: Position) -> int:
-    """Number of steps since the last action that moved to another memory level."""
     turns = (str(ACTIONS[CACHE]), str(ACTIONS[UNCACHE]))
     actions = position.address.actions
     return next((count for count, name in enumerate(reversed(actions)) if name in turns), len(actions))
@@ -145,7 +144,7 @@ def _asked(name: str, position: Position) -> Address | None:
 
 
 def _led(position: Position) -> Address | None:
-    """Take one step on the path to the optimum. A state off the path restarts from the unscheduled program."""
+    """Take one step on the path to the optimum. From a state off the path, restart at the unscheduled program."""
     address, way = position.address, (*way_to_optimum(*position.address.task), str(ACTIONS[STOP]))
     if address.actions == way and not address.schedule:
         return None
@@ -155,7 +154,7 @@ def _led(position: Position) -> Address | None:
 
 @lru_cache(maxsize=16)
 def way_to_optimum(operator: str, machine: str, space: str) -> tuple[str, ...]:
-    """Names of the shortest sequence of actions to a task's certified optimum, without `stop`; ValueError if none ships."""
+    """Names of the shortest sequence of actions to a task's certified optimum, without `stop`. ValueError if none ships."""
     graph = graph_of(operator, machine, space)
     certificate = certificate_of(graph)
     if certificate is None:
@@ -164,7 +163,7 @@ def way_to_optimum(operator: str, machine: str, space: str) -> tuple[str, ...]:
 
 
 def next_of(address: Address, name: str) -> Position | None:
-    """The position after one step of a player, None at its end; ValueError for an unknown player."""
+    """The position after one step of a player; None at its end. ValueError for an unknown player."""
     position = position_of(address)
     known = players_of(position.graph)
     if name not in known:

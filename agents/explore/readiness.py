@@ -1,4 +1,4 @@
-"""Numba compilation in the background of the page. On a fresh machine the first call of rules and model takes a minute."""
+"""Compilation by Numba in the background of the page. On a fresh machine the first call of rules and model takes a minute."""
 
 from __future__ import annotations
 
@@ -61,14 +61,13 @@ class Readiness:
     """Prepares machines and spaces on background threads, one at a time, and records which are ready."""
 
     def __init__(self, stages: tuple[tuple[str, Callable[[Address], object]], ...] = STAGES) -> None:
-        """Start with nothing ready. Each machine and space goes once through `stages`."""
         self._stages = stages
         self._one_at_a_time = Lock()
         self._known: dict[tuple[str, str], Progress] = {}
         self._lock = Lock()
 
     def waiting_for(self, address: Address, patience: float = PATIENCE) -> Progress | None:
-        """None if the address's machine and space are ready, else the progress; the first call starts the preparation.
+        """None if the address's machine and space are ready, else the progress. The first call starts the preparation.
 
         ValueError if the preparation failed. A failure is forgotten: the next request tries again.
         """
@@ -78,7 +77,7 @@ class Readiness:
             if progress is None:
                 progress = self._known[key] = Progress(time.monotonic())
                 task = Address(address.operator, *key)
-                Thread(target=self._prepare, args=(task, progress), daemon=True).start()  # does not delay the exit
+                Thread(target=self._prepare, args=(task, progress), daemon=True).start()  # a daemon does not delay the exit
         if not progress.done.wait(patience):
             return progress
         if progress.error is not None:
@@ -88,7 +87,6 @@ class Readiness:
         return None
 
     def _prepare(self, address: Address, progress: Progress) -> None:
-        """Run the stages for an address; record a ValueError in `progress`."""
         try:
             with self._one_at_a_time:
                 for progress.stage, (_, work) in enumerate(self._stages):  # noqa: B007

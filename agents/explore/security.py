@@ -1,6 +1,6 @@
 """Access control: only this server's pages, addressed by a local name, get answers. Other requests are refused in one line.
 
-A page of another origin can send requests to localhost; its browser then names that page in `Origin` or says `cross-site` in
+A page of another origin can send requests to localhost; the browser then names that page in `Origin` or says `cross-site` in
 `Sec-Fetch-Site`. A foreign name that resolves to 127.0.0.1 (DNS rebinding) appears in `Host`. A link to a state is a navigation.
 It may come from another site, because that site cannot read the answer.
 """
@@ -18,7 +18,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 LONGEST_TARGET = 50_000
-"""Most characters of path and query together."""
+"""Maximum number of characters of path and query together."""
 TOKEN_HEADER = "x-explore-token"
 HEADERS = {
     "content-security-policy": (
@@ -36,14 +36,14 @@ HEADERS = {
 
 
 def new_token() -> str:
-    """Random token that a page must send back to request a measurement; new in every run of the server."""
+    """Random token that a page must send back to request a measurement. Every run of the server has a new one."""
     return secrets.token_urlsafe(32)
 
 
 def refusal(method: str, path: str, length: int, headers: dict[str, str], port: int) -> str:
     """Reason to refuse a request; empty if it is allowed.
 
-    `length` counts the characters of path and query. `headers` are keyed by lower-case names.
+    `length` is the number of characters of path and query. Names in `headers` are lower-case.
     """
     hosts = {f"{name}:{port}" for name in NAMES} | (set(NAMES) if port == 80 else set())
     host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")
@@ -66,11 +66,10 @@ class Guard:
     """ASGI application that checks a request before `app` sees it, and adds `HEADERS` to every answer."""
 
     def __init__(self, app: Application, port: int) -> None:
-        """Guard `app`, which listens on `port`."""
         self.app, self.port = app, port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an allowed request on to the application; answer others with status 403."""
+        """Pass allowed requests to the application; answer other requests with status 403."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return

@@ -33,7 +33,7 @@ class Explorer:
         self.readiness, self.timer = readiness or Readiness(), timer or Timer()
 
     def routes(self) -> list[Route]:
-        """Paths with their handlers; synchronous handlers run on threads."""
+        """Paths with their handlers. Synchronous handlers run on threads."""
         files = [Route(f"/{name}", _file(name), methods=["GET"]) for name in _FILES]
         return [
             Route("/", self.page, methods=["GET"]), Route("/state", self.state, methods=["GET"]),
@@ -51,7 +51,10 @@ class Explorer:
         return HTMLResponse(pages.page(address, inner, self.token, players), status)
 
     def state(self, request: Request) -> Response:
-        """Answer with the part that shows a state, after one step of `player` if the query has one; 204 at that player's end."""
+        """Answer with the part that shows a state, after one step of `player` if the query names one.
+
+        The status is 204 if that player is at its end.
+        """
         try:
             address, others = read(request.url.query, ("player",))
         except ValueError as error:
@@ -61,7 +64,7 @@ class Explorer:
         return HTMLResponse(inner, status) if inner else Response(status_code=204)
 
     def _inner(self, found: Callable[[], Position | None], address: Address) -> tuple[str, int, list[tuple[str, str]]]:
-        """(part of the page, status, players): a state, the progress or an error; an empty part if `found` gives None."""
+        """(part of the page, status, players): a state, the progress or an error. The part is empty if `found` returns None."""
         try:
             progress = self.readiness.waiting_for(address)
             if progress is not None:
@@ -116,15 +119,12 @@ def application(explorer: Explorer, port: int) -> Application:
 
 @lru_cache(maxsize=64)
 def _view(address: Address) -> View:
-    """View of the position at an address, cached, so that going back is fast."""
     return view_of(position_of(address))
 
 
 def _refused(error: object, status: int = 400) -> HTMLResponse:
-    """Answer with the part that shows an error."""
     return HTMLResponse(pages.part("refusal", error=str(error)), status)
 
 
 def _file(name: str) -> Callable[[Request], Response]:
-    """Handler that answers with a static file of this package."""
     return lambda request: FileResponse(pages.FOLDER / "static" / name, media_type=_FILES[name])

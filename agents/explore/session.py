@@ -68,13 +68,13 @@ class Position:
 
 @lru_cache(maxsize=16)
 def graph_of(operator: str, machine: str, space: str) -> ConstructionGraph:
-    """The construction graph of a task; ValueError names a bad operator, machine or space."""
+    """The construction graph of a task. ValueError names a bad operator, machine or space."""
     return ConstructionGraph(operator, machine, space)
 
 
 @lru_cache(maxsize=256)
 def position_of(address: Address) -> Position:
-    """The position at an address; ValueError names an unknown or illegal part."""
+    """The position at an address. ValueError names an unknown action, or an illegal schedule or action."""
     graph = graph_of(*address.task)
     first = Schedule.parse(address.schedule) if address.schedule else graph.initial()
     if not graph.is_legal(first):

@@ -1,4 +1,4 @@
-"""Verified times of programs on this machine: one measurement at a time, with earlier results kept."""
+"""Verified times of programs on this machine. One measurement runs at a time, and earlier results are kept."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gensor_gym.measure.stats.intervals import LEVEL, median_interval
 from gensor_gym.operators.types import ITEM_BYTES
 
 MOST_BYTES = 2 * 1024**3
-"""Most bytes of an operator's tensors for which a measurement is allowed."""
+"""Maximum size of an operator's tensors for which a measurement is allowed, in bytes."""
 MOST_SECONDS = 2.0
-"""Most seconds of one call by the model. The limit is low because a measurement calls the kernel many times."""
+"""Maximum model time of one call, in seconds. The limit is low because a measurement calls the kernel many times."""
 MOST_KEPT = 1024
 HOST = "host"
 """Name of the only CPU machine that can be measured: the one that Python runs on."""
@@ -42,18 +42,21 @@ class Timer:
     """Measures one program at a time and remembers the results."""
 
     def __init__(self, measured: Callable[[ConstructionGraph, Schedule], Measurement] | None = None) -> None:
-        """Measure with `measured`; by default on the machine itself, in a worker process."""
+        """Measure with the function `measured`; by default on the machine itself, in a worker process."""
         self._measured = measured or (lambda graph, schedule: measure(graph.operator, schedule, graph.hardware))
         self._known: dict[tuple[str, str, bytes], Measurement] = {}
         self._lock = Lock()
 
     def known(self, position: Position) -> Timed | None:
-        """Earlier measurement of this program; None if there is none."""
+        """Earlier measurement of this program; None if it was not measured."""
         found = self._known.get(_key(position))
         return None if found is None else in_words(position, found)
 
     def measure(self, position: Position) -> Timed:
-        """Measure the program now. ValueError if it cannot be measured here, RuntimeError if another measurement is running."""
+        """Measure the program now.
+
+        ValueError if it cannot be measured here, RuntimeError if another measurement is running.
+        """
         if reason := absence(position):
             raise ValueError(reason)
         if not self._lock.acquire(blocking=False):
@@ -69,7 +72,6 @@ class Timer:
 
 
 def _key(position: Position) -> tuple[str, str, bytes]:
-    """Key of a measurement: operator, machine and program."""
     return str(position.graph.operator), position.graph.hardware.name, position.schedule.key
 
 
@@ -93,7 +95,7 @@ def absence(position: Position) -> str:
 
 
 def in_words(position: Position, found: Measurement) -> Timed:
-    """Text of a measurement, compared with the model and the roofline."""
+    """A measurement as text, compared with the model and the roofline."""
     if found.status is not Status.OK:
         return Timed(str(found.status), error=found.error[-2000:])
     seconds, model, floor = found.seconds, float(position.seconds[-1]), position.graph.floor

@@ -25,7 +25,7 @@ _KINDS = {
     "block": "outer", "task": "outer", "slice": "outer", "thread": "middle", "share": "middle", "step": "middle", "l1": "middle",
     "tile": "middle", "chunk": "inner", "vthread": "inner", "inner": "inner",
 }  # fmt: skip
-"""Nesting depth of a loop, by the last part of its name."""
+"""Last part of a loop's name -> nesting depth of the loop."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Move:
 
     action: str
     words: str
-    """Subject of the action, such as `tile m`; `change` has the old and the new value."""
+    """Subject of the action, such as `tile m`. `change` is the old and the new value."""
     change: str
     seconds: str
     gain: float
@@ -48,7 +48,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a chart with its label; `length` is between 0 and 1, and `state` is its class in the style sheet."""
+    """A bar of a chart with its label. `length` is between 0 and 1, and `state` is the bar's class in the style sheet."""
 
     name: str
     words: str
@@ -79,7 +79,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The machine's roofs and the program's performance, in operations per second; `intensity` is operations per byte."""
+    """The machine's roofs and the program's performance, in operations per second. `intensity` is operations per byte."""
 
     intensity: float
     peak: float
@@ -91,13 +91,13 @@ class Roofline:
 
     @property
     def share(self) -> str:
-        """Text of the program's performance and its share of the roof."""
+        """The program's performance and its share of the roof, as text."""
         return f"{rate(self.here)}, {100 * self.here / self.best:.2g} % of its roof"
 
 
 @dataclass(frozen=True)
 class StepBack:
-    """A program on the path, with a link back to it."""
+    """A program on the path, with a link that goes back to it."""
 
     number: int
     action: str
@@ -141,7 +141,7 @@ class View:
     way: list[StepBack]
     schedule: str
     by_schedule: str
-    """Query of the address that gives the program by its text, without the path to it."""
+    """Query of the address that describes the program by the text of its schedule, without the path to it."""
     knobs: list[tuple[str, int, bool]]
     """(name, value, whether it is the default) of the knobs that the operator can use on this machine."""
 
@@ -220,7 +220,7 @@ def nested(lines: list[Line]) -> list[Nest]:
 
 
 def _percent(gain: float) -> str:
-    """Text of a gain as the change of speed: `+25 %` if faster, `−3 %` if slower, `× 12` for large changes."""
+    """A gain as the change of speed: `+25 %` if faster, `−3 %` if slower, `× 12` for large changes."""
     ratio = math.exp(gain)
     if abs(gain) < 5e-4:
         return "same"
@@ -229,7 +229,6 @@ def _percent(gain: float) -> str:
 
 
 def _regret(position: Position, seconds: float) -> str:
-    """Text of the program's regret against the certified optimum; empty if there is no certificate."""
     certificate = certificate_of(position.graph)
     if certificate is None:
         return ""
@@ -237,7 +236,6 @@ def _regret(position: Position, seconds: float) -> str:
 
 
 def _axes(program: Program) -> list[Axis]:
-    """The axes of a program, in the operator's order."""
     op = program.operator
     return [
         Axis(axis.name, axis.kind == "reduce", tuple(tile[a] for tile in program.tiles), program.vthread[a], op.extents[a])
@@ -246,7 +244,6 @@ def _axes(program: Program) -> list[Axis]:
 
 
 def _terms(position: Position, seconds: float) -> tuple[list[Bar], float]:
-    """(bars of the model's terms, seconds of the full width)."""
     words, terms = TERM_WORDS[position.graph.hardware.kind], position.graph.terms(position.schedule)
     largest = max(terms.values())
     scale = max(largest, seconds, position.graph.floor)
@@ -257,14 +254,12 @@ def _terms(position: Position, seconds: float) -> tuple[list[Bar], float]:
 
 
 def _resource(use: Use) -> Bar:
-    """Bar of a resource's use as a share of its limit."""
     state = "good" if use.fraction <= 0.75 else "near" if use.fraction <= 1.0 or use.soft else "over"
     share = f"{use.fraction:.0%}" if use.fraction < 9.995 else f"× {use.fraction:.0f}"
     return Bar(str(use) + (" (may overflow)" if use.soft else ""), share, min(1.0, use.fraction), state)
 
 
 def _roofline(position: Position) -> Roofline:
-    """The roofline data of a position, with the memory levels `dram`, `l3`, `l2` and `l1`."""
     graph, op = position.graph, position.graph.operator
     holding = resident_bandwidth(op, graph.hardware)
     levels = [level for level in graph.hardware.memory if level.name in ("dram", "l3", "l2", "l1")]
@@ -278,7 +273,6 @@ def _roofline(position: Position) -> Roofline:
 
 
 def _way(position: Position) -> list[StepBack]:
-    """The programs on the path, including the starting program."""
     names = ("start", *position.address.actions)
     return [
         StepBack(number, name, float(seconds), in_seconds(float(seconds)), position.address.back_to(number).query())
@@ -287,14 +281,13 @@ def _way(position: Position) -> list[StepBack]:
 
 
 def _knobs(position: Position) -> list[tuple[str, int, bool]]:
-    """(name, value, whether it is the default) of the knobs that have more than one usable value here."""
     graph, schedule = position.graph, position.schedule
     useful = [knob for knob in KNOBS if len(knob.usable(graph.operator, graph.hardware)) > 1]
     return [(knob.name, schedule.knob(knob.name), schedule.knob(knob.name) == knob.default) for knob in useful]
 
 
 def rate(operations: float) -> str:
-    """Text of operations per second with an SI prefix."""
+    """Operations per second as text with an SI prefix."""
     for scale, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if operations >= scale:
             return f"{operations / scale:.3g} {unit}flop/s"

@@ -1,4 +1,4 @@
-"""Coordinate descent by the model over schedules of fused operators, repeated from other programs."""
+"""Coordinate descent by the model over schedules of fused operators, repeated from different programs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class GirDescent(Constructing):
 
     space: str = "gir"
     per_register_tile: int = 2
-    """Number of programs with the same placements that are measured before the rest (see `agents.core.ranking.diverse`)."""
+    """Number of programs of one placement that are measured before all other programs (see `agents.core.ranking.diverse`)."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend and measure down the ranking, again and again, until the budget is spent or a descent finds nothing new."""
+        """Repeat descent and measurement until the budget is spent or a descent finds no new program."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
     def construct(self, graph: Any, rng: np.random.Generator) -> Construction:
-        """Construction of one descent, from the unscheduled program."""
+        """Construct by one descent from the unscheduled program."""
         return self.descend(graph, graph.initial().row, rng)
 
     def constructions(self, graph: Any, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
@@ -63,7 +63,7 @@ class GirDescent(Constructing):
 
 
 def _along(graph: GirGraph, row: np.ndarray, place: int) -> np.ndarray:
-    """Legal rows int32 [N, ROW] that differ from `row` at position `place` alone."""
+    """Legal rows int32 [N, ROW] that differ from `row` only at position `place`."""
     if place < HEADER:
         values = np.arange(len(FIELDS[place].values))
     else:

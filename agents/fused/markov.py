@@ -15,9 +15,9 @@ from gensor_gym.measure.session import BudgetSpent, Session
 class GirMarkov:
     """Walkers that take each legal primitive a with P(a) proportional to B(a)^(1 / temperature).
 
-    The benefit B(a) = T(s) / T(s') is the ratio of the model's seconds before and after the primitive. This form is ours: the
+    The benefit B(a) = T(s) / T(s') is the ratio of the model's seconds before and after the primitive. We defined it: the
     benefits of Gensor (arXiv 2502.11407) are for the primitives of one loop nest and do not cover placements. The temperature
-    falls from `hot` to `cold` along a walk. The visited programs are ranked by the model and measured in that order.
+    decreases from `hot` to `cold` along a walk. The visited programs are ranked by the model and measured in that order.
     """
 
     space: str = "gir"
@@ -26,7 +26,7 @@ class GirMarkov:
     cold: float = 0.2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Walk and measure the visited programs, again and again, until the budget is spent or a round finds nothing new."""
+        """Repeat walks and measurement of the visited programs until the budget is spent or a round finds no new program."""
         graph: GirGraph = session.graph  # type: ignore[assignment]
         measured: set[bytes] = set()
         while fresh := {key: seconds for key, seconds in self.walk(graph, rng).items() if key not in measured}:
@@ -42,7 +42,7 @@ class GirMarkov:
         for temperature in np.geomspace(self.hot, self.cold, graph.horizon):
             try:
                 rows, seconds = self._step(graph, rows, seconds, float(temperature), rng)
-            except BudgetSpent:  # of evaluations: the visited programs can still be measured
+            except BudgetSpent:  # the budget of evaluations; the visited programs can still be measured
                 break
             found |= zip((row.tobytes() for row in rows), seconds.tolist(), strict=True)
         return found
@@ -50,14 +50,14 @@ class GirMarkov:
     def _step(
         self, graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, model seconds) of all walkers after one primitive each. A walker whose only legal primitive is `stop` stays."""
+        """Let each walker take one primitive: (rows, model seconds). A walker whose only legal primitive is `stop` stays."""
         legal = graph.action_masks(rows)
         legal[:, STOP] = False
         after, there = applied(rows), np.full(legal.shape, np.inf)
         there[legal] = graph.latencies(after[legal])
         with np.errstate(divide="ignore"):
             logits = np.where(legal, np.log(seconds[:, None] / there) / temperature, -np.inf)
-        noise = rng.gumbel(size=legal.shape)  # the largest of logits with Gumbel noise is a draw by their probabilities
+        noise = rng.gumbel(size=legal.shape)  # the maximum of logits with Gumbel noise is a draw by their probabilities
         chosen = np.argmax(logits + noise, axis=1)
         moves = np.any(legal, axis=1)
         walkers = np.arange(len(rows))

@@ -15,7 +15,6 @@ class GirObserver(Observer):
     """Pass on the flat observation of `Gir-v0` environments and remember the `retain` fastest programs of every episode."""
 
     def __init__(self, envs: object, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Begin without programs; see `Observer` for `charge`."""
         super().__init__(envs, retain, charge)  # type: ignore[arg-type]
         self.rows = np.zeros((self.envs.num_envs, retain, ROW), dtype=np.int32)
 
@@ -30,7 +29,10 @@ class GirObserver(Observer):
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Remember the current programs of episodes that are not `over`, one model evaluation each; return `flat` unchanged."""
+        """Remember the current programs of episodes that are not `over`; return `flat` unchanged.
+
+        Each program costs one model evaluation.
+        """
         here = np.flatnonzero(~over)
         task, rows, spaces = self.envs.task_indices[here], self.envs.rows[here], self.envs.tasks.spaces  # type: ignore[attr-defined]
         seconds = spaces.terms_of(task, spaces.numbers(task, rows))[:, 0]

@@ -26,12 +26,12 @@ class GirPpo(Episodic, LearnedWalk):
 
     space: str = "gir"
     episodes: int = 64
-    """Number of episodes in a round. The first episode is greedy, the rest are sampled."""
+    """Number of episodes in a round. The first episode is greedy, the others are sampled."""
     temperature: float = 1.0
     agent: ClassVar[str] = "gir_ppo"
 
     def folder(self, graph: Any) -> Path:
-        """Folder of the checkpoint: `checkpoint`, or if empty the shipped folder for the hardware's kind."""
+        """Folder of the checkpoint: `checkpoint`, or the shipped folder for the hardware's kind if that is empty."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def policy(self, graph: Any) -> tuple[Learner, Any]:
@@ -57,7 +57,7 @@ def fused_learner() -> Learner:
 
 @lru_cache(maxsize=4)
 def load_policy(folder: str) -> tuple[Learner, Any]:
-    """(learner, model) of a checkpoint folder; FileNotFoundError or ValueError like `agents.policies.learned.load_policy`."""
+    """(learner, model) of a checkpoint folder. Errors are those of `agents.policies.learned.load_policy`."""
     from agents.learners.loading import network_of
     from gensor_gym.env.fused.observation import NUM_FEATURES
     from gensor_gym.gir.actions import NUM_ACTIONS

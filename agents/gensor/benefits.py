@@ -1,9 +1,11 @@
 """Benefits of single primitives, compiled. `walk.py` weights and normalises them to transition probabilities.
 
 Gensor states that the benefit of tiling compares memory traffic with memory footprint, the benefit of caching compares latency
-and bandwidth of two memory levels, and the benefit of virtual threads compares bank conflicts. The formulas were not available
-to us. We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)), either as ratios Q(T) / Q(T') and F(T) / F(T')
-with an exponent each, or as S itself, with differences divided by Q(T) and F(T). The benefit of caching is the ratio of transfer
+and bandwidth of two memory levels, and the benefit of virtual threads compares bank conflicts. The formulas were not available to
+us.
+
+We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)): either as ratios Q(T) / Q(T') and F(T) / F(T'), each
+with an exponent, or as S itself, with differences divided by Q(T) and F(T). The benefit of caching is the ratio of transfer
 times, and the benefit of virtual threads is the ratio of shared-memory wavefronts. The benefits of tiling, virtual threads and
 knobs can be multiplied by the ratio of the model's latencies. The exponents are configuration; `docs/design.md` says how they
 were chosen.
@@ -34,7 +36,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 LEAST = 0.01
-"""Least score in the form of differences, so that a move that saves no traffic keeps a probability above 0."""
+"""Smallest score in the form of differences, so that a move that saves no traffic keeps a probability above 0."""
 
 
 @compiled
@@ -85,10 +87,10 @@ def difference_of(less, more):  # noqa: ANN001, ANN201
 
 @compiled
 def difference_score(row, result, ints):  # noqa: ANN001, ANN201
-    """Roller's score of a move that grows a tile, in shares: (Q(T) - Q(T')) / Q(T) over (F(T') - F(T)) / F(T).
+    """Roller's score of a move that grows a tile: (Q(T) - Q(T')) / Q(T) divided by (F(T') - F(T)) / F(T).
 
-    A move that shrinks a tile, which Roller does not have, scores the reciprocal of the move back. Scores are clipped to
-    LEAST (no traffic is saved) and 1 / LEAST (the footprint does not grow).
+    Roller never shrinks a tile. The score of such a move is the reciprocal of the score of the reverse move. Scores are clipped
+    to LEAST (no traffic is saved) and 1 / LEAST (the footprint does not grow).
     """
     before, after = occupied(row, ints), occupied(result, ints)
     if before > after:
@@ -98,7 +100,7 @@ def difference_score(row, result, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
-    """Ratio of the transfer times L + S / B of the tile's S bytes from the outer memory level and from the inner level."""
+    """Transfer time L + S / B of the tile's S bytes from the outer memory level, divided by that from the inner level."""
     size = tile_bytes(row, row[LEVEL], ints) * 1.0
     if row[LEVEL] == 0:
         low = floats[L2_LATENCY] + size * ints[UNITS] / floats[L2_BW]
@@ -111,7 +113,10 @@ def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
 
 @compiled
 def conflicts(row, ints):  # noqa: ANN001, ANN201
-    """Shared-memory wavefronts per reduction point of a warp; 1 on a CPU, without staged reads, or before there are threads."""
+    """Shared-memory wavefronts per reduction point of a warp.
+
+    It is 1 on a CPU, without staged reads, and while registers are tiled, because threads are not known yet.
+    """
     if ints[IS_CPU] == 1 or row[LEVEL] == 0:
         return 1.0
     total = 0.0

@@ -21,7 +21,7 @@ def descended(
     limit: int = LIMIT,
     ints: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(rows [P, ROW], seconds [P]) with the ends of descents added, from the best programs of the best `count` register tiles.
+    """Descend from the best programs of the best `count` register tiles; return (rows [P, ROW], seconds [P]) with the ends added.
 
     `ints` may replace the task's table of whole numbers, to forbid some moves.
     """

@@ -1,8 +1,8 @@
-"""Exact analysis of the traverser as a Markov chain: transition matrices, distributions and hitting times without sampling error.
+"""Exact analysis of the traverser as a Markov chain: transition matrices, distributions and hitting times.
 
-The benefit of `cache` grows with the number of steps at a level, so a state of the chain is a program with this number. The chain
-describes one round of annealed walks (`agents.gensor.walk`) from one start. Later rounds, which begin where earlier rounds ended,
-are not covered.
+The benefit of `cache` grows with the number of steps at a level, so a state of the chain is a program together with this number.
+The chain describes one round of annealed walks (`agents.gensor.walk`) from one start. It does not cover later rounds, which begin
+at the ends of earlier rounds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gensor_gym.graph.actions import CACHE, UNCACHE
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The walk of a task under `options` (float64 [NUM_OPTIONS] of `agents.gensor.walk`) from state `start`."""
+    """The walk of a task from state `start`. `options` float64 [NUM_OPTIONS] are those of `agents.gensor.walk`."""
 
     states: StateGraph
     gains: np.ndarray
-    """Logarithm of every edge's benefit with no step spent at the level yet, float64 [E]."""
+    """Logarithm of every edge's benefit before any step at the level, float64 [E]."""
     options: np.ndarray
     start: int = 0
 
@@ -36,7 +36,7 @@ class Chain:
         return int(self.options[walk.STEPS])
 
     def temperatures(self) -> np.ndarray:
-        """Temperature of every step, decreasing geometrically, float64 [steps]."""
+        """Temperature of every step, float64 [steps]. It decreases geometrically."""
         begin, end = self.options[walk.START], self.options[walk.FINISH]
         cooling = (end / begin) ** (1.0 / max(1, self.steps - 1))
         return begin * cooling ** np.arange(self.steps)
@@ -76,7 +76,8 @@ class Chain:
     def distributions(self, absorbing: np.ndarray | None = None) -> np.ndarray:
         """Probability of every state after 0, 1, .. steps, float64 [steps + 1, S].
 
-        Walks end in states of `absorbing` (bool [S]), which have the probability that a walk arrives exactly at that step.
+        Walks end in states of `absorbing` (bool [S]). The entry of such a state is the probability that a walk arrives at exactly
+        that step.
         """
         count = len(self.states.rows)
         ending = np.zeros(count, dtype=bool) if absorbing is None else absorbing
@@ -125,7 +126,7 @@ class Chain:
     def mean_hitting_times(self, targets: np.ndarray, temperature: float, at_level: int = 0) -> np.ndarray:
         """Mean number of steps float64 [S] from every state to `targets` in the chain of `matrix(temperature, at_level)`.
 
-        It is infinite for a state from which the chain may come to a state without a path to a target.
+        It is infinite for a state from which the chain may enter a state without a path to a target.
         """
         chain = self.matrix(temperature, at_level)
         reverse = (chain > 0).T.tocsr()
@@ -141,7 +142,7 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """Weights [S, S] of edges by kind: `moves` stay at a level, `opens` begin the next level, `closes` go back a level."""
+    """Weights [S, S] of edges by kind: `moves` keep the level, `opens` enter the next level, `closes` go back one level."""
 
     moves: sparse.csr_array
     opens: sparse.csr_array
@@ -180,7 +181,7 @@ def expected_best(seconds: np.ndarray, chances: np.ndarray, count: int) -> float
 
 
 def _reached(edges: sparse.csr_array, start: np.ndarray, through: np.ndarray | None = None) -> np.ndarray:
-    """States, bool [S], reachable along `edges` [S, S] from `start` (bool [S], included) through states of `through` alone."""
+    """States, bool [S], that are reachable along `edges` [S, S] from `start` (bool [S], included) through states of `through`."""
     found = start.copy()
     frontier = found
     while frontier.any():

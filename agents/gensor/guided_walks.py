@@ -1,7 +1,7 @@
-"""Parallel walks of the traverser by any model of time; a learned model cannot be compiled into `walk`.
+"""Parallel walks of the traverser by any model of time. Compiled walks (`walk`) cannot call a learned model.
 
-The Markov chain is the same: each step turns benefits of the legal primitives into probabilities. `walk` takes ratios of the
-analytic model's latencies; these walks take ratios of `predict`'s times, for the successors of all walks in one batch.
+Both follow one Markov chain: each step turns benefits of the legal primitives into probabilities. `walk` takes ratios of the
+analytic model's latencies. `guided_walks` takes ratios of predicted times, for the successors of all walks in one batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def guided_walks(
     options: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(different programs int32 [P, ROW], their predicted seconds [P]) that walks from `starts` [W, ROW] evaluate.
+    """Walk from `starts` [W, ROW]; return all evaluated programs, distinct int32 [P, ROW], and their predicted seconds [P].
 
     `options` are `Markov.options`: exponents, temperatures and the number of steps.
     """
@@ -33,7 +33,7 @@ def guided_walks(
     cooling = (options[walk.FINISH] / options[walk.START]) ** (1.0 / max(1, steps - 1))
     for step in range(steps):
         masks = graph.action_masks(rows)
-        masks[:, 0] = False  # `stop` ends no walk
+        masks[:, 0] = False  # walks never take `stop`
         source, action = np.nonzero(masks)
         results, _ = graph.transitions(rows[source], action)
         after = _predicted(results, predict, seen)
@@ -54,7 +54,6 @@ def guided_walks(
 
 
 def _predicted(rows: np.ndarray, predict: Callable[[np.ndarray], np.ndarray], seen: dict[bytes, float]) -> np.ndarray:
-    """Predicted seconds of rows [B, ROW]; new rows are added to `seen`."""
     keys = [row.tobytes() for row in rows]
     new = list({key: index for index, key in enumerate(keys) if key not in seen}.values())
     if new:

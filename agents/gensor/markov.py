@@ -1,9 +1,9 @@
 """Gensor's traverser: an annealed walk whose transition probabilities are normalised benefits (arXiv 2502.11407).
 
-Many walkers construct at once; the programs they visit are ranked by the analytic model and the top-k measured. `Markov` belongs
-to space `gensor`; `MarkovExtended` is our extension to the knobs of the extended space, and is not called Gensor. Details that
-the sources leave open (benefit exponents, annealing, retention, top-k) are fields of our reconstruction (see
-`agents/gensor/benefits.py`; `docs/design.md` says how the values were chosen, and on which shapes).
+Many walkers construct at once. The programs that they visit are ranked by the analytic model, and the best are measured. `Markov`
+belongs to space `gensor`. `MarkovExtended` is our extension to the knobs of the extended space, and is not called Gensor. Details
+that the sources leave open (benefit exponents, annealing, retention, number of measured programs) are fields of our
+reconstruction (see `agents/gensor/benefits.py`; `docs/design.md` says how the values were chosen, and on which shapes).
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _LEAST = {
 
 @dataclass(frozen=True)
 class Markov(Constructing):
-    """Gensor's traverser. An exponent of 0 removes the factor that it belongs to from a benefit."""
+    """Gensor's traverser. An exponent of 0 removes a factor from the benefits."""
 
     space: str = "gensor"
     walkers: int = 64
     steps: int = 112
-    """Number of steps of one walk; the paper reports convergence after the order of 100 iterations."""
+    """Number of steps of one walk. The paper reports convergence after about 100 iterations."""
     traffic: float = 2.0
     footprint: float = 0.25
     form: Form = "ratio"
     """Form of a tiling's benefit in traffic Q and footprint F.
 
-    "ratio" is Q(T) / Q(T') and F(T) / F(T'), each with its exponent. "difference" is Roller's (Q(T) - Q(T')) / (F(T') - F(T)) in
-    shares of both, with the exponent of traffic.
+    "ratio" multiplies Q(T) / Q(T') and F(T) / F(T'), each with its exponent. "difference" is Roller's (Q(T) - Q(T')) / (F(T') -
+    F(T)), with differences divided by Q(T) and F(T), and with the exponent of traffic.
     """
     model: float = 2.0
     cache: float = 0.5
@@ -61,22 +61,22 @@ class Markov(Constructing):
     start_temperature: float = 2.0
     final_temperature: float = 0.2
     refiners: int = 40
-    """Number of walkers in a second, cooler round, which start from the register tiles of the first round's best programs."""
+    """Number of walkers in a second, cooler round, which starts from the register tiles of the first round's best programs."""
     refine_steps: int = 96
     refine_temperature: float = 0.25
     descents: int = 24
     """Number of best programs from which the walk continues at temperature zero."""
     columns: int = 0
-    """Number of best programs, with different structures, from which coordinate descent over whole columns continues."""
+    """Number of best programs of different structures from which coordinate descents over whole columns start."""
     retain: int = 4
-    """Number of best programs kept from each walk."""
+    """Number of best programs that are kept from each walk."""
     per_register_tile: int = 2
-    """Number of programs with the same register tile that are measured before the rest, since neighbours are nearly equal."""
+    """Number of programs of one register tile that are measured before all other programs, because neighbours are nearly equal.
+    """
     backtracking: bool = True
     """Whether walks may take inverse primitives. Without them the graph is a tree, like Roller's."""
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for an unknown form, and for numbers and temperatures that are too small."""
         check_known("form", self.form, FORMS)
         for least, names in _LEAST.items():
             for name in names:
@@ -87,7 +87,7 @@ class Markov(Constructing):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct and measure down the ranking; construct again when the whole ranking is measured."""
+        """Construct and measure in order of rank; construct again when the whole ranking is measured."""
         measure_rankings(self.construct, session, rng, self.per_register_tile, len(_kinds(session.graph)) > 1)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
@@ -102,7 +102,7 @@ class Markov(Constructing):
     def _part(
         self, graph: ConstructionGraph, kind: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """(programs [P, ROW], their model seconds [P], number of states visited) of walks from the rows `kind` [S, ROW]."""
+        """Walk from the rows `kind` [S, ROW]: (programs [P, ROW], their model seconds [P], number of states visited)."""
         starts = np.resize(kind, (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
@@ -118,7 +118,6 @@ class Markov(Constructing):
     def _descend_columns(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, seconds) with the ends of descents over whole columns added, from the best programs of different structures."""
         programs = Programs(graph, STRUCTURE)
         ends = [programs.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
         found, reached = zip(*ends, strict=True)
@@ -127,8 +126,9 @@ class Markov(Constructing):
     def register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         """Starts of the second round: the register tiles of the best programs, with no outer level tiled yet.
 
-        Knobs are kept if the bare register tile is legal with them (threads that share a reduction need a longer block tile).
-        Otherwise knobs are those of the unscheduled program, or, if this is illegal too, the start is the unscheduled program.
+        Knobs are kept if they are legal with the register tile alone (threads that share a reduction need a longer block tile).
+        Otherwise the start has the knobs of the unscheduled program. If that is illegal too, the start is the unscheduled
+        program.
         """
         best = best_of_each(REGISTER_TILE, rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0
@@ -145,7 +145,7 @@ class Markov(Constructing):
     def _walk(
         self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """(best programs [<= W * R, ROW], their model seconds, number of states visited) of walks, which run on all threads.
+        """Walk on all threads: (best programs [<= W * R, ROW], their model seconds, number of states visited).
 
         On a small graph a walk may visit fewer than R programs; unfilled entries are left out.
         """
@@ -166,7 +166,6 @@ class Markov(Constructing):
         return rows[filled], seconds[filled], visited
 
     def _moves(self, graph: ConstructionGraph) -> np.ndarray:
-        """The task's table of whole numbers for walks; without `backtracking` it forbids the inverse primitives."""
         ints = graph.tables.ints
         if not self.backtracking:
             ints = ints.copy()
@@ -189,10 +188,9 @@ class Markov(Constructing):
 
 
 def _kinds(graph: ConstructionGraph) -> list[np.ndarray]:
-    """Groups of rows [S, ROW] at which walks begin: one group with all starts on a GPU, a group for each start on a CPU.
+    """Groups of rows [S, ROW] at which walks begin: one group with all starts on a GPU, one group per start on a CPU.
 
-    In a common group on a CPU, programs of one kind would displace all programs of another from the best, because the model's
-    error depends on the kind.
+    The model's error depends on the kind of program. In one group on a CPU, the best programs would all be of one kind.
     """
     first = starts_of(graph.tables, graph.initial().row)
     return list(first[:, None]) if graph.tables.ints[IS_CPU] else [first]
@@ -200,7 +198,7 @@ def _kinds(graph: ConstructionGraph) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class MarkovExtended(Markov):
-    """The traverser with knob moves; a knob's benefit is the ratio of the model's latencies."""
+    """The traverser with knob moves. A knob's benefit is the ratio of the model's latencies."""
 
     space: str = "extended"
     walkers: int = 72
@@ -216,7 +214,7 @@ class MarkovExtended(Markov):
     descents: int = 16
     columns: int = 8
     near: float = 1.3
-    """Programs of rarely measured register tiles come first among programs predicted within this multiple of the best time."""
+    """Among programs predicted within this multiple of the best time, rarely measured register tiles are first."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, then measure programs by their predicted times, which measurements correct (`agents.core.feedback`)."""

@@ -1,7 +1,7 @@
 """One walk of the traverser over the construction graph, compiled; many run in parallel.
 
-The walk is a Markov chain: the next primitive depends on the current program, the steps spent at its level, the hardware and the
-temperature only. Each step draws a legal primitive a with probability P(a) proportional to its benefit B(a)^(1 / temperature).
+The walk is a Markov chain: the next primitive depends only on the current program, the number of steps at its level, the hardware
+and the temperature. Each step draws a legal primitive a with probability P(a) proportional to its benefit B(a)^(1 / temperature).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS
 TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, DIFFERENCE = range(10)
 NUM_OPTIONS = 10
 MOST_IMPROVEMENTS = 512
-"""Maximum number of entries of a trace; when it is full, its last entry is replaced."""
+"""Maximum number of entries of a trace. When it is full, the last entry is replaced."""
 
 
 def new_trace() -> np.ndarray:
     """An empty trace of improvements, float64 [1 + MOST_IMPROVEMENTS, 2].
 
-    Entries are (evaluations made so far, fastest seconds). Row 0 is a header: the number of entries, and the number of
+    An entry is (number of evaluations so far, fastest seconds). Row 0 is a header: the number of entries, and the number of
     evaluations before the current walk.
     """
     return np.zeros((1 + MOST_IMPROVEMENTS, 2))
@@ -41,7 +41,7 @@ def improvements(trace: np.ndarray) -> np.ndarray:
 
 @compiled
 def uniform(state):  # noqa: ANN001, ANN201
-    """A float in [0, 1) from a one-element uint64 state (splitmix64), the same on every thread and machine."""
+    """A float in [0, 1) from a one-element uint64 state (splitmix64), equal on every thread and machine."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -60,7 +60,10 @@ def seeded(seed):  # noqa: ANN001, ANN201
 
 @compiled
 def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
-    """Log benefit of a primitive that changes `row` to `result` and latency `now` to `after`, after `at_level` steps there."""
+    """Log benefit of a primitive that changes `row` to `result` and latency `now` to `after`.
+
+    `at_level` is the number of steps since the level last changed.
+    """
     gain = options[MODEL] * math.log(now / after)
     if TILE_UP <= action < CACHE and options[DIFFERENCE] == 1.0:
         gain += options[TRAFFIC] * math.log(difference_score(row, result, ints))
@@ -96,7 +99,7 @@ def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
 
 @compiled
 def keep(rows, seconds, row, new):  # noqa: ANN001, ANN201
-    """Insert a program into the best of a walk unless present; rows [R, ROW] and seconds [R] stay sorted by seconds."""
+    """Insert a program into the best programs of a walk unless present. rows [R, ROW] and seconds [R] stay sorted by seconds."""
     size = seconds.shape[0]
     if new >= seconds[size - 1]:
         return
@@ -120,7 +123,7 @@ def keep(rows, seconds, row, new):  # noqa: ANN001, ANN201
 
 @compiled
 def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
-    """Add (`evaluations`, `seconds`) to a trace if these seconds are the fastest so far (see `new_trace`)."""
+    """Add (`evaluations`, `seconds`) to a trace if `seconds` is a new minimum (see `new_trace`)."""
     if trace.shape[0] < 2:
         return
     filled = int(trace[0, 0])
@@ -134,7 +137,7 @@ def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
 
 @compiled
 def remember(rows, seconds, trace, row, new, evaluations):  # noqa: ANN001, ANN201
-    """Record a program that was just evaluated: among the best programs with `keep`, in the trace with `note`."""
+    """Record an evaluated program: in the best programs by `keep`, in the trace by `note`."""
     keep(rows, seconds, row, new)
     note(trace, evaluations, new)
 
@@ -151,7 +154,7 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
     """Walk from `row`, in place, with annealing; fill the best `rows` with their `seconds`, and `trace`.
 
-    `space` is the model's scratch memory (`room`). Returns (states visited, model evaluations).
+    `space` is the model's scratch memory (`room`). Returns (number of states visited, number of model evaluations).
     """
     state = seeded(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
@@ -170,7 +173,7 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
                 continue
             result[:] = row
             apply(result, action, ints, sizes)
-            if action == CACHE or action == UNCACHE:  # these do not change the program
+            if action == CACHE or action == UNCACHE:  # these two do not change the program
                 after[action] = now
             else:
                 after[action] = latency(result, ints, floats, terms, scratch, space)
@@ -192,7 +195,7 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
 
 @compiled
 def walks(starts, seeds, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """`walk` from every start [W, ROW] and fill rows [W, R, ROW], seconds [W, R]; return (states visited, evaluations)."""
+    """Walk from every start [W, ROW]; fill rows [W, R, ROW] and seconds [W, R]; return (states visited, evaluations)."""
     visited, evaluations = 0, 0
     for w in range(seeds.shape[0]):
         seconds[w] = np.inf
@@ -235,7 +238,7 @@ def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN
 
 @compiled
 def descents(rows, ints, floats, sizes, limit, space, seconds, trace):  # noqa: ANN001, ANN201
-    """`descend` from every row [W, ROW] in place; fill seconds [W] and return the total number of model evaluations."""
+    """Descend from every row [W, ROW] in place; fill seconds [W] and return the total number of model evaluations."""
     evaluations = 0
     for w in range(rows.shape[0]):
         seconds[w], more = descend(rows[w], ints, floats, sizes, limit, space, trace)

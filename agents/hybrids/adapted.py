@@ -1,8 +1,8 @@
 """The strategy for a machine with measured times: a model of time that was learned from them ranks the programs.
 
-The code calls such a model a correction, because it starts from the analytic model (`agents.hybrids.correction`). A CPU's is
-learned by `gensor adapt`. One for H100 and H200 ships: `gensor learn_correction measured=h200` learned it from the train part of
-Measured v1.
+The code calls such a model a correction, because it starts from the analytic model (`agents.hybrids.correction`). `gensor adapt`
+learns the correction of a CPU. One for H100 and H200 ships: `gensor learn_correction measured=h200` learned it from the train
+part of Measured v1.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SHIPPED = {"sm_90": ROOT / "agents" / "data" / "corrections" / "h200"}
 class Adapted(Corrected):
     """`corrected` with the correction of this machine: the learned model of time ranks programs, and guides walks and descents.
 
-    Their numbers are those of arm `learned` in results/cpu_study/README.md. FileNotFoundError for a CPU that `gensor adapt` has
-    not measured, and for a GPU without a shipped correction.
+    The numbers of walks and descents are those of arm `learned` in results/cpu_study/README.md. FileNotFoundError for a CPU that
+    `gensor adapt` has not measured, and for a GPU without a shipped correction.
     """
 
     walkers: int = 12
     refined: int = 4
 
     def folder(self, graph: ConstructionGraph) -> str:
-        """Folder of the correction: the field `correction`, or if that is empty the folder learned for this machine."""
+        """Folder of the correction: the field `correction`, or the folder learned for this machine if that is empty."""
         if self.correction:
             return self.correction
         hw = graph.hardware

@@ -1,7 +1,7 @@
 """Annealing by the model after another construction: its chains begin at the construction's best programs.
 
 A walk on the construction graph changes one tile at a time. A chain changes the whole column of tiles of an axis at once, so it
-crosses barriers of the model. Chains continue from the programs that a walk or a policy finds in some hundred evaluations.
+crosses barriers of the model. Chains continue from the programs that a walk or a policy finds within hundreds of evaluations.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW
 
 template_of = lru_cache(maxsize=4)(Template)
-"""The template of a graph, cached for the next round because making it lists every column."""
+"""The template of a graph, cached for the next round, because making it enumerates every column."""
 
 
 def annealed(
     graph: ConstructionGraph, found: Construction, chains: int, steps: int, temperature: float, rng: np.random.Generator
 ) -> Construction:
-    """Anneal from the best program of each of `found`'s fastest register tiles; return `found` with the chains' programs added.
+    """Anneal from the best program of each of a construction's fastest register tiles, and add the chains' programs to it.
 
     If there are fewer starts than chains, starts are used repeatedly. Programs outside the template are skipped; if none is left,
     chains begin at random programs.
@@ -59,21 +59,20 @@ class Annealed:
     """Mixin of a constructing strategy: chains of `agents.autotvm.annealing_on_model` continue from its programs."""
 
     chains: int = 2
-    """Number of chains of annealing by the model, which begin at the best programs of different register tiles."""
+    """Number of annealing chains. They begin at the best programs of different register tiles."""
     chain_steps: int = 512
-    """Steps of each chain."""
+    """Number of steps of each chain."""
     chain_temperature: float = 0.02
-    """Start temperature of a chain. This default and the two above are those of `ModelAnnealing`."""
+    """Temperature at the start of a chain. The defaults of the three fields are those of `ModelAnnealing`."""
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for no chains, no steps or a negative temperature, or from the strategy's own check."""
         if self.chains < 1 or self.chain_steps < 1 or self.chain_temperature < 0:
             given = f"chains={self.chains}, chain_steps={self.chain_steps}, chain_temperature={self.chain_temperature}"
             raise ValueError(f"{given}: expected 1 or more, 1 or more, and 0 or more")
         super().__post_init__()  # type: ignore[misc]
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The strategy's construction with the chains' programs added; nothing is measured."""
+        """Construct with the strategy and add the programs of the chains; nothing is measured."""
         found: Construction = super().construct(graph, rng)  # type: ignore[misc]
         return annealed(graph, found, self.chains, self.chain_steps, self.chain_temperature, rng)
 
@@ -97,5 +96,5 @@ class MarkovAnnealing(Annealed, Markov):
     """Gensor's traverser, then annealing chains from the best programs. The combination is ours, not Gensor's.
 
     With a short walk (experiments/data/tuned/markov_annealing_budgets.json) it is the baseline of `PolicyAnnealing`. By default
-    the walk is `Markov`'s, with some 100,000 evaluations.
+    the walk is that of `Markov`, with about 100,000 evaluations.
     """

@@ -27,7 +27,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Corrected(Constructing):
-    """Construct programs with `proposer` and rank them by the corrected model; without a correction, by the model itself."""
+    """Construct programs with `proposer` and rank them by the corrected model, or by the model if there is no correction."""
 
     space: str = "extended"
     proposer: str = "markov_ext"
@@ -35,29 +35,29 @@ class Corrected(Constructing):
     checkpoint: str = ""
     """Folder of the proposer's policy, if the proposer has a policy."""
     trust: bool = False
-    """The proposer's `trust`; it is passed on only together with a `checkpoint`."""
+    """The proposer's setting `trust`. It is passed on only together with a `checkpoint`."""
     correction: str = ""
     """Folder that `gensor learn_correction` wrote; if empty, the model is not corrected."""
     most: int = 512
-    """Maximum number of programs that are corrected and kept, fastest by the model first."""
+    """Maximum number of programs that are corrected and kept: the fastest by the model."""
     refined: int = 0
-    """Number of programs, fastest by the corrected model first, from which a descent over columns begins."""
+    """Number of programs from which a descent over columns begins: the fastest by the corrected model."""
     descents: int = 6
     """Maximum number of steps of a descent."""
     walkers: int = 0
-    """Number of the traverser's walks by the corrected model, which begin at the register tiles of the fastest programs."""
+    """Number of walks of the traverser by the corrected model. They begin at the register tiles of the fastest programs."""
     steps: int = 48
     """Number of steps of each walk."""
     per_register_tile: int = 2
     near: float = 1.3
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, correct and measure, again and again, until the budget is spent or nothing new is found."""
+        """Repeat construction, correction and measurement until the budget is spent or no new program is found."""
         predict = partial(self.predict, session.graph) if self.folder(session.graph) else None
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The proposer's construction, ranked by corrected latencies."""
+        """Construct with the proposer and rank by corrected latencies."""
         begin, before = time.perf_counter(), graph.evaluations
         found: Construction = self._inner().construct(graph, rng)
         if not self.folder(graph) or not found.schedules:
@@ -73,7 +73,7 @@ class Corrected(Constructing):
         return Construction(schedules, latencies, found.visited, *cost)
 
     def _walk(self, graph: ConstructionGraph, known: dict[bytes, float], rng: np.random.Generator) -> None:
-        """Add programs that walks visit to `known` (row -> seconds); their benefits are ratios of the corrected model's times."""
+        """Add programs that walks visit to `known` (row -> seconds). Benefits are ratios of the corrected model's times."""
         if self.walkers == 0:
             return
         traverser = MarkovExtended(space=self.space, refiners=self.walkers)
@@ -85,7 +85,7 @@ class Corrected(Constructing):
                 known.setdefault(row.tobytes(), value)
 
     def _descend(self, graph: ConstructionGraph, known: dict[bytes, float]) -> None:
-        """Add programs on descents to `known` (row -> seconds); a step goes to the best program that differs in one column."""
+        """Add programs on descents to `known` (row -> seconds). A step takes the best program that differs in one column."""
         programs, (rows, seconds) = Programs(graph), _arrays(known)
         for start in np.argsort(seconds, kind="stable")[: self.refined]:
             row, value = programs.opened(rows[start]), float(seconds[start])
@@ -103,11 +103,10 @@ class Corrected(Constructing):
         return load_correction(self.folder(graph)).seconds(graph, rows)
 
     def folder(self, graph: ConstructionGraph) -> str:
-        """Folder of the correction for the task; empty without one."""
+        """Folder of the correction for the task; empty for no correction."""
         return self.correction
 
     def _inner(self) -> Any:
-        """The strategy named `proposer`."""
         of_policy = {"checkpoint": self.checkpoint, "trust": self.trust} if self.checkpoint else {}
         return get_strategy(self.proposer, space=self.space, **of_policy)
 
@@ -118,5 +117,4 @@ class Corrected(Constructing):
 
 
 def _arrays(known: dict[bytes, float]) -> tuple[np.ndarray, np.ndarray]:
-    """(rows int32 [P, ROW], seconds float64 [P]) of a dictionary row -> seconds."""
     return np.frombuffer(b"".join(known), dtype=np.int32).reshape(-1, ROW), np.array(list(known.values()))

@@ -1,7 +1,8 @@
 """A learned correction of the analytic model: boosted trees that predict the logarithm of a program's measured time.
 
-It is trained on operators of the train part and used on any operator. Each operator's mean is subtracted from its logarithms
-first, because only the order of its programs matters. The correction is a second cost model on top of the first, not a policy.
+It is trained on operators of the train part and used on any operator. First, each operator's mean is subtracted from its
+logarithms, because only the order of an operator's programs matters. The correction is a second cost model on top of the analytic
+model, not a policy.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.foreign import meant, parse_object, read_json, read_text
 
 FILE = "correction.json.gz"
-"""File of the trees, written last."""
+"""File of the trees. It is written last."""
 SETTINGS: dict[str, Any] = {
     "objective": "reg:squarederror", "max_depth": 8, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
     "min_child_weight": 4, "lambda": 2.0, "nthread": 1, "verbosity": 0,
@@ -48,9 +49,10 @@ class Correction:
     def fit(
         cls, features: np.ndarray, logs: np.ndarray, groups: np.ndarray, seed: int = 0, importance: np.ndarray | None = None
     ) -> Correction:
-        """Fit to features [B, F] and `logs` of measured seconds float64 [B].
+        """Fit to features [B, F] and logarithms of measured seconds, `logs` float64 [B].
 
-        `groups` int64 [B] is each program's operator and machine. `importance` float64 [B] multiplies the programs' weights.
+        `groups` int64 [B] numbers the pair of operator and machine of each program. `importance` float64 [B] multiplies the
+        programs' weights.
         """
         import xgboost
 
@@ -90,14 +92,14 @@ def _starts(ordered: np.ndarray) -> np.ndarray:
 
 
 def centred(values: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Values [B] minus the weighted mean of their group."""
+    """Subtract the weighted mean of its group from each value [B]."""
     means = np.bincount(groups, weights=values * weights) / np.maximum(np.bincount(groups, weights=weights), 1e-300)
     found: np.ndarray = values - means[groups]
     return found
 
 
 def _fingerprint(card: dict[str, Any]) -> str:
-    """Common fingerprint of some training tasks of a correction, which learned from the model's terms of these tasks.
+    """Common fingerprint of some training tasks. It changes with the model's terms, which the correction has learned from.
 
     It is taken on a machine with fixed constants, because the host's constants vary from measurement to measurement.
     """
@@ -108,7 +110,10 @@ def _fingerprint(card: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=4)
 def load_correction(folder: str) -> Correction:
-    """Load the correction in a folder; FileNotFoundError if it is missing, ValueError if damaged or of another fingerprint."""
+    """Load the correction in a folder.
+
+    FileNotFoundError if it is missing, ValueError if it is damaged or has another fingerprint.
+    """
     import xgboost
 
     path = Path(folder) / FILE

@@ -19,18 +19,21 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsDescents(ColumnWriter):
-    """Sample programs from a policy of `agent=columns` and descend from the best, again and again."""
+    """Sample programs from a policy of `agent=columns` and descend from the best, round after round."""
 
     episodes: int = 32
     descents: int = 4
-    """Number of programs of a round, with different register tiles, from which descents continue."""
+    """Number of programs per round, with different register tiles, from which descents start."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the best program of a round and the end of each descent, until the budget is spent or nothing new is found."""
+        """Measure the best program of a round and the end of each descent.
+
+        The search ends when the budget is spent or no new program is found.
+        """
         measure_first_of_each(self.constructions(session.graph, rng), session)
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """In every round, yield a construction of its programs, then one for each descent; end if no new program is left."""
+        """Yield, in every round, a construction of its programs, then one per descent; end if no new program is left."""
         programs, memory = Programs(graph), Memory(self.temperature)
         while True:
             found = self.written(graph, self.episodes, memory, rng)

@@ -17,7 +17,7 @@ from gensor_gym.measure.session import Session
 
 
 def descent(programs: Programs, row: np.ndarray) -> Construction:
-    """Construction of one program, the end of the compiled coordinate descent from `row` int32 [ROW]."""
+    """Construct one program: the end of the compiled coordinate descent from `row` int32 [ROW]."""
     begin, before = time.perf_counter(), programs.graph.evaluations
     row, seconds = programs.descend(row)
     made = programs.graph.evaluations - before
@@ -33,7 +33,7 @@ class Descents(ModelSearch):
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the end of each descent, until the budget is spent or descents end at known programs only."""
+        """Measure the end of each descent, until the budget is spent or descents reach only known programs."""
         measure_first_of_each(self.rounds(session.graph, rng), session)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:

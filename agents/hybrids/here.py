@@ -19,9 +19,9 @@ MACHINE = "hardware.json"
 
 
 def measured_here(hw: Hardware) -> bool:
-    """Whether `gensor adapt` has measured this machine with as many threads as `hw` has.
+    """Whether `gensor adapt` has measured this machine with the number of threads of `hw`.
 
-    RuntimeWarning if its results do not load, as after a change of the model.
+    RuntimeWarning if the results do not load, for example after a change of the model.
     """
     folder = adapted_folder()
     if hw.name != "host" or not (folder / FILE).is_file():
@@ -37,7 +37,7 @@ def measured_here(hw: Hardware) -> bool:
 
 
 def adapted_folder() -> Path:
-    """Folder of this machine's recording and correction in the user's cache, for this number of cores and layout of programs."""
+    """Folder of this machine's recording and correction in the user's cache. It depends on the cores and the layout of rows."""
     info = cpu_info()
     text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))
     return cache_dir() / "adapted" / hashlib.sha256(text.encode()).hexdigest()[:16]

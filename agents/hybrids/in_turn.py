@@ -23,8 +23,11 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 DEFAULT = {"cpu": POLICIES / "columns_timed_cpu", "gpu": POLICIES / "columns_extended_gpu"}
-"""Kind of machine -> default policy. The CPU's policy is seed 0 of the study `arms=wide`, trained on kernel times of one core of
-a Zen 4 (results/cpu_study/README.md); that of a GPU was trained on the model."""
+"""Kind of machine -> default policy.
+
+The CPU's policy is seed 0 of the study `arms=wide`, trained on kernel times of one core of a Zen 4 (results/cpu_study/README.md).
+The GPU's policy was trained on the analytic model.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,10 @@ class InTurn(Adapted):
 
     proposer: str = "columns"
     turns: int = 4
-    """Number of programs that are measured alternately, the traverser's first. Predictions and measurements choose the rest.
+    """Number of programs that are measured alternately, beginning with the traverser.
 
-    In the study (results/cpu_study) the policy came first. The best of four does not depend on it; the traverser's first
-    program was the faster one.
+    After them, predictions and measurements choose. In the study (results/cpu_study) the policy began. The best of four programs
+    does not depend on the order; the traverser's first program was the faster one.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
@@ -57,7 +60,7 @@ class InTurn(Adapted):
         measure_with_feedback(construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Both constructions as one, ranked by the corrected model."""
+        """Join both constructions, ranked by the corrected model."""
         return _merged(self._both(graph, rng))
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:
@@ -65,13 +68,11 @@ class InTurn(Adapted):
         return self._of_policy(graph).training_seconds(graph)
 
     def _both(self, graph: ConstructionGraph, rng: np.random.Generator) -> list[Construction]:
-        """The constructions of the traverser and of the policy."""
         settings = {name: getattr(self, name) for name in ("space", "most", "refined", "descents", "walkers", "steps")}
         of_walks = Corrected(**settings, correction=self.folder(graph))
         return [of_walks.construct(graph, rng), self._of_policy(graph).construct(graph, rng)]
 
     def _of_policy(self, graph: ConstructionGraph) -> Corrected:
-        """The search that ranks the policy's programs. Without a `checkpoint` it is the default policy of the kind of machine."""
         is_default = not self.checkpoint and self.proposer == "columns"
         checkpoint = str(DEFAULT[graph.hardware.kind]) if is_default else self.checkpoint
         kept: dict[str, Any] = {"space": self.space, "most": self.most, "correction": self.folder(graph)}
@@ -79,13 +80,12 @@ class InTurn(Adapted):
 
 
 def _in_turn(found: list[Construction]) -> Iterator[Schedule]:
-    """Programs of several constructions alternately, each once, until a construction has no more."""
+    """Programs of several constructions alternately, each once, until one construction has no more."""
     rounds = zip(*(made.schedules for made in found), strict=False)
     yield from dict.fromkeys(chain.from_iterable(rounds))
 
 
 def _merged(found: list[Construction]) -> Construction:
-    """Several constructions as one, fastest first; a program that several have is counted once."""
     seconds: dict[Schedule, float] = {}
     for made in found:
         for schedule, value in zip(made.schedules, made.latencies, strict=True):

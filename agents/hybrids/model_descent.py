@@ -1,4 +1,4 @@
-"""Coordinate descent on the analytic model; its ends, and the programs that differ from them in one column, are measured."""
+"""Coordinate descent on the analytic model. Ends of descents, and programs that differ from them in one column, are measured."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class ModelDescent(ModelSearch):
     """Number of descents from random programs in a round."""
 
     structures: int = 0
-    """Number of structures (packed operands, loop order, ..): a descent within each continues from its best program."""
+    """Number of structures (packed operands, loop order, ..). In each, a descent continues from the structure's best program."""
 
     register_tiles: int = 0
-    """Number of other register tiles, fastest by the model; with each, a descent continues from the best program.
+    """Number of other register tiles, the fastest by the model. With each, a descent continues from the best program.
 
-    Used on CPUs only, because its effect on a GPU was not measured.
+    They are used only on CPUs, because their effect on a GPU was not measured.
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each set of descents; every set begins at new random programs."""
+        """Yield the construction of each set of descents. Every set begins at new random programs."""
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
         while True:
             begin, before = time.perf_counter(), graph.evaluations
@@ -49,7 +49,7 @@ class ModelDescent(ModelSearch):
             yield Construction(*ranked(rows, seconds, graph), len(rows), made, time.perf_counter() - begin)
 
     def _with_other_tiles(self, programs: Programs, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, model seconds) of descents from variants of `row` with other register tiles, like `descended`."""
+        """Descend from variants of `row` with other register tiles: (rows, model seconds), like `descended`."""
         rows = programs.other_register_tiles(row)
         seconds = programs.graph.latencies(rows)
         legal = np.isfinite(seconds)
@@ -59,9 +59,9 @@ class ModelDescent(ModelSearch):
 
 @dataclass(frozen=True)
 class ModelDescentExtended(ModelDescent):
-    """`ModelDescent` in the extended space, in many structures; measurements correct the model structure by structure.
+    """`ModelDescent` in the extended space, in many structures. Measurements correct the model structure by structure.
 
-    The model's error differs by a fifth from structure to structure, since it is too optimistic about caches and misaligned
+    The model's error differs by a fifth from structure to structure, because it is too optimistic about caches and misaligned
     loads. A few trials correct this if the ranking contains good programs of each structure.
     """
 
@@ -70,9 +70,10 @@ class ModelDescentExtended(ModelDescent):
     structures: int = 12
     register_tiles: int = 8
     near: float = 1.3
-    """Programs of rarely measured register tiles come first among programs predicted within this multiple of the best time."""
+    """Among programs predicted within this multiple of the best time, rarely measured register tiles are first."""
     explored: float = 1.2
-    """First of all, the best program of each new structure is measured if predicted within this multiple of the best time."""
+    """Before them, the best program of each new structure is measured if it is predicted within this multiple of the best time.
+    """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Descend, then measure programs by their predicted times, which measurements correct (`agents.core.feedback`)."""

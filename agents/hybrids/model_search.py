@@ -1,8 +1,7 @@
 """Annealing and evolution on the analytic model: the searches of AutoTVM and Ansor without learning.
 
-Both papers search under a model that is learned from measurements (`agents.autotvm.annealing_on_model`,
-`agents.ansor.evolution`). Here the analytic model replaces it, so that a comparison with other strategies by the model compares
-the searches only.
+Both papers search on a model that is learned from measurements (`agents.autotvm.annealing_on_model`, `agents.ansor.evolution`).
+Here the analytic model replaces it. A comparison with other strategies on the model then compares only the searches.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Asked:
         return seconds
 
     def construction(self) -> Construction:
-        """Construction of the legal evaluated programs, ranked by the model."""
+        """Construct from the legal evaluated programs, ranked by the model."""
         rows, seconds = np.concatenate(self.rows), np.concatenate(self.seconds)
         legal = np.isfinite(seconds)
         schedules, latencies = ranked(rows[legal], seconds[legal], self.graph)
@@ -50,47 +49,47 @@ class Asked:
 
 @dataclass(frozen=True)
 class ModelSearch(Constructing):
-    """Base of searches on the model in independent rounds, repeated without end."""
+    """Base of searches on the model in independent rounds, without end."""
 
     space: str = "gensor"
     per_register_tile: int = 2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Search a round and measure down its ranking, again and again, until the budget is spent or nothing new is found."""
+        """Repeat rounds, each measured in order of rank, until the budget is spent or no new program is found."""
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construction of one round; nothing is measured."""
+        """Construct in one round; nothing is measured."""
         return next(self.rounds(graph, rng))
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield the construction of one round after another; `once` makes no difference."""
+        """Yield the construction of one round after another. `once` makes no difference."""
         return self.rounds(graph, rng)
 
     @abstractmethod
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each round; every round begins at new random programs."""
+        """Yield the construction of each round. Every round begins at new random programs."""
 
 
 @dataclass(frozen=True)
 class ModelAnnealing(ModelSearch):
     """Parallel simulated annealing over tile chains and knobs: AutoTVM's search with -log of the model's latency as the score.
 
-    The temperature falls linearly from `start_temperature` to 0. The defaults are those that `gensor tune_budgets` chose for
-    4,096 evaluations on train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps assume free scores.
+    The temperature falls linearly from `start_temperature` to 0. `gensor tune_budgets` chose the defaults for 4,096 evaluations
+    on train and validation (H200, space `gensor`). AutoTVM's 128 chains of 500 steps assume free scores.
     """
 
     chains: int = 2
     steps: int = 512
     start_temperature: float = 0.02
-    """At the start, a program that is slower by this amount in log latency is accepted with probability 1 / e."""
+    """At the start, a program that is slower by this difference of log latencies is accepted with probability 1 / e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each annealing; every annealing begins at new random programs."""
+        """Yield the construction of each annealing. Every annealing begins at new random programs."""
         template = Template(graph)
         while True:
             chains = AnnealingOnModel(template, self.chains, self.steps, self.start_temperature, patience=self.steps)
-            least = max(self.chains, len(template.strata))  # with few chains, random strata
+            least = max(self.chains, len(template.strata))  # with few chains, their strata are random
             chains.points = template.random(least, rng)[: self.chains]
             yield anneal(graph, chains, rng).construction()
 
@@ -109,7 +108,7 @@ def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Ge
 
 @dataclass(frozen=True)
 class ModelEvolution(ModelSearch):
-    """Ansor's evolution of sketches with the roofline floor over the model's latency as the score.
+    """Ansor's evolution of sketches. The score is the roofline floor divided by the model's latency.
 
     Probabilities of mutation and crossover are Ansor's. Population and generations are ours, for thousands of evaluations.
     """
@@ -118,7 +117,7 @@ class ModelEvolution(ModelSearch):
     generations: int = 16
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each evolution; every evolution begins with a new random population."""
+        """Yield the construction of each evolution. Every evolution begins with a new random population."""
         evolution = Evolution(graph, derive_sketches(graph), Settings(self.population, self.generations))
         while True:
             asked = Asked(graph)

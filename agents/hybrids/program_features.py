@@ -1,9 +1,9 @@
-"""Features of programs for a learned model of time: float32, the same layout for every operator and machine.
+"""Features of programs for a learned model of time: float32, with one layout for every operator and machine.
 
 Most are logarithms, so that trees and small networks see ratios. Groups, in order: the model's latency over the roofline floor
 and each term's share of the latency, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of
 vectors, registers, bytes of tiles over capacities of caches, powers of two in the extents (rows that share cache sets), and the
-features that an observation has of operator and machine (`gensor_gym.env.observation`).
+features of operator and machine in an observation (`gensor_gym.env.observation`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_S
 from gensor_gym.graph.tables.tables import IS_CPU
 
 LEAST = 1e-4
-"""Smallest share of the latency: smaller shares of terms are raised to it before the logarithm."""
+"""Smallest share of a term in the latency. Smaller shares are raised to it before the logarithm."""
 LEVELS = MAX_LEVELS - 1
-"""Number of tile levels in the features. The last level of a row is left out: no machine has that many levels yet."""
+"""Number of tile levels in the features. The last level of a row is left out, because no machine has that many levels yet."""
 HELD = ((0, "l1"), (1, "l1"), (1, "l2"), (2, "l2"), (2, "l3"))
 """(level of a tile, cache whose capacity the tile's bytes are compared with)."""
 MOST_TWOS = 10
-"""Maximum number of factors of two that are counted in an extent: with more, rows share all sets of a cache anyway."""
+"""Maximum number of factors of two that are counted in an extent. With more, rows share all sets of a cache anyway."""
 VERSION = 1
-"""Version of the layout, to be raised with every change of it."""
+"""Version of the layout. Raise it with every change of the layout."""
 _VALUES = np.zeros((len(KNOBS), max(len(knob.values) for knob in KNOBS)))
 for _place, _knob in enumerate(KNOBS):
     _VALUES[_place, : len(_knob.values)] = [float(value) for value in _knob.values]
@@ -63,7 +63,7 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 @compiled
 def fill_held(rows, ints, out):  # noqa: ANN001, ANN201
-    """Fill out float64 [B, 7] for rows int32 [B, ROW]: accumulators, vectors in a register tile's row, bytes of HELD's tiles.
+    """Fill out float64 [B, 7] for rows int32 [B, ROW]: accumulators, vectors per row of a register tile, bytes of HELD's tiles.
 
     A GPU's programs have no vectors to count.
     """

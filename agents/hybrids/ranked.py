@@ -1,6 +1,6 @@
 """Agents that choose among a session's candidates, which are a task's recorded programs.
 
-They choose by the model, by a learned model of time, or at random. Tracks of a suite give candidates
+They choose by the analytic model, by a learned model of time, or at random. Tracks of a suite provide candidates
 (`gensor_gym.suites.session.CandidateSession`).
 """
 

@@ -1,4 +1,4 @@
-"""Training of a column policy on kernel times: those that Measured v1 has recorded, otherwise those that corrections predict."""
+"""Training of a column policy on kernel times: recorded in Measured v1 if possible, otherwise predicted by corrections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Recorded:
     """The successful programs of an operator of Measured v1."""
 
     rows: np.ndarray
-    """int32 [P, ROW], with all levels opened."""
+    """int32 [P, ROW], with a tile for every memory level."""
     seconds: np.ndarray
     """`quiet` seconds float64 [P]."""
 
@@ -37,7 +37,7 @@ _NOTHING = Recorded(np.empty((0, ROW), dtype=np.int32), np.empty(0))
 
 
 def tasks(machine: str, space: str, unrecorded: Sequence[Operator] = ()) -> list[ConstructionGraph]:
-    """Graphs for `machine` of the operators in its part `train` of Measured v1, and of the `unrecorded` operators."""
+    """Graphs for `machine` of the operators in its part `train` of Measured v1, and of the operators `unrecorded`."""
     hw = measured.here(machine)
     of: list[str | Operator] = [*recorded(machine, space), *unrecorded]
     return [ConstructionGraph(op, hw, space) for op in of]
@@ -52,7 +52,6 @@ def recorded(machine: str, space: str) -> dict[str, Recorded]:
 
 
 def _recorded(graph: ConstructionGraph, of: Any) -> Recorded:
-    """Programs of the rows `of` a table."""
     rows = graph.stack([Schedule.parse(schedule) for schedule in of.schedule])
     return Recorded(opened(rows, graph.tables.ints), of.quiet.to_numpy(np.float64))
 
@@ -61,7 +60,7 @@ class Times:
     """Kernel times of a task's programs."""
 
     def __init__(self, choices: Choices, known: Recorded, corrections: Sequence[Correction]) -> None:
-        """Fit each correction's factor of this operator to the recorded programs, if there are any; ranks need no factor."""
+        """Fit each correction's factor of this operator to the recorded programs, if any exist. Ranks need no factor."""
         self.choices, self.corrections = choices, corrections
         self.known = {row.tobytes(): float(value) for row, value in zip(known.rows, known.seconds, strict=True)}
         self._factors = np.zeros(len(corrections))
@@ -77,8 +76,8 @@ class Times:
     def seconds(self, chosen: np.ndarray) -> np.ndarray:
         """Seconds float64 [N] of programs with choices int64 [N, K], infinite if illegal.
 
-        Where corrections differ, one standard deviation is added to the mean of their logarithms: a policy finds the programs
-        that they know least about.
+        One standard deviation over the corrections is added to the mean of their logarithms, because a policy finds the programs
+        on which corrections are least certain.
         """
         rows = self.choices.rows(chosen)
         found, legal = np.full(len(rows), np.inf), self.choices.graph.fits(rows)
@@ -100,19 +99,18 @@ def fast(choices: Choices, known: Recorded) -> np.ndarray:
 class TimedColumnLearner(ColumnLearner):
     """A `ColumnLearner` whose programs are ranked by kernel times on a machine of Measured v1.
 
-    Settings are `measured`, the machine, and `corrections`, folders of corrections learned from it; without them the analytic
-    model ranks. Demonstrations are the fastest recorded programs, or without recordings the model's (`demonstrated`).
+    Its settings are the machine, `measured`, and folders of corrections learned from that machine, `corrections`. Without
+    corrections the analytic model ranks. Demonstrations are the fastest recorded programs, or without recordings those of the
+    model (`demonstrated`).
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
-        """See `ColumnLearner`; `graphs` are `tasks` of the machine."""
         super().__init__(settings, graphs, steps, seed)
         self._corrections = [load_correction(folder) for folder in settings.get("corrections") or ()]
         self._times: dict[Choices, Times] = {}
         self._fast: dict[Choices, np.ndarray] = {}
 
     def _recorded(self, choices: Choices) -> Recorded | None:
-        """The recorded programs of a task, None without recordings."""
         return recorded(self.settings["measured"], choices.graph.space).get(str(choices.graph.operator))
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 The file has one operator per line, with comments after `#`. Each kernel is the best program that `gensor optimize` or
 `optimize(.., reuse=True)` has found on this machine. With `trials`, operators without a known program are searched first.
-Operators that differ only in sizes can also be called through one function that takes the sizes.
+Operators that differ only in sizes also share one function that takes the sizes as arguments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gensor_gym.operators.types import Operator
 
 
 def operators_of(given: str | ListConfig | None) -> list[Operator]:
-    """Distinct operators of a file, or of a list, a table's name or a text; ValueError names the faulty line."""
+    """Distinct operators of a file, or of a list, a table's name or a text. ValueError names the faulty line."""
     if given is None:
         raise ValueError("no operators: name a file of them, as in gensor export FILE folder=FOLDER")
     if not isinstance(given, str) or not Path(given).is_file():
@@ -47,7 +47,7 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
 
 
 def check_known(ops: Sequence[Operator], search: Search) -> None:
-    """Check that every operator has a known program unless `trials` allows a search; ValueError names the others."""
+    """Check that every operator has a known program unless `trials` allows a search. ValueError names those without."""
     if search.trials is None and search.backend.stored:
         missing = [op for op in ops if fastest(op, search.hardware, search.backend, search.store) is None]
     else:
@@ -68,7 +68,7 @@ def show(results: Sequence[Result], console: Console) -> None:
 
 @command("export")
 def main(config: DictConfig, console: Console) -> None:
-    """Look up or search the programs of all operators, and write the folder of the library."""
+    """Find or search the programs of all operators, and write the folder of the library."""
     if config.folder is None:
         raise ValueError("no folder: name a new one, as in gensor export FILE folder=FOLDER")
     folder = check_folder(config.folder)

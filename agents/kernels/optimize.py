@@ -41,13 +41,13 @@ from gensor_gym.operators.types import Operator
 NAME = 9
 """Width of the column of names."""
 TURNS = 9
-"""Number of timed turns of the kernel's call, each of some tens of milliseconds."""
+"""Number of timings of the kernel's call, each of tens of milliseconds."""
 LEVELS = {"cpu": ("registers", "L1 tile", "task (L2)"), "gpu": ("registers", "block (shared memory)")}
 """Names of a schedule's levels by kind of hardware, from the innermost level outwards."""
 
 
 def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
-    """Lines (name, value) that describe the result."""
+    """Yield lines (name, value) that describe the result."""
     task, measurement = result.task, result.measurement
     op, hw = task.operator, task.hardware
     yield "operator", str(op)
@@ -79,7 +79,6 @@ def show(console: Console, lines: Iterable[tuple[str, str]], width: int | None) 
 
 
 def _times(samples: Sequence[float]) -> str:
-    """Text of the median with its interval and the number of samples."""
     if len(samples) == 1:
         return seconds_text(samples[0])
     low, high = map(seconds_text, median_interval(list(samples)))
@@ -87,7 +86,7 @@ def _times(samples: Sequence[float]) -> str:
 
 
 def called(result: Result, seed: int) -> list[float]:
-    """Seconds per call of a kernel on this processor, with a fresh output at every call: one time for each turn."""
+    """Seconds per call of a kernel on this processor, with a fresh output at every call: one number per timing."""
     drawn = operators.random_inputs(result.task.operator, np.random.default_rng(seed))
     inputs, kernel = [placed(array, ARRAY_OFFSET) for array in drawn], result.kernel
     return [seconds(lambda: kernel(*inputs)) for _ in range(TURNS)]
@@ -102,12 +101,11 @@ def call_of(op: Computation) -> str:
 
 
 def _shape(tensor: Tensor) -> str:
-    """Text such as float32[512, 384]."""
     return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
 
 
 def tiles(op: Operator, hw: Hardware, schedule: Schedule) -> Sheet:
-    """A schedule as a table: a column for each axis, a row for each level; a note has the knobs that are not at their default."""
+    """A schedule as a table with a column for each axis and a row for each level. A note names the knobs not at their default."""
     slots = [slot_of(number, len(op.spatial)) for number in range(len(op.axes))]
     rows: list[list[Given]] = []
     if any(schedule.row[VTHREAD + slot] > 1 for slot in slots):
@@ -132,7 +130,6 @@ def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_file(path: Path) -> None:
-    """Check that a file can be written at `path`, whose folder is created; ValueError if it is a folder."""
     make_folder(path.parent)
     if path.is_dir():
         raise ValueError(f"source {path} is a folder: expected a file")
@@ -157,7 +154,7 @@ def main(config: DictConfig, console: Console) -> None:
     if search.backend.stored:
         lines.append(("kept", f"{search.store}: reuse=true and {search.tuned(op)} answer from it"))
     show(console, lines, width_of(console))
-    if search.backend.stored:  # for copying: a line of code is never wrapped
+    if search.backend.stored:  # for copying: lines of code are not wrapped
         show(console, [("call it", "import gensor_gym"), ("", f"kernel = {search.tuned(op)}"), ("", call_of(op))], None)
     console.print()
     if isinstance(op, Operator) and isinstance(result.schedule, Schedule):

@@ -1,4 +1,4 @@
-"""Shared parts of `optimize` and `export`: settings of a search, and a search with a progress bar."""
+"""Code that `optimize` and `export` share: settings of a search, and a search with a progress bar."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Search:
-    """Settings of a search: machine, backend, strategy, budget and the store that keeps the trials."""
+    """Settings of a search: machine, backend, strategy, budget, and the store that keeps the trials."""
 
     hardware: Hardware
     backend: Backend
@@ -42,7 +42,7 @@ class Search:
 
     @classmethod
     def of(cls, config: DictConfig) -> Search:
-        """Read the settings of a configuration and set this process's `threads`; ValueError for an unknown or invalid value."""
+        """Read the settings of a configuration and set this process's `threads`. ValueError for an unknown or invalid value."""
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_whole(plain, 0, "seed")
         check_whole(plain, 1, "trials", null=("trials",))
@@ -63,7 +63,7 @@ class Search:
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
     def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
-        """The best program found, or with `reuse` the stored program if there is one. Exits with 1 if no program succeeded."""
+        """Search for the best program; with `reuse` prefer a stored program. Exits with status 1 if no program succeeded."""
         strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -89,7 +89,7 @@ class Search:
                 sys.exit(1)
 
     def _strategy(self, op: Operator | Dataflow, console: Console) -> tuple[str, Mapping[str, object]]:
-        """(strategy, hyperparameters) for an operator; if the strategy cannot search a fused operator, the default for it."""
+        """(strategy, hyperparameters) for an operator: the default for fused operators if the strategy cannot search them."""
         if searched_of(op) == FUSED and FUSED not in STRATEGIES[self.strategy].searches:
             chosen = default_for(op, self.hardware)
             note = f"{self.strategy} does not search fused operators: {chosen} does"

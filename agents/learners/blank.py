@@ -1,4 +1,4 @@
-"""Models without environments, built from the sizes of observation and action spaces to be filled with saved weights."""
+"""Models without environments, built from the sizes of observation and action spaces, to be filled with saved weights."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Blank(VecEnv):
     discount = 1.0
 
     def __init__(self, observations: int, actions: int, space: str) -> None:
-        """Set the numbers of observed features and actions; `space` determines which actions a network looks ahead along."""
+        """Set the numbers of observed features and actions. `space` decides the actions along which a network looks ahead."""
         self._tasks = SimpleNamespace(space=space)
         super().__init__(1, spaces.Box(-np.inf, np.inf, (observations,), np.float32), spaces.Discrete(actions))
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """A list with the environment's `tasks`, or with None for any other attribute."""
+        """A list with the environment's `tasks`; with None for any other attribute."""
         return [self._tasks if attr_name == "tasks" else None]
 
     def _none(self, *_: Any, **__: Any) -> Any:
@@ -35,5 +35,5 @@ class Blank(VecEnv):
 
 
 def settings_of_answers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """An agent's settings with the smallest buffers, for a model that only answers; the network stays the same."""
+    """An agent's settings with the smallest buffers, for a model that only answers. The network does not change."""
     return {**settings, **{name: value for name, value in _LEAST.items() if name in settings}}

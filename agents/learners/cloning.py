@@ -1,9 +1,9 @@
 """Behaviour cloning: a policy learns paths to known programs before it learns by itself (Pomerleau 1991).
 
-The teacher names a program: the certified optimum of a task (`gensor_gym.exact`) or the best that Gensor's traverser finds. A
-shortest path leads to it (`gensor_gym.exact.paths`). Actions between two changes of the level are shuffled if that is legal, but
-actions along one axis keep their order. In every state the next actions of all axes are equally good, so the policy learns them
-with equal weights. The critic learns the path's return. Shuffling and weights are ours.
+The teacher names a program: the certified optimum of a task (`gensor_gym.exact`) or the best program that Gensor's traverser
+finds. A shortest path leads to that program (`gensor_gym.exact.paths`). Actions between two changes of the level are shuffled if
+that is legal, but actions along one axis keep their order. In every state the next actions of all axes are equally good, so the
+policy learns them with equal weights. The critic learns the path's return. Shuffling and weights are ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 
 MOST_STATES = 3000
-"""Maximum number of states that the search for a path may visit; a task whose path takes longer to find is left out."""
+"""Maximum number of states that the search for a path may visit. A task whose path is not found by then is left out."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Examples:
     targets: np.ndarray
     """Probabilities of the teacher's actions, float32 [E, N]."""
     returns: np.ndarray
-    """Returns of the teacher's episodes from these states on, float32 [E]."""
+    """Return of the teacher's episode from each state, float32 [E]."""
 
 
 def optimum(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | None:
@@ -66,7 +66,7 @@ def examples(
 ) -> Examples:
     """Examples from `ways` shuffled paths to the teacher's program of every task.
 
-    ValueError if the teacher is unknown, or knows no task.
+    ValueError if the teacher is unknown, or has no program for any task.
     """
     if teacher not in TEACHERS:
         raise ValueError(f"no teacher {teacher!r}: expected one of {sorted(TEACHERS)}")
@@ -121,9 +121,9 @@ def of_task(
 
 
 def segments(way: list[int]) -> list[list[list[int]]]:
-    """Cut a path at the actions that change the level; each segment is a list of queues of actions.
+    """Cut a path at the actions that change the level. Each segment is a list of queues of actions.
 
-    A queue has the actions of one axis or knob in their order. An action that changes the level is a separate segment with one
+    A queue has the actions of one axis or knob in their order. An action that changes the level is a segment of its own, with one
     queue.
     """
     pieces: list[dict[object, list[int]]] = [{}]
@@ -137,7 +137,7 @@ def segments(way: list[int]) -> list[list[list[int]]]:
 
 
 def next_actions(graph: ConstructionGraph, row: np.ndarray, queues: list[list[list[int]]]) -> list[int]:
-    """Legal next actions of the path's remaining `queues`; [STOP] at the end, or if shuffling has made all of them illegal."""
+    """Legal next actions of the path's remaining `queues`; [STOP] at the end, or if shuffling made them all illegal."""
     while queues and not queues[0]:
         queues.pop(0)
     if not queues:
@@ -147,7 +147,7 @@ def next_actions(graph: ConstructionGraph, row: np.ndarray, queues: list[list[li
 
 
 def imitate(model: Any, shown: Examples, epochs: int, batch_size: int, learning_rate: float, seed: int) -> list[float]:
-    """Fit the actor and the critic of a model with masks to examples; return the mean loss of every epoch."""
+    """Fit actor and critic of a model with masks to examples; return the mean loss of every epoch."""
     policy, generator = model.policy, np.random.default_rng(seed)
     optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
     policy.set_training_mode(True)

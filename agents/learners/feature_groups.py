@@ -14,10 +14,10 @@ from gensor_gym.env.observation import group_slices
 
 
 class Groups(BaseFeaturesExtractor):
-    """Features extractor that keeps the columns of some groups, for observations float32 [B, O] or {"observation": .., ..}."""
+    """Features extractor that keeps the columns of some groups. Observations are float32 [B, O] or {"observation": .., ..}."""
 
     def __init__(self, observation_space: spaces.Space, groups: tuple[str, ...] | None = None) -> None:
-        """Keep `groups` (names of `gensor_gym.env.observation.GROUPS`, None for all); ValueError names an unknown group."""
+        """Keep `groups`, names of `gensor_gym.env.observation.GROUPS`; None keeps all. ValueError names an unknown group."""
         flat = observation_space["observation"] if isinstance(observation_space, spaces.Dict) else observation_space
         total = int(np.prod(flat.shape or ()))
         slices = group_slices(groups).values()

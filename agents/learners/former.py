@@ -1,4 +1,4 @@
-"""Old module names of learners' classes, which trusted files of earlier versions still use."""
+"""Old module names of learners' classes. Trusted files of earlier versions still contain them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMER["agents.networks"] = "agents.learners.networks"
 
 @contextmanager
 def former_names() -> Iterator[None]:
-    """Context in which unpickling also finds classes under their old module names."""
+    """Let unpickling also find classes under their old module names, within the `with` block."""
     missing = [name for name in FORMER if name not in sys.modules]
     sys.modules.update({name: import_module(FORMER[name]) for name in missing})
     try:

@@ -24,18 +24,18 @@ class Answer:
     chances: np.ndarray
     """Log-probabilities of actions, float [B, N]; -inf for illegal actions."""
     values: np.ndarray
-    """Expected returns from each program on, float [B], in the scale of `agents.learners.observed`."""
+    """Expected return from each program, float [B], in the scale of `agents.learners.observed`."""
     seconds: np.ndarray
     """Model seconds of the programs, float [B]."""
     nearest: np.ndarray
-    """Model seconds of the fastest program observed from each program, including itself, float [B]."""
+    """Model seconds of the fastest program that is observed from each program, float [B]. A program observes itself too."""
 
 
 class Guide:
     """A policy on one task. Evaluations of the model are charged to the graph."""
 
     def __init__(self, learner: Learner, model: object, graph: ConstructionGraph, retain: int = 4) -> None:
-        """Keep the `retain` fastest programs observed from every program given to `ask`."""
+        """Keep the `retain` fastest programs that are observed from every program given to `ask`."""
         self.learner, self.model, self.graph, self.retain = learner, model, graph, retain
         self.tasks = TaskSet(graph.operator, graph.hardware, graph.space)
         self._rows: list[np.ndarray] = []
@@ -59,10 +59,10 @@ class Guide:
 
 
 class Placed:
-    """Any programs of one task, with their flat observation `flat` float32 [B, F], as if environments were at them."""
+    """Any programs of one task, with the flat observation `flat` float32 [B, F] of environments at these programs."""
 
     def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
-        """Compute observations and masks of `rows`; `steps` are left in the episode, one number or one per program."""
+        """Compute observations and masks of `rows`. `steps` is the number of steps left, one for all programs or one for each."""
         rows, count = plain(rows), len(rows)
         self.tasks, self.num_envs, self.rows = tasks, count, rows
         self.task_indices = np.zeros(count, dtype=np.int64)

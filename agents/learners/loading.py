@@ -1,4 +1,4 @@
-"""Saving and loading the policies of learners: tensors fill a network that is built from the card's settings.
+"""Saving and loading the policies of learners. Saved tensors fill a network that is built from the card's settings.
 
 A file of stable-baselines3 is read only if it is trusted, because it contains pickles, which can run code.
 """
@@ -17,11 +17,11 @@ from agents.learners.registry import Learner, get_learner
 from agents.learners.stored import FACTS, POLICY, ZIP, check_trust, described, fill, load_tensors, save_tensors
 
 MOST_FEATURES = 8192
-"""Maximum number of observed features, and of actions, in a policy's file; the largest shipped policy observes 707."""
+"""Maximum number of observed features, and of actions, in a policy's file. The largest shipped policy observes 707."""
 
 
 def save_policy(path: Path, model: Any) -> None:
-    """Write the network of a learner's model, without its optimiser and settings (which are in the card)."""
+    """Write the network of a learner's model. The optimiser is not kept, and the settings are in the card."""
     widths = int(flat_space(model).shape[0]), int(model.action_space.n)
     save_tensors(path, model.policy.state_dict(), **dict(zip(FACTS, widths, strict=True)))
 
@@ -33,7 +33,7 @@ def flat_space(model: Any) -> Any:
 
 
 def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tuple[Learner, Any]:
-    """(learner, model) of a folder's policy; ValueError names a mismatch. `trust` permits files of stable-baselines3."""
+    """(learner, model) of a folder's policy. ValueError names a mismatch. `trust` permits files of stable-baselines3."""
     learner = get_learner(described(folder, card)[0])
     if not (folder / POLICY).exists():
         check_trust(folder, trust)
@@ -42,13 +42,13 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
 
 
 def network_of(folder: Path, card: Mapping[str, Any], learner: Learner) -> Any:
-    """Model built from a policy's card and filled with the tensors of its folder; ValueError names a mismatch."""
+    """Build the model of a policy's card and fill it with the tensors of its folder. ValueError names a mismatch."""
     agent, settings, space = described(folder, card)
     tensors, facts = load_tensors(path := folder / POLICY)
     for name in FACTS:
         if not 1 <= facts.get(name, 0) <= MOST_FEATURES:
             raise ValueError(f"policy {path} says {facts.get(name)} {name}; expected a number from 1 to {MOST_FEATURES}")
-    with torch.random.fork_rng(devices=[]):  # random initial weights, which are overwritten
+    with torch.random.fork_rng(devices=[]):  # initial weights are random, and overwritten
         try:
             blank = Blank(facts["observations"], facts["actions"], space)
             model = learner.make(settings_of_answers(settings), blank, None)

@@ -1,9 +1,8 @@
 """Networks of policies: a loop nest as a set of axes, and scores of actions by their successor programs.
 
-The flat network of `ppo`, `a2c` and `dqn` is that of their library, with the layers `net_arch` of a file in `conf/agent/`.
-
-Set networks are those of Zaheer et al. (2017, Deep Sets): one perceptron for all axes, pooled by mean and maximum. An axis's
-features do not depend on its slot, so that exchanging two slots exchanges their scores.
+The flat network of `ppo`, `a2c` and `dqn` is that of their library, with the layers `net_arch` of a file in `conf/agent/`. Set
+networks are those of Zaheer et al. (2017, Deep Sets): one perceptron for all axes, pooled by mean and maximum. An axis's features
+do not depend on its slot, so that exchanging two slots exchanges their scores.
 """
 
 from __future__ import annotations
@@ -16,16 +15,19 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
 _MOVES = 6
-"""Features of an axis in the group `operator` besides its extent: whether it moves each of 3 tensors, and if contiguously."""
+"""Number of features of an axis in the group `operator` besides the extent.
+
+For each of 3 tensors they say whether a step along the axis changes the element, and whether to the next element in memory.
+"""
 _OF_AXES = ("tile", "inverse_tile", "set_vthread", "inverse_vthread")
 PRIMITIVES = tuple(dict.fromkeys(action.primitive for action in ACTIONS))
 HIDEABLE: dict[str, slice] = {
     "kind": slice(OFFSETS["operator"] + MAX_AXES, OFFSETS["operator"] + GROUPS["operator"]),
     "hardware": slice(OFFSETS["hardware"], OFFSETS["hardware"] + GROUPS["hardware"]),
 }
-"""Parts of the flat observation that can be hidden from a network.
+"""Groups of features in the flat observation that can be hidden from a network.
 
-`kind` is the group `operator` without the extents, which identifies the operator class; `hardware` are the machine's constants.
+`kind` is the group `operator` without the extents, which identifies the operator class. `hardware` are the machine's constants.
 Both are constant in an episode, and out of distribution for new operator classes and machines.
 """
 
@@ -35,7 +37,7 @@ def axis_places() -> list[list[int]]:
     tiles, operator = OFFSETS["tiles"], OFFSETS["operator"]
     return [
         [
-            *(tiles + level * MAX_AXES + axis for level in range(MAX_LEVELS + 1)),  # the last are virtual threads
+            *(tiles + level * MAX_AXES + axis for level in range(MAX_LEVELS + 1)),  # the last row is virtual threads
             operator + axis,
             *(operator + MAX_AXES + move * MAX_AXES + axis for move in range(_MOVES)),
         ]
@@ -44,7 +46,7 @@ def axis_places() -> list[list[int]]:
 
 
 def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
-    """Mask [F] over the flat observation, 0 for the parts `hidden` and 1 elsewhere; ValueError for parts not in HIDEABLE."""
+    """Mask [F] over the flat observation: 0 for the groups `hidden`, 1 elsewhere. ValueError for groups not in HIDEABLE."""
     if unknown := [name for name in hidden if name not in HIDEABLE]:
         raise ValueError(f"agent.hidden {unknown}: expected some of {sorted(HIDEABLE)}")
     shown = torch.ones(NUM_FEATURES)
@@ -54,7 +56,7 @@ def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
 
 
 def perceptron(sizes: list[int]) -> nn.Sequential:
-    """Linear layers of these sizes, each followed by a hyperbolic tangent."""
+    """Linear layers, each followed by a hyperbolic tangent. `sizes` are input, hidden and output widths."""
     layers: list[nn.Module] = []
     for before, after in zip(sizes, sizes[1:], strict=False):
         layers += [nn.Linear(before, after), nn.Tanh()]
@@ -62,7 +64,7 @@ def perceptron(sizes: list[int]) -> nn.Sequential:
 
 
 class Flat(nn.Module):
-    """Perceptron from the flat observation to the context of a state; it has no embeddings of axes."""
+    """Perceptron from the flat observation to the context of a state. It has no embeddings of axes."""
 
     def __init__(self, width: int) -> None:
         """Make two layers of `width`, which is also the context's width."""
@@ -83,7 +85,7 @@ class AxisSet(nn.Module):
     spatial: torch.Tensor
 
     def __init__(self, width: int) -> None:
-        """Make the layers; `width` is the size of the context and of the embeddings."""
+        """Make the layers. `width` is the size of the context and of the embeddings."""
         super().__init__()
         self.width = width
         places = axis_places()
@@ -110,12 +112,12 @@ class AxisSet(nn.Module):
 
 
 class ByAction(nn.Module):
-    """Logits [B, N] of actions from the context, or for primitives along an axis from the axis's embedding if there is one."""
+    """Logits [B, N] of actions from the context, or for primitives along an axis from the axis's embedding if it has one."""
 
     actions: torch.Tensor
 
     def __init__(self, width: int, axes: bool) -> None:
-        """Make the layers; `axes` tells whether there are embeddings of axes."""
+        """Make the layers. `axes` says whether axes have embeddings."""
         super().__init__()
         self.others = nn.Linear(width, NUM_ACTIONS)
         self.along = nn.Linear(width, len(_OF_AXES)) if axes else None
@@ -123,7 +125,7 @@ class ByAction(nn.Module):
         self.register_buffer("actions", torch.tensor(along), persistent=False)
 
     def forward(self, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
-        """Logits [B, N] of all actions from contexts [B, W] and embeddings of axes [B, A, W] or None."""
+        """Logits [B, N] of all actions from contexts [B, W] and embeddings of axes, [B, A, W] or None."""
         logits = self.others(context)
         if self.along is None or embedded is None:
             return logits
@@ -133,8 +135,8 @@ class ByAction(nn.Module):
 class BySuccessor(nn.Module):
     """Logits [B, N] by one small perceptron, applied to the features of every legal action's successor program.
 
-    Its further inputs are the state's context, a learned vector of the action's primitive, and the embedding of the action's
-    axis. Without embeddings of axes there is a learned vector of every action instead. Illegal actions have the logit 0.
+    Its further inputs are the state's context, a learned vector per primitive, and the embedding of the action's axis. Without
+    embeddings of axes, every action has a learned vector of its own. Illegal actions have the logit 0.
     """
 
     actions: torch.Tensor
@@ -142,7 +144,7 @@ class BySuccessor(nn.Module):
     kinds: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
-        """Make the layers for successors of `actions` with `features` features each; `axes`: there are embeddings."""
+        """Make the layers for successors of `actions` with `features` features. `axes` says whether axes have embeddings."""
         super().__init__()
         self.features = features
         slots = [MAX_AXES if (axis := ACTIONS[n].axis) is None else axis for n in actions]
@@ -160,7 +162,7 @@ class BySuccessor(nn.Module):
     def forward(self, ahead: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
         """Logits [B, N] from successors' features [B, A, F], whose first feature is 1 if the action is legal."""
         state, at = torch.nonzero(ahead[:, :, 0] > 0.5, as_tuple=True)
-        # index_select: the gradient of plain indexing is far slower on a CPU
+        # index_select, because the gradient of plain indexing is far slower on a CPU
         hidden = self.program(ahead[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)
         if self.along is not None and embedded is not None:
             axes = torch.cat([self.along(embedded), torch.zeros_like(embedded[:, :1])], 1)
@@ -178,7 +180,7 @@ class ActorCritic(nn.Module):
     shown: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int, hidden: tuple[str, ...] = ()) -> None:
-        """Make the networks. The observation has `features` per successor of `actions`; `hidden` names parts of HIDEABLE."""
+        """Make the networks. The observation has `features` per successor of `actions`; `hidden` names groups of HIDEABLE."""
         super().__init__()
         self.register_buffer("shown", all_but(hidden), persistent=False)
         self.count, self.features = len(actions), features
@@ -203,7 +205,7 @@ class ActorCritic(nn.Module):
         return self.scores(self._successors(observation), context, embedded)
 
     def forward_critic(self, observation: torch.Tensor) -> torch.Tensor:
-        """The critic's features [B, W], from the state and from every successor's legality and gain."""
+        """The critic's features [B, W], from the state and from the legality and gain of every successor."""
         context = self.critic(self._flat(observation))[0]
         if self.ahead is None:
             return context
@@ -215,9 +217,7 @@ class ActorCritic(nn.Module):
         return [layer for layer in layers if isinstance(layer, nn.Linear)]
 
     def _flat(self, observation: torch.Tensor) -> torch.Tensor:
-        """The flat part of observations [B, F], with zeros in place of hidden features."""
         return observation[:, :NUM_FEATURES] * self.shown
 
     def _successors(self, observation: torch.Tensor) -> torch.Tensor:
-        """The features of successors in the observations, [B, A, F]."""
         return observation[:, NUM_FEATURES:].view(-1, self.count, self.features)

@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 
 class ObservedVecEnv(VecEnvWrapper):
-    """Vector environment with an `Observer`'s observations and the constant log(T_cap / T_model(s0)) subtracted at the end.
+    """Vector environment with an `Observer`'s observations. The last reward is reduced by the constant log(T_cap / T_model(s0)).
 
     With discount 1 a return is then the log speed-up over the unscheduled program, minus the step costs. A constant of the task
-    does not change the best policy, but the critic need not learn it. On the analytic backend with shaping, nothing is left for
-    the last reward, so it is 0. It is also 0 for programs slower than T_cap, whose R the environment clips at 0; there the
-    environment's own reward would ignore progress.
+    does not change the best policy, and the critic need not learn it.
+
+    On the analytic backend with shaping, the reduced last reward is always 0. It is also 0 for programs slower than T_cap, whose
+    R the environment clips at 0; there the environment's own reward would ignore progress.
     """
 
     venv: ConstructVecEnv
 
     def __init__(self, venv: ConstructVecEnv, observer: type[Observer], measured: bool = False) -> None:
-        """Wrap `venv`, which has the flat observation. `measured`: last rewards come from measurements on any backend."""
-        envs: Any = venv.envs  # the observer reads their tasks
+        """Wrap `venv`, which has the flat observation. With `measured`, last rewards are measured on any backend."""
+        envs: Any = venv.envs  # the observer reads the environments' tasks
         self.observer = observer(envs)
         super().__init__(venv, observation_space=self.observer.space)
         self._running = np.zeros(venv.num_envs, dtype=np.bool_)
@@ -42,7 +43,7 @@ class ObservedVecEnv(VecEnvWrapper):
 
     @property
     def discount(self) -> float:
-        """Discount of the decision process, to be used as an agent's gamma."""
+        """Discount of the decision process; an agent's gamma must be equal to it."""
         return self.venv.discount
 
     @property
@@ -57,7 +58,7 @@ class ObservedVecEnv(VecEnvWrapper):
         return self.observer.observe(flat, self._running)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Step like the wrapped environments, with the observer's observations and the changed last rewards."""
+        """Step like the wrapped environments, with the observer's observations and the reduced last rewards."""
         played = self.venv.envs.task_indices.copy()
         stepped: Any = self.venv.step_wait()
         flat, rewards, ended, infos = stepped

@@ -1,6 +1,6 @@
-"""Observation of the programs that a policy may build next, and the best program observed.
+"""Observation of the programs that a policy may build next, and the best observed program.
 
-`Observer` gives the flat observation. `LookaheadObserver` adds the model's terms of every legal action's successor, which
+`Observer` passes on the flat observation. `LookaheadObserver` adds the model's terms of every legal action's successor, which
 Gensor's traverser uses too (arXiv 2502.11407). Every evaluated program is charged, as for the traverser.
 """
 
@@ -28,18 +28,18 @@ _RESOURCES = OFFSETS["resources"]
 _LEGAL, _GAIN, _RATIO = 0, 1, 2
 _USES = _RATIO + NUM_TERMS
 _GROWTH, _LEFT, _AFTER = _USES + 6, _USES + 7, _USES + 8
-# These features are not the environment's view `successors` (`gensor_gym.env.views`), which has a row for each of all actions,
-# their levels and primitives, and charges nothing. Shipped policies were trained on the features here.
+# The environment's view `successors` (`gensor_gym.env.views`) has other features: a row for each of all actions, their levels and
+# primitives, and no charge. Shipped policies were trained on the features here.
 NUM_LOOKAHEAD_FEATURES = _AFTER + 1
 """Number of features per action, which are all zero if the action is illegal.
 
-Legality; log speed-up; log ratios of the model's terms; resources; log2 of the size's growth and of the rest of the axis; log10
-of the latency over the roofline floor.
+They are legality; log speed-up; log ratios of the model's terms; resources; log2 of the growth of the changed size and of what
+the axis has left; log10 of the latency over the roofline floor.
 """
 
 
 class Programs(Protocol):
-    """The programs that an observer observes: programs of environments, or any programs (`agents.learners.guide.Placed`)."""
+    """Interface of the observed programs: programs of environments, or any programs (`agents.learners.guide.Placed`)."""
 
     tasks: TaskSet
     num_envs: int
@@ -67,7 +67,7 @@ class Observer:
     """Number of values in addition to the flat observation."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Begin without programs; `charge` is called with the number of evaluations and the best so far, [[count, seconds]]."""
+        """Begin without programs. `charge` is called with the number of evaluations and the best so far, [[count, seconds]]."""
         self.envs, self.charge = envs, charge
         self.rows = np.zeros((envs.num_envs, retain, ROW), dtype=np.int32)
         self.seconds = np.full((envs.num_envs, retain), np.inf)
@@ -83,14 +83,14 @@ class Observer:
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Observations float32 [B, O] from flat observations [B, F]. Programs of episodes not `over` [B] are remembered."""
+        """Observations float32 [B, O] of flat observations [B, F]. Programs of running episodes (not `over`) are remembered."""
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
         self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, tasks.room(), self.rows, self.seconds))
         return flat
 
     def _asked(self, count: int) -> None:
-        """Charge `count` model evaluations; the best program so far is recorded as the improvement at the last evaluation."""
+        """Charge `count` model evaluations. The best program so far counts as found by the last of them."""
         if count:
             self.charge(count, np.array([[count, self.seconds.min()]]))
 
@@ -104,7 +104,6 @@ class LookaheadObserver(Observer):
     """Observe the flat observation, then NUM_LOOKAHEAD_FEATURES values for every action of `lookahead_actions(space)`."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Begin without programs; see `Observer`."""
         super().__init__(envs, retain, charge)
         self.actions = lookahead_actions(envs.tasks.space)
         self.extra = len(self.actions) * NUM_LOOKAHEAD_FEATURES
@@ -115,7 +114,7 @@ class LookaheadObserver(Observer):
         return NUM_FEATURES + len(lookahead_actions(space)) * NUM_LOOKAHEAD_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Observations float32 [B, O] with the successors' features; successors are remembered like current programs."""
+        """Observations float32 [B, O] with the features of successors. Successors are remembered like current programs."""
         out = np.zeros((len(flat), NUM_FEATURES + self.extra), dtype=np.float32)
         out[:, :NUM_FEATURES] = flat
         tasks = self.envs.tasks
@@ -128,7 +127,7 @@ class LookaheadObserver(Observer):
 
 
 def lookahead_actions(space: str) -> np.ndarray:
-    """Actions int64 [A] that can be legal in a space; virtual threads along reduce axes never are."""
+    """Actions int64 [A] that can be legal in a space. Virtual threads along reduce axes never are."""
     inert = {"set_vthread", "inverse_vthread"}
     return np.array(
         [
@@ -173,7 +172,7 @@ def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space,
             apply(result, action, ints[t], sizes[t])
             after = now
             there[:] = here
-            if action != STOP and action != CACHE and action != UNCACHE:  # these do not change the program
+            if action != STOP and action != CACHE and action != UNCACHE:  # these three do not change the program
                 after = latency(result, ints[t], floats[t], there, tiles, space)
                 evaluations += 1
                 keep(best_rows[b], best_seconds[b], result, after)
@@ -198,7 +197,10 @@ def fill_one(out, now, after, here, there, ints, floats, flat, result):  # noqa:
 
 @compiled
 def fill_size(out, row, result, action, ints):  # noqa: ANN001, ANN201
-    """Fill a successor's features of size: log2 growth of the changed tile or virtual threads, and the rest of the axis."""
+    """Fill a successor's features of size: log2 growth of the changed tile or virtual threads, and log2 of what remains.
+
+    The second is the extent, or for virtual threads the register tile, divided by the new size.
+    """
     if action < TILE_UP or action == CACHE or action == UNCACHE or action >= KNOB_UP:
         return
     if action < CACHE:

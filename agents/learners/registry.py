@@ -1,7 +1,7 @@
 """Learners, which are methods of training policies, and their registry.
 
 A learner makes a stable-baselines3 model from settings (`conf/agent/NAME.yaml`) and environments, and computes a model's
-probabilities of actions. Training (`gensor train`) and strategies (`agents.policies.ppo`) use a learner only through this
+probabilities of actions. Training (`gensor train`) and strategies (`agents.policies.ppo`) use learners only through this
 interface.
 """
 
@@ -25,11 +25,11 @@ class Learner:
     make: Callable[[Mapping[str, Any], Any, int | None], Any]
     """(settings, `VecEnv`, seed or None) -> an untrained model, which has `policy`, `learn` and `num_timesteps`."""
     load: Callable[[Path], Any]
-    """(file of stable-baselines3) -> its model. This can run code in the file: see `agents.learners.loading`."""
+    """(file of stable-baselines3) -> its model. Code in the file can run: see `agents.learners.loading`."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
     """(model, observations [B, O], masks bool [B, N]) -> log-probabilities [B, N] up to a constant, -inf for illegal actions."""
     values: Callable[[Any, np.ndarray], np.ndarray]
-    """(model, observations [B, O]) -> expected returns float [B] from these states on."""
+    """(model, observations [B, O]) -> expected return from each state, float [B]."""
     observer: type[Observer] = Observer
     """Class of the observer that makes the policy's observations."""
 
@@ -46,7 +46,7 @@ LEARNERS: dict[str, str] = {
 
 
 def get_learner(name: str) -> Learner:
-    """The learner of that name; ValueError for an unknown name lists the known names."""
+    """Get a learner by name. ValueError for an unknown name lists the known names."""
     if name not in LEARNERS:
         raise ValueError(
             f"no agent {name!r} that walks on the graph; such agents are {sorted(LEARNERS)} (policies of columns are for the "

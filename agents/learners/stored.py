@@ -1,4 +1,4 @@
-"""Files of policies: named tensors in a safetensors file, which contains numbers only, with a JSON card next to it.
+"""Files of policies: named tensors in a safetensors file, which contains only numbers, with a JSON card next to it.
 
 Such a file cannot run code: its tensors fill a network that is built from the card's settings.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 POLICY, ZIP = "policy.safetensors", "policy.zip"
 """Names of a policy's file: our own format, and that of stable-baselines3 (from other projects and earlier versions)."""
 MOST_BYTES = 256 << 20
-"""Largest size of a policy's file; the shipped files have less than one megabyte."""
+"""Maximum size of a policy's file. The shipped files have less than one megabyte."""
 MOST_WIDTH = 2048
 """Largest width of a layer."""
 _LAYERS, _WIDTHS = 8, ("width", "n_quantiles")
@@ -55,7 +55,7 @@ def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor],
 
 
 def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-    """Load the tensors of a file into a network; ValueError if names, shapes or types differ from the network's."""
+    """Load the tensors of a file into a network. ValueError if names, shapes or types differ from the network's."""
     wanted = {name: _kind(tensor) for name, tensor in network.state_dict().items()}
     found = {name: _kind(tensor) for name, tensor in tensors.items()}
     for name in [*wanted, *found]:
@@ -68,13 +68,13 @@ def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: st
 
 
 def check_width(folder: str | os.PathLike[str], name: str, value: object) -> None:
-    """Check that the width `value` of a card's network is a whole number from 1 to MOST_WIDTH; ValueError if not."""
+    """Check that the width `value` of a card's network is a whole number from 1 to MOST_WIDTH. ValueError if not."""
     if type(value) is not int or not 1 <= value <= MOST_WIDTH:
         raise ValueError(f"the card in {folder} has agent.{name} {value!r}; expected widths from 1 to {MOST_WIDTH}")
 
 
 def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """(agent, its settings, space) of a policy's card; ValueError for an invalid card, and for networks that are too large."""
+    """(agent, its settings, space) of a policy's card. ValueError for an invalid card, and for networks that are too large."""
     agent, config = card.get("agent"), card.get("config")
     settings = config.get("agent") if isinstance(config, dict) else None
     env = config.get("env") if isinstance(config, dict) else None
@@ -91,7 +91,7 @@ def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 
 def check_trust(folder: Path, trust: bool) -> None:
-    """Check that a folder's stable-baselines3 file exists and is trusted; ValueError if not trusted, else warn of the risk."""
+    """Check that a folder's stable-baselines3 file exists and is trusted, and warn. ValueError if it is not trusted."""
     if not (path := folder / ZIP).exists():
         raise FileNotFoundError(f"no policy at {folder / POLICY}")
     if trust is not True:
@@ -103,5 +103,4 @@ def check_trust(folder: Path, trust: bool) -> None:
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    """Text of a tensor's type and shape."""
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

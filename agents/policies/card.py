@@ -1,4 +1,4 @@
-"""The card of a policy: a file next to it that names its training tasks and is checked before the policy is used.
+"""The card of a policy: a file next to the policy that names its training tasks. It is checked before the policy is used.
 
 `agents/training/train.py` writes it.
 """
@@ -22,8 +22,8 @@ HOLDS = f"with {POLICY} and {CARD} in it"
 def checked_card(folder: Path) -> dict[str, Any]:
     """Read the card of a checkpoint folder and check that its policy can be used here.
 
-    FileNotFoundError if there is no policy, ValueError if the card is incomplete or of another layout. If its training tasks have
-    changed, because rules or model are different now (`agents.policies.training_tasks`), there is only a warning.
+    FileNotFoundError if the policy is missing, ValueError if the card is incomplete or has another layout. A warning if the
+    training tasks have changed because rules or model are different now (`agents.policies.training_tasks`).
     """
     path = folder / POLICY
     if folder.is_file():
@@ -52,7 +52,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """Read the card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError if there is none."""
+    """Read the card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError if it is missing."""
     if not (folder / CARD).exists():
         raise FileNotFoundError(f"no {CARD} in {folder}: expected the folder that `gensor train` writes, {HOLDS}")
     return read_json(folder / CARD, finite=False)

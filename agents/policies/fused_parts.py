@@ -29,12 +29,12 @@ _DRAWN: Mapping[str, tuple[int, tuple[str, ...], int]] = MappingProxyType({
 })  # fmt: skip
 """Part -> (seed, factories, number of shapes per factory)."""
 _LARGEST = 1 << 23
-"""Maximum number of elements of a value, counted as the product of all extents."""
+"""Maximum product of all extents of an operator."""
 DIGITS = 16
 
 
 def fused_operators(given: str | Sequence[str]) -> list[Dataflow]:
-    """Fused operators for names of parts (`fused/train`), calls (`softmax(m=64, n=96)`) or texts of graphs.
+    """Fused operators of parts (`fused/train`), calls (`softmax(m=64, n=96)`) or texts of graphs.
 
     ValueError names an invalid entry.
     """
@@ -46,7 +46,7 @@ def fused_operators(given: str | Sequence[str]) -> list[Dataflow]:
 
 @cache
 def part(name: str) -> tuple[Dataflow, ...]:
-    """The operators of a part; ValueError for an unknown part lists the known parts."""
+    """The operators of a part. ValueError for an unknown part lists the known parts."""
     if name not in _DRAWN:
         raise ValueError(f"part {name!r}: expected one of {', '.join(_DRAWN)}{near(name, _DRAWN)}")
     seed, factories, count = _DRAWN[name]
@@ -61,7 +61,7 @@ def parts_of(given: str | Sequence[str]) -> list[str]:
 
 
 def fused_fingerprints(ops: Iterable[Dataflow], hardware: str, space: str) -> dict[str, str]:
-    """Operator's text -> fingerprint of its task, a hash that changes with its space, its rules or its model.
+    """Operator's text -> fingerprint of its task, a hash that changes with space, rules or model.
 
     The hash covers the set of legal schedules exactly and their seconds to six digits.
     """
@@ -90,7 +90,7 @@ def _fused(text: str) -> Dataflow:
 
 
 def _drawn(factory: str, rng: np.random.Generator) -> Dataflow:
-    """An operator with extents drawn log-uniformly; half of the last extents are rounded to a multiple of 16."""
+    """Draw extents log-uniformly; half of the last extents are rounded to a multiple of 16."""
     names = [one.name for one in inspect.signature(FACTORIES[factory]).parameters.values() if one.annotation == "int"]
     while True:
         extents = {name: int(2 ** rng.uniform(*((1, 6) if name == "h" else (4, 12)))) for name in names}

@@ -40,7 +40,7 @@ class Learned(Constructing):
     checkpoint: str = ""
     """Folder of the policy; if empty, the shipped agents/data/policies/<agent>_<kind of hardware>."""
     per_register_tile: int = 2
-    """Number of programs with the same register tile that are measured before the rest."""
+    """Number of programs of one register tile that are measured before all other programs."""
     trust: bool = False
     """Whether a `policy.zip` of stable-baselines3 may be read. Reading it can run any code that its author put into it."""
     agent: ClassVar[str] = "ppo"
@@ -53,14 +53,14 @@ class Learned(Constructing):
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Propose and measure until the budget is spent or nothing new is proposed."""
+        """Propose and measure until the budget is spent or no new program is proposed."""
         if self.near is None:
             measure_rankings(self.construct, session, rng, self.per_register_tile)
         else:
             measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
     def folder(self, graph: ConstructionGraph) -> Path:
-        """Folder of the checkpoint: `checkpoint`, or if empty the shipped folder for the hardware's kind."""
+        """Folder of the checkpoint: `checkpoint`, or the shipped folder for the hardware's kind if that is empty."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def training_seconds(self, graph: ConstructionGraph) -> float:
@@ -69,18 +69,17 @@ class Learned(Constructing):
 
 
 class Episodic(Constructing):
-    """Mixin for a strategy of `episodes` sampled at a `temperature`: its first constructions have few episodes."""
+    """Mixin for a strategy of `episodes` sampled at a `temperature`. Its first constructions have few episodes."""
 
     episodes: int
     temperature: float
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for no episodes, or a temperature that is not above 0."""
         if self.episodes < 1 or self.temperature <= 0:
             raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield constructions of 1, 2, 4, .. episodes, then always of `episodes`; with `once` of `episodes` from the start."""
+        """Yield constructions of 1, 2, 4, .. and finally `episodes` episodes each; with `once` of `episodes` from the start."""
         growing = () if once else (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for episodes in chain(growing, repeat(self.episodes)):
             yield dataclasses.replace(self, episodes=episodes).construct(graph, rng)  # type: ignore[type-var]
@@ -91,16 +90,16 @@ class LearnedWalk(Learned):
     """A search with a policy that walks on the construction graph step by step and remembers the visited programs."""
 
     retain: int = 4
-    """Number of fastest programs kept from each episode, or from the neighbourhood of each evaluated program."""
+    """Number of fastest programs that are kept from each episode, or from the neighbourhood of each evaluated program."""
     descents: int = 0
-    """Number of best programs, with different register tiles, from which descents by the model continue (like `Markov`'s)."""
+    """Number of best programs, with different register tiles, from which descents by the model start, as in `Markov`."""
 
     def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
         """(learner, model) of the policy for a task."""
         return load_policy(str(self.folder(graph)), self.trust)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construction of the programs that the policy observed, ranked by the model; nothing is measured."""
+        """Construct the programs that the policy observed, ranked by the model; nothing is measured."""
         begin, before = time.perf_counter(), graph.evaluations
         rows, seconds, visited = self.explore(graph, rng)
         schedules, latencies = ranked(*descended(graph, rows, seconds, self.descents), graph)
@@ -113,7 +112,7 @@ class LearnedWalk(Learned):
 
 @lru_cache(maxsize=8)
 def load_policy(folder: str, trust: bool = False) -> tuple[Learner, Any]:
-    """(learner, model) of the policy in a checkpoint folder, whose card is checked by `checked_card`.
+    """(learner, model) of the policy in a checkpoint folder; `checked_card` checks the card.
 
     ValueError if the policy's numbers of observations or actions differ from its learner's here. `trust` allows files of
     stable-baselines3, and reading these can run code in them.

@@ -1,4 +1,4 @@
-"""Beam search by a policy's probabilities of reaching programs; the model ranks all observed programs."""
+"""Beam search by a policy's probabilities of reaching programs. The model ranks all observed programs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 class PolicyBeam(LearnedWalk):
     """Beam search that keeps, after every step, the `width` programs that the policy reaches with the highest probability.
 
-    Many paths lead to a program, because the order of most actions does not matter. In our variant of beam search their
-    probabilities are summed, so that the programs of a beam are distinct. With `noise`, Gumbel noise on the log-probabilities at
-    every step makes repeated searches of a task visit different programs.
+    Many paths lead to a program, because the order of most actions does not matter. In our variant of beam search the
+    probabilities of these paths are summed, so that the programs of a beam are distinct. With `noise`, Gumbel noise on the
+    log-probabilities at every step makes repeated searches of a task visit different programs.
     """
 
     width: int = 16
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for a width below 1 or negative noise."""
         if self.width < 1 or self.noise < 0:
             raise ValueError(f"width={self.width}, noise={self.noise}: expected 1 or more, and 0 or more")
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """(evaluated and observed programs, their model seconds, number of states visited) of one beam search."""
+        """Run one beam search: (evaluated and observed programs, their model seconds, number of states visited)."""
         guide, visited = Guide(*self.policy(graph), graph, self.retain), 0
         rows, chances = graph.initial().row[None], np.zeros(1)
         for steps in range(graph.horizon, 1, -1):

@@ -1,6 +1,6 @@
 """Monte-Carlo tree search guided by a policy: its probabilities order and weight children, and its critic evaluates leaves.
 
-PUCT as in AlphaZero (Silver et al. 2018), without rollouts, on the tree of `agents.baselines.mcts`.
+It is PUCT as in AlphaZero (Silver et al. 2018), without rollouts, on the tree of `agents.baselines.mcts`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class PolicyMcts(LearnedWalk):
     """A node that was visited n times has at most widening x n^exponent children."""
     exponent: float = 0.5
     critic: float = 0.5
-    """Weight of the critic's estimate in the value of a leaf; the rest is the weight of the best observed time."""
+    """Weight of the critic's estimate in the value of a leaf. The best observed time has the remaining weight."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """(programs evaluated and observed in a new tree, their model seconds, number of nodes)."""
+        """Search in a new tree: (evaluated and observed programs, their model seconds, number of nodes)."""
         tree = Mcts(self.space, self.simulations, self.exploration, self.widening, self.exponent)
         guide = Guide(*self.policy(graph), graph, self.retain)
         search = GuidedSearch(tree, graph, rng, guide, self.critic)
@@ -44,12 +44,11 @@ class PolicyMcts(LearnedWalk):
 
 
 class GuidedSearch(Search):
-    """A tree search whose priors and leaf values come from a policy, which is evaluated once at each new node."""
+    """A tree search whose priors and leaf values come from a policy. The policy is evaluated once at each new node."""
 
     def __init__(
         self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator, guide: Guide, critic: float
     ) -> None:
-        """Begin with a root and evaluate the policy at it."""
         self.guide, self.critic = guide, critic
         self.chances: dict[bytes, np.ndarray] = {}
         """Bytes of a row -> log-probabilities of its actions."""

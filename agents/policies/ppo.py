@@ -19,15 +19,15 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True)
 class Ppo(Episodic, LearnedWalk):
-    """Sample episodes of a policy, which may come from any learner; the default policy is PPO's."""
+    """Sample episodes of a policy, which may come from any learner. The default policy is PPO's."""
 
     episodes: int = 64
-    """Number of episodes in a round. The first episode is greedy, the rest are sampled."""
+    """Number of episodes in a round. The first episode is greedy, the others are sampled."""
     temperature: float = 1.0
-    """Temperature of sampling; above 1 the policy explores more, which pays off with many episodes."""
+    """Temperature of sampling. Above 1 the policy explores more, which pays off with many episodes."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """(programs observed in the policy's episodes, their model seconds, number of steps)."""
+        """Run the policy's episodes: (observed programs, their model seconds, number of steps)."""
         learner, model = self.policy(graph)
         envs = ConstructVectorEnv(
             self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
@@ -64,7 +64,7 @@ def rollout(
 ) -> int:
     """Run one episode in every environment while `observer` remembers the programs; return the total number of steps.
 
-    Environment 0 takes the most probable legal action, the other environments sample; no episode revisits a program. All
+    Environment 0 takes the most probable legal action, the other environments sample. No episode revisits a program. All
     environments have the same task.
     """
     flat, _ = envs.reset(seed=int(rng.integers(2**31)))

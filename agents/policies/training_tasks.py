@@ -1,4 +1,4 @@
-"""Fingerprints of a policy's training tasks, stored in its card to notice when the tasks have changed."""
+"""Fingerprints of a policy's training tasks. The card stores them, so that a change of the tasks is noticed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT = "fingerprints"
 
 
 def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields with the fingerprints of training tasks, for a card: the operators on the hardware and in the space of `env`."""
+    """Fields of a card with the fingerprints of training tasks: the operators on the hardware and in the space of `env`."""
     if is_fused(env["space"]):
         found = fused_fingerprints(fused_operators(trained_on), env["hardware"], env["space"])
     else:
@@ -23,7 +23,7 @@ def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, 
 
 
 def is_current(card: Mapping[str, Any]) -> bool:
-    """Whether all tasks of a card are the same as in training; ValueError for an unknown task."""
+    """Whether all tasks of a card are the same as in training. ValueError for an unknown task."""
     return bool(card.get("fingerprint") == bound(card["operators"], card["config"]["env"])["fingerprint"])
 
 
@@ -43,7 +43,7 @@ def changed_tasks(card: Mapping[str, Any]) -> list[str]:
 
 
 def _now(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, str]:
-    """Fingerprints of one operator per operator class: the last of a fused operator's class, the largest of other classes."""
+    """Fingerprints of one operator per class: the last of each class of fused operators, the largest of other classes."""
     if is_fused(env["space"]):
         first = {op.name: op for op in fused_operators(trained_on)}
         return fused_fingerprints(first.values(), env["hardware"], env["space"])

@@ -1,7 +1,7 @@
 """Choice of actions that keeps an episode from returning to programs that it has visited.
 
 Gensor's graph has an inverse for every primitive. A greedy policy loops forever as soon as it reaches a program twice, and a
-sampling policy spends model evaluations on programs that it has visited before. This rule is ours.
+sampling policy spends model evaluations on programs that it has visited before. The rule is ours.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class Visited:
     """The programs that each of several episodes on one graph has visited."""
 
     def __init__(self, graph: ConstructionGraph, episodes: int) -> None:
-        """Begin with no visited programs."""
         self.graph = graph
         self.been: list[set[bytes]] = [set() for _ in range(episodes)]
 
     def choose(self, episodes: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Actions int64 [B] with the highest scores [B, N] (-inf if illegal) that lead the `episodes` [B] to new programs.
 
-        `rows` int32 [B, ROW] are their current programs. The action is STOP if no legal action leads to a new program.
+        `rows` int32 [B, ROW] are the current programs of the episodes. The action is STOP if no legal action leads to a new
+        program.
         """
         for episode, row in zip(episodes, rows, strict=True):
             self.been[episode].add(row.tobytes())

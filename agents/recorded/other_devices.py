@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 
 SLOWEST = 2.0
-"""A configuration that failed on a device has this multiple of the largest log regret on the device."""
+"""The log regret of a configuration that failed on a device is this multiple of the largest log regret there."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,9 @@ class OtherDevices:
     """
 
     spaces: Sequence[str] = ()
-    """Recordings of the same kernel on other devices, as files; their times are read with the session's `timing`."""
+    """Files with recordings of the same kernel on other devices. Their times are read with the session's `timing`."""
 
     def __post_init__(self) -> None:
-        """Check that `spaces` is a list of one or more files; ValueError if not."""
         if not isinstance(self.spaces, Sequence) or isinstance(self.spaces, str) or not self.spaces:
             raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more, of the kernel on other devices")
 
@@ -57,6 +56,5 @@ def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "repo
 
 
 def _regret(other: TuningSpace, regrets: np.ndarray, configuration: dict) -> float:
-    """Log regret of a configuration on another device; infinite if it is not recorded there."""
     found = other.find(configuration)
     return np.inf if found is None else float(regrets[found])

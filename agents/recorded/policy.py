@@ -1,7 +1,7 @@
 """A learned policy as a search of a recorded space: its episodes measure every configuration that they visit.
 
-The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same kernel, on this device or other devices
-(`gensor train_recorded`). It has the same observations here: indices of the values, times so far, the remaining budget.
+The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same kernel, on this device or other devices (`gensor
+train_recorded`). Its observations are the same here: indices of the values, times so far, the remaining budget.
 """
 
 from __future__ import annotations
@@ -29,20 +29,19 @@ class TuningPolicy:
     trust: bool = False
     """Whether a `policy.zip` of stable-baselines3 may be read. Reading it can run any code that its author put into it."""
     temperature: float = 1.0
-    """Temperature of the draws; above 1 the policy explores more."""
+    """Temperature of the draws. Above 1 the policy explores more."""
     starts: str = "best"
-    """Start of the first episodes: `best` is the best configuration of each training recording, `random` a random one."""
+    """Start of the first episodes. `best` is the best configuration of each training recording, `random` is a random one."""
     patience: int = 100
     """Number of consecutive episodes without a new trial after which the space counts as exhausted."""
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for a temperature that is not above 0, no checkpoint, or unknown `starts`."""
         if not self.temperature > 0 or not self.checkpoint or self.starts not in STARTS:
             found = f"checkpoint={self.checkpoint!r}, temperature={self.temperature}, starts={self.starts!r}"
             raise ValueError(f"{found}: expected a folder, a number above 0, and one of {STARTS}")
 
     def search(self, session: TuningSession, rng: np.random.Generator) -> None:
-        """Run episodes until the budget is spent or `patience` episodes in a row find nothing new."""
+        """Run episodes until the budget is spent or `patience` episodes in a row have no new trial."""
         learner, model, card = self._load()
         graph, timing = session.graph, session.backend.timing
         check_fits(card, graph.space, self.checkpoint)
@@ -61,7 +60,6 @@ class TuningPolicy:
             idle = 0 if session.trials > before else idle + 1
 
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
-        """(learner, model, card) of the checkpoint; FileNotFoundError if it has no policy of recorded spaces."""
         from agents.learners.loading import load_model
 
         folder = located(self.checkpoint)
@@ -76,7 +74,7 @@ class TuningPolicy:
 
 
 def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
-    """Check that a policy was learned on the parameters and values of `space`; ValueError if not."""
+    """Check that a policy was learned on the parameters and values of `space`. ValueError if not."""
     learned = [(name, tuple(values)) for name, values in card["parameters"]]
     if learned != space.variables:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Main entry point for recorded spaces: search a space, and report the result's distance from its optimum."""
+"""Main entry point for recorded spaces: search a space, and report the result's distance from the space's optimum."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 from gensor_gym.spaces.values import Value
 
 RecordedStrategy = Search[TuningSession]
-"""Anything that searches a recorded space."""
+"""Type of all strategies that search recorded spaces."""
 
 
 def get_strategy_of_spaces(name: str, **hyperparameters: object) -> RecordedStrategy:
-    """The strategy of that name; ValueError for unknown strategies or hyperparameters, which lists the known names."""
+    """Get a strategy by name. ValueError for unknown strategies or hyperparameters lists the known names."""
     return build(name, RECORDED, hyperparameters)
 
 
@@ -27,7 +27,7 @@ class Tuned:
     configuration: dict[str, Value]
     seconds: float
     regret: float
-    """log(T / T*) with the best recorded time T*; zero if statistically tied with it."""
+    """log(T / T*) with the best recorded time T*; zero if T is statistically tied with T*."""
     in_optimal_set: bool
     """Whether the configuration is statistically tied with the best."""
     trace: tuple[TraceRow, ...]
@@ -44,7 +44,7 @@ def tune(
 ) -> Tuned:
     """Search a recorded space, or the space in a file, with a budget of trials and of recorded seconds. None means no limit.
 
-    ValueError names an unknown argument. RuntimeError if no trial ended OK.
+    ValueError names an unknown argument. RuntimeError if no trial succeeded.
     """
     if not isinstance(space, TuningSpace):
         space = load_space(space)

@@ -1,1 +1,1 @@
-"""Times of programs, recorded: tables, stores, cards of tasks, Measured v1, and `gensor adapt`."""
+"""Recorded times of programs: tables, stores, cards of tasks, Measured v1, and `gensor adapt`."""

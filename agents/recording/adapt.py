@@ -32,13 +32,13 @@ from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.records import measured
 
 NAME_OF_TABLE = "adapted"
-"""Name of the Parquet file of all rows so far, like a machine's of Measured v1."""
+"""Name of the Parquet file of all rows so far. A machine of Measured v1 has a file of this kind."""
 HERE = 4.0
-"""Weight of a program timed here relative to a program timed elsewhere, chosen by cross-validation on 80 operators."""
+"""Weight of a program timed here relative to a program timed elsewhere. Cross-validation on 80 operators chose it."""
 
 
 def record(hw: Hardware, journal: Journal, minutes: float, compilers: set[int], console: Console, seed: int) -> None:
-    """Time programs of operators that the journal lacks, for some minutes."""
+    """Time programs of operators that the journal lacks, for `minutes`."""
     count = TextColumn("{task.fields[operators]} operators")
     bars = TextColumn("{task.description}"), BarColumn(24), count, TimeRemainingColumn()
     listed, begin = operators_to_learn_from(), time.monotonic()
@@ -67,7 +67,7 @@ def learned(rows: Sequence[Row], hw: Hardware, seed: int = 0) -> tuple[Any, dict
 
 @command("adapt")
 def run(config: DictConfig, console: Console) -> Path:
-    """Measure, learn, and keep the correction; return its folder."""
+    """Measure, learn, and keep the correction; return the folder with it."""
     check_positive(config, "minutes")
     check_whole(config, 0, "cpu", "seed", null=("cpu",))
     compilers = alone_on(config.cpu) if config.cpu is not None else set[int]()

@@ -1,4 +1,4 @@
-"""Prepare the next item on other CPUs while this CPU works on the current one, if there are others."""
+"""Prepare the next item on other CPUs, if there are any, while this CPU works on the current item."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Made = TypeVar("Made")
 
 
 def prepared(items: Iterable[Item], prepare: Callable[[Item], Made], cpus: set[int]) -> Iterator[tuple[Item, Made]]:
-    """Yield (item, prepared item) in order; a thread that runs only on `cpus` prepares the next item ahead.
+    """Yield (item, prepared item) in order. A thread that runs only on `cpus` prepares the next item ahead.
 
     Processes that the thread starts stay on these CPUs too. Without `cpus` nothing is prepared ahead.
     """

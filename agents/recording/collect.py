@@ -45,7 +45,7 @@ AGAIN = 1
 """Value of `pass` for the second timing of an operator's first successful program, after all its other programs."""
 NAME = "trials.jsonl"
 FIELDS = ("operator", "digest", "pass")
-"""Fields that name a row of the journal."""
+"""Fields whose values identify a row of the journal."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,16 @@ class Collection:
     """The recording of operators on one machine."""
 
     def __init__(self, hw: Hardware, journal: Journal, backend: NativeBackend, seed: int = 0) -> None:
-        """Set up a recording; the journal is keyed by FIELDS."""
         self.hardware, self.journal, self.seed = hw, journal, seed
         self._backend = backend
 
     def run(self, listed: Sequence[Chosen], compilers: set[int]) -> Iterator[list[Row]]:
-        """Yield the rows of each unfinished operator; meanwhile the CPUs `compilers` compile the next operator."""
+        """Yield the rows of each unfinished operator. Meanwhile the CPUs `compilers` compile the next operator."""
         for one, ready in prepared(self.missing(listed), self.compiled, compilers):
             yield self.timed(one, ready)
 
     def missing(self, listed: Sequence[Chosen]) -> list[Chosen]:
-        """The operators whose second timing, which is an operator's last row, is not in the journal."""
+        """The unfinished operators: an operator's last row is that of its second timing."""
         done = {row["operator"] for row in self.journal if row["pass"] == AGAIN}
         return [one for one in listed if str(one.operator) not in done]
 
@@ -93,7 +92,7 @@ class Collection:
     def _row(self, one: Chosen, item: Ready, number: int, others: OtherCores) -> Row:
         """The row of a trial, from the journal or from a new measurement.
 
-        Its field `others` is the number of cores that other programs used since the operator's first trial.
+        The field `others` is the number of cores that other programs used since the operator's first trial.
         """
         digest = item.built.digest if isinstance(item.built, Measurement) else item.built.kernel.digest
         name = str(one.operator), digest, number
@@ -113,7 +112,7 @@ class Collection:
 
 
 def machine(name: str, folder: Path) -> Hardware:
-    """The machine's description in the folder, written if missing. A stored description is kept, since figures vary."""
+    """The machine's description in the folder, written if missing. A stored description is kept, because figures vary."""
     path = folder / FILE
     if not path.exists():
         write_text(path, machines.to_json(replace(machines.get("host"), name=name)))
@@ -122,7 +121,7 @@ def machine(name: str, folder: Path) -> Hardware:
 
 @command("collect")
 def run(config: DictConfig, console: Console) -> Path:
-    """Record the operators, or resume an earlier recording; return its folder."""
+    """Record the operators, or resume an earlier recording; return the folder of the recording."""
     check_whole(config, 1, "operators", null=("operators",))
     check_whole(config, 0, "cpu", "seed")
     others = alone_on(config.cpu)

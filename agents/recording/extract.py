@@ -1,7 +1,7 @@
 """Write the layers of named networks: `python -m agents.recording.extract` (needs torchvision and timm).
 
 Each vision network runs once on one image. A language model is described by a line of sizes. The networks that `docs/results`
-compares with OpenVINO are left out; larger networks of their families are not, and share some layers with them.
+compares with OpenVINO are left out. Larger networks of their families are not, and share some layers with them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ def vision(name: str, network: nn.Module) -> Iterator[Layer]:
 
 
 def _layers(name: str, module: nn.Module, x: torch.Tensor, result: torch.Tensor) -> Iterator[Layer]:
-    """The layer of one module; none if this project has no operator for the module."""
     window = {"r": "kernel_size", "s": "kernel_size", "stride": "stride", "padding": "padding", "dilation": "dilation"}
     if isinstance(module, nn.Linear):
         yield Layer(name, "gemm", {"n": module.out_features, "k": module.in_features}, "image", x.numel() // x.shape[-1])

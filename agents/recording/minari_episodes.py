@@ -32,11 +32,11 @@ from gensor_gym.registry import check_known
 ENVIRONMENT, RANDOM = "gensor_gym/Write-v0", "random"
 """Environment of the episodes; origin of the programs whose mean return is the reference score 0."""
 AT_ONCE = 500
-"""Episodes that are kept in memory and written together."""
+"""Number of episodes that are kept in memory and written together."""
 
 
 def write(config: DictConfig, console: Console) -> Path:
-    """Write the data set; return the folder that $MINARI_DATASETS_PATH has to name.
+    """Write the data set; return the folder that $MINARI_DATASETS_PATH must name.
 
     ValueError if the data set exists already. ImportError without minari and h5py (extra `minari`).
     """
@@ -70,7 +70,6 @@ def write(config: DictConfig, console: Console) -> Path:
 
 
 def _minari() -> Any:
-    """The package minari; ImportError says how to install it."""
     try:
         import h5py  # noqa: F401
         import minari
@@ -87,7 +86,6 @@ def _rows(config: DictConfig) -> Any:
 
 
 def _batches(minari: Any, env: gymnasium.Env[Any, Any], rows: Any, console: Console) -> Iterator[list[Any]]:
-    """Episodes of all rows, at most AT_ONCE together."""
     waiting: list[Any] = []
     for row in track(rows.itertuples(), "episodes", console=console, total=len(rows)):
         waiting.append(minari.data_collector.EpisodeBuffer(**episode(env, str(row.operator), str(row.schedule))))

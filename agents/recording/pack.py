@@ -1,4 +1,4 @@
-"""Pack a recording as a table of Measured v1 with a machine description and a data card, the last step of `gensor collect`."""
+"""Pack a recording as a table of Measured v1 with a machine description and a data card: the last step of `gensor collect`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gensor_gym.measure.stats.intervals import half_width
 
 HEAD = ("part", "class", "operators", "programs", "first of `markov_ext` over the best", "slowest over the best")
 PAUSE = 60.0
-"""Seconds between two trials beyond which the recording counts as paused."""
+"""Number of seconds between two trials beyond which the recording counts as paused."""
 
 
 def packed(rows: Iterable[Row]) -> pandas.DataFrame:
@@ -50,12 +50,10 @@ def packed(rows: Iterable[Row]) -> pandas.DataFrame:
 
 
 def _seconds(row: Row) -> float:
-    """Median of a row's samples; infinite if the trial failed."""
     return float(f"{statistics.median(row['samples']):.4g}") if row["status"] == Status.OK.value else math.inf
 
 
 def _quiet(row: Row) -> float:
-    """`quiet_seconds` of a row's samples; infinite if the trial failed."""
     return float(f"{Measurement(Status(row['status']), tuple(row['samples'])).quiet_seconds:.4g}")
 
 
@@ -65,9 +63,9 @@ def _spread(row: Row) -> float:
 
 
 def write(rows: Collection[Row], folder: Path, name: str, how: str = "") -> pandas.DataFrame:
-    """Write NAME.parquet, NAME.json and NAME.md into the folder, whose hardware.json describes the machine; return the table.
+    """Write NAME.parquet, NAME.json and NAME.md into a folder with hardware.json, the machine's description; return the table.
 
-    `how` is the data card's sentence on how the programs were timed, needed unless `gensor collect` timed them.
+    `how` is the data card's sentence on how the programs were timed. It is needed unless `gensor collect` timed them.
     """
     found = packed(rows)
     small = found.astype(dict.fromkeys(("seconds", "quiet", "spread", "again", "others", "compile_s"), "float32"))
@@ -79,7 +77,6 @@ def write(rows: Collection[Row], folder: Path, name: str, how: str = "") -> pand
 
 
 def _collected(rows: Collection[Row]) -> str:
-    """The data card's words about a recording of `gensor collect`."""
     return (
         f"one thread, packed {datetime.date.today()} by `gensor collect`, recorded in {minutes(rows):.0f} minutes. Every program "
         "was verified against float64 on three draws of its inputs before and after timing"
@@ -87,13 +84,13 @@ def _collected(rows: Collection[Row]) -> str:
 
 
 def minutes(rows: Collection[Row]) -> float:
-    """Minutes that the recording took; pauses of more than PAUSE seconds between two trials are left out."""
+    """Minutes of a recording, without pauses of more than PAUSE seconds between two trials."""
     gaps = np.diff(sorted(row["at"] for row in rows))
     return float(gaps[gaps <= PAUSE].sum()) / 60
 
 
 def card(found: pandas.DataFrame, name: str, how: str) -> str:
-    """Markdown text of the data card; `how` says how the programs were timed."""
+    """Markdown text of the data card. `how` says how the programs were timed."""
     good = found[found.status == Status.OK.value]
     apart = np.abs(np.log(good.again / good.quiet)).dropna()
     statuses = ", ".join(f"{status} {count}" for status, count in Counter(found.status).most_common())
@@ -111,7 +108,6 @@ def card(found: pandas.DataFrame, name: str, how: str) -> str:
 
 
 def _classes(good: pandas.DataFrame) -> list[tuple[str, ...]]:
-    """Cells of the data card's table, a row for each part of the split and class of operators."""
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for (part, operator), rows in good.groupby(["part", "operator"], observed=True):
         best = rows.seconds.min()
@@ -127,5 +123,5 @@ def _classes(good: pandas.DataFrame) -> list[tuple[str, ...]]:
 
 
 def _mean(values: np.ndarray) -> float:
-    """Geometric mean of the finite values; NaN if there are none."""
+    """Geometric mean of the finite values; NaN if none is finite."""
     return float(np.exp(np.nanmean(np.log(values)))) if np.isfinite(values).any() else math.nan

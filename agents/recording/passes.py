@@ -1,7 +1,7 @@
-"""Record a task's programs in passes. Each pass measures all programs in its own random order, which makes drift visible.
+"""Record a task's programs in passes. Each pass measures all programs in a random order of its own, which makes drift visible.
 
 Every measurement is stored before the next begins, and a killed recording resumes without repeating measurements. Schedules with
-the same kernel count as one program.
+equal kernels count as one program.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ BATCH = 16
 MOOD = (Status.TIMEOUT, Status.CRASHED)
 """Transient statuses: the machine may be the cause, so the program is tried again."""
 ATTEMPTS = 3
-"""Most attempts at a program with a transient status."""
+"""Maximum number of attempts at a program with a transient status."""
 BUDGET = 8.0
-"""Most seconds for the samples of one pass; the worker's deadline is 10."""
+"""Maximum number of seconds for the samples of one pass. The worker's deadline is 10."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the counts; ValueError names an invalid count."""
         check_whole(vars(self), 1, "passes", "samples", "anchor", "schedules", null=("schedules",))
 
     @property
@@ -66,7 +65,7 @@ class Plan:
 
 
 def backend_of(hw: Hardware, samples: int) -> NativeBackend:
-    """Backend for kernels on `hw` with `samples` samples per trial; ValueError if that device is not present."""
+    """Backend for kernels on `hw` with `samples` samples per trial. ValueError if that device is not present."""
     get_backend("auto", hw)
     warmup = GPU_WARMUP if hw.kind == "gpu" else TimingRules.warmup
     rules = TimingRules(budget=BUDGET, warmup=warmup, precision=0.0, least=samples, most=samples)
@@ -74,10 +73,10 @@ def backend_of(hw: Hardware, samples: int) -> NativeBackend:
 
 
 class Recording:
-    """The recording of one task. `store` has the measurements so far."""
+    """The recording of one task. Its store has the measurements so far."""
 
     def __init__(self, plan: Plan, store: Store, device: str, anchors: Path) -> None:
-        """Generate the kernels. `device` is part of the store's key; times of the anchor go to the file `anchors`."""
+        """Generate the kernels. `device` is part of the store's key. Times of the anchor are written to the file `anchors`."""
         self.plan, self.device = plan, device
         self._store, self._anchors = store, anchors
         self.schedules = schedules_of(plan.operator, plan.hardware, plan.space, plan.schedules, plan.seed)
@@ -92,7 +91,7 @@ class Recording:
 
     @property
     def programs(self) -> int:
-        """Number of different kernels."""
+        """Number of distinct kernels."""
         return len(self._kernels)
 
     @property
@@ -124,17 +123,14 @@ class Recording:
                     on_trial(self._trial(backend, built, number))
 
     def _numbers(self) -> range:
-        """Numbers of the passes, from 1."""
         return range(1, self.plan.passes + 1)
 
     def _order(self, number: int) -> list[str]:
-        """Digests of the kernels that a pass still lacks, in the random order of the pass."""
         order = np.random.default_rng([self.plan.seed, number]).permutation(len(self._kernels))
         digests = list(self._kernels)
         return [digests[i] for i in order if self._pending(digests[i], number)]
 
     def _pending(self, digest: str, number: int) -> bool:
-        """Whether a program still needs a pass."""
         known = self.known.get(digest)
         if known is None:
             return True
@@ -144,7 +140,6 @@ class Recording:
         return number not in passes_of(known) and isinstance(lost, int) and lost < ATTEMPTS
 
     def _trial(self, backend: NativeBackend, built: Built | Measurement, number: int) -> Measurement:
-        """Measure one program in one pass; store and return its joined record."""
         digest = built.digest if isinstance(built, Measurement) else built.kernel.digest
         begin = time.perf_counter()
         found = one_trial(backend, built, self.plan.hardware)
@@ -153,7 +148,6 @@ class Recording:
         return joined
 
     def _put(self, measurement: Measurement) -> None:
-        """Store a measurement."""
         self._store.put(self.device, str(self.plan.operator), str(self._first[measurement.digest]), measurement)
         self.known[measurement.digest] = measurement
 
@@ -165,7 +159,6 @@ class Recording:
         return self._kernels[min(self._kernels, key=lambda digest: graph.latency(self._first[digest]))]
 
     def _time_anchor(self, backend: NativeBackend, kernel: Kernel, number: int) -> None:
-        """Time the anchor and append the result to its file."""
         (built,) = backend.compile([kernel])
         found = one_trial(backend, built, self.plan.hardware)
         row = {"at": time.time(), "pass": number, "status": found.status.value, "samples": list(found.samples)}
@@ -175,8 +168,8 @@ class Recording:
 def join(before: Measurement | None, found: Measurement, number: int, run_seconds: float) -> Measurement:
     """Record of a program after pass `number`: the earlier record joined with the new measurement.
 
-    `passes` has the pass of every sample, `compile_seconds` is that of the first pass, and `trial_seconds` adds the mean time of
-    loading, verifying and timing. A crash or timeout after successful passes keeps them and counts as `lost`.
+    `passes` has the pass of every sample. `compile_seconds` is that of the first pass. `trial_seconds` adds the mean time of
+    loading, verifying and timing. After a crash or timeout, earlier successful passes are kept and `lost` is increased.
     """
     old: dict[str, Any] = before.conditions if before is not None else {}
     good = before is not None and before.status is Status.OK

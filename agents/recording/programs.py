@@ -20,9 +20,9 @@ from gensor_gym.operators.types import Operator
 
 SPACE = "extended"
 TRAVERSER_RANKS, POLICY_RANKS = (0, 1, 2, 3, 7, 31, 127), (0, 1)
-"""Ranks taken from the programs of `markov_ext` and of the policy, which are sorted by the model, fastest first."""
+"""Ranks that are taken from the programs of `markov_ext` and of the policy. The model ranks both, fastest first."""
 PAPER_RANKS = (0,)
-"""Ranks taken from the programs of `markov`."""
+"""Ranks that are taken from the programs of `markov`."""
 NEAR, STEPS = 5, (1, 2, 4)
 """Number of programs near one of the traverser's first three, and their possible distances in random actions."""
 RANKED, OF = 2, 16
@@ -33,7 +33,7 @@ POLICY = ROOT / "agents" / "data" / "policies" / "columns_cpu"
 
 @dataclass(frozen=True)
 class Program:
-    """A program with its origin: `markov_ext`, `markov`, `columns`, `near`, `ranked` or `random`."""
+    """A program and its origin: `markov_ext`, `markov`, `columns`, `near`, `ranked` or `random`."""
 
     origin: str
     rank: int
@@ -51,7 +51,7 @@ def programs(op: Operator, hw: Hardware, seed: int) -> list[Program]:
 
 
 def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Program]:
-    """Yield the programs of one origin after another; some may be equal."""
+    """Yield the programs of one origin after another. Some may be equal."""
     traverser = _constructed("markov_ext", graph, rng)
     yield from _ranked("markov_ext", traverser, TRAVERSER_RANKS)
     paper = ConstructionGraph(graph.operator, graph.hardware, "gensor")
@@ -67,13 +67,12 @@ def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Pr
 
 
 def _ranked(origin: str, schedules: Sequence[Schedule], ranks: Sequence[int]) -> Iterator[Program]:
-    """Programs at the given ranks; a rank beyond the end gives the last program. Empty if nothing was constructed."""
+    """Programs at the given ranks; for a rank beyond the end, the last program. Empty if nothing was constructed."""
     if schedules:
         yield from (Program(origin, rank, schedules[min(rank, len(schedules) - 1)]) for rank in ranks)
 
 
 def _constructed(name: str, graph: ConstructionGraph, rng: np.random.Generator) -> list[Schedule]:
-    """Programs that a strategy constructs with the model alone, fastest first."""
     found: Construction = _strategy(name).construct(graph, rng)
     return list(found.schedules)
 
@@ -84,9 +83,8 @@ def _strategy(name: str) -> Any:
 
 
 def _near(graph: ConstructionGraph, schedule: Schedule, steps: int, rng: np.random.Generator) -> Schedule:
-    """A program reached from `schedule` by `steps` random legal actions."""
     for _ in range(steps):
-        legal = np.flatnonzero(graph.action_mask(schedule))[1:]  # without stop
+        legal = np.flatnonzero(graph.action_mask(schedule))[1:]  # without `stop`
         if len(legal):
             schedule = graph.transition(schedule, int(rng.choice(legal)))
     return schedule

@@ -1,8 +1,8 @@
 """Record tables of timings: `python -m experiments record operator=... [space=compact] [machine=NAME] [output=FOLDER]`.
 
 Every measurement is stored before the next begins, and the same command resumes after any stop. Each operator becomes a Parquet
-file with a data card, in a folder with the description of the machine. `backend=recorded:FOLDER` reads such a folder, and a
-folder copied to `gensor_gym/recordings/` is shipped.
+file with a data card, in a folder with the description of the machine. `backend=recorded:FOLDER` reads such a folder. A folder
+copied to `gensor_gym/recordings/` ships.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Settings:
 
 
 def settings_of(config: DictConfig) -> Settings:
-    """Resolve a configuration and make the folder; ValueError names an invalid setting."""
+    """Resolve a configuration and make the folder. ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     hw = machines.get(plain["hardware"])
     name = plain["machine"] or (_name_of(hw) if hw.name == "host" else hw.name)
@@ -63,7 +63,7 @@ def settings_of(config: DictConfig) -> Settings:
 
 
 def record(settings: Settings, backend: NativeBackend | None, console: Console) -> list[dict[str, Any]]:
-    """Measure the missing programs if there is a backend, and write the tables; return their descriptions."""
+    """Measure the missing programs if there is a backend, and write the tables; return the tables' descriptions."""
     store = Store(settings.store)
     found = []
     for plan in settings.plans:
@@ -82,7 +82,6 @@ def record(settings: Settings, backend: NativeBackend | None, console: Console) 
 
 
 def _measure(recording: Recording, backend: NativeBackend, console: Console) -> None:
-    """Run a recording and show its progress."""
     columns = (
         TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
@@ -108,7 +107,7 @@ def sheet_of(tables: Sequence[dict[str, Any]]) -> Sheet:
 
 
 def _described(hw: Hardware, path: Path) -> Hardware:
-    """The machine's description in the folder, written if missing; ValueError if it is of another machine.
+    """The machine's description in the folder, written if missing. ValueError if it describes another machine.
 
     New figures differ a little from run to run, so that all tables of a folder use the first description.
     """
@@ -126,7 +125,6 @@ def _described(hw: Hardware, path: Path) -> Hardware:
 
 
 def _device_of(store: Store, plan: Plan) -> str:
-    """The device of the store's trials of an operator; ValueError unless there is exactly one."""
     groups = store.summary(("device",), Selection(operator=str(plan.operator)))
     devices = [str(group.values[0]) for group in groups]
     if len(devices) != 1:
@@ -135,7 +133,6 @@ def _device_of(store: Store, plan: Plan) -> str:
 
 
 def _name_of(hw: Hardware) -> str:
-    """Name for the host, from its processor and number of cores."""
     words = re.sub(r"[^a-z0-9]+", "_", hw.source.get("name", "host").lower()).strip("_")
     return f"{words}_{hw.units}c"
 

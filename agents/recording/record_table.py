@@ -29,7 +29,7 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 LICENCE = "Apache-2.0"
 BY_RECORD = "Recorded by `python -m experiments record`, read by backend `recorded`."
 CACHED = 5e-3
-"""Shorter compilations, in seconds, came from the cache of compiled kernels."""
+"""Shorter compilations, in seconds, were read from the cache of compiled kernels."""
 _KEPT = ("passes", "compile_seconds", "trial_seconds", "calls_per_sample", "lost")
 _SHARED = ("device", "threads", "cache", "compiler", "driver")
 _DIGITS = 16
@@ -58,7 +58,7 @@ class Content:
 
 
 def content_of(recording: Recording) -> Content:
-    """The content of a recording, which must have been made with the present version."""
+    """The content of a recording. The recording must be of the present version."""
     plan, created = recording.plan, {record.measurement.digest: record.created for record in recording.stored()}
     return Content(
         plan, recording.device, recording.schedules, recording.digests, recording.known, created, recording.anchors,
@@ -167,17 +167,15 @@ def card(about: dict[str, Any]) -> str:
 
 
 def _cannot(count: int) -> str:
-    """The words after a number of schedules, singular or plural: "3 .. be told from the fastest"."""
+    """Words after a number of schedules, singular or plural: "3 .. be told from the fastest"."""
     return "schedule alone can" if count == 1 else "schedules cannot"
 
 
 def _passes(count: int) -> str:
-    """Text of a number of passes."""
     return "one pass" if count == 1 else f"{count} passes"
 
 
 def _drift_words(about: dict[str, Any]) -> str:
-    """Sentences of the data card about the drift between passes."""
     if about["passes"] > 1:
         shifts = ", ".join(f"{value:.4f}" for value in about["noise"]["passes"])
         return f"Median of a pass over the median of all passes, in the median over schedules: {shifts}."
@@ -191,7 +189,6 @@ def _drift_words(about: dict[str, Any]) -> str:
 
 
 def _best_and_noise(best: dict[str, Any], noise: dict[str, Any], drift: str) -> list[str]:
-    """Lines of the data card about the optimum and the noise."""
     return [
         "",
         "## Best and noise",
@@ -256,7 +253,6 @@ def _optimum(records: list[Record], drift: float) -> dict[str, Any] | None:
 
 
 def _anchor(rows: Sequence[dict]) -> dict[str, Any] | None:
-    """Summary of the anchor's medians over time; None if there are none."""
     series = [(row["at"], statistics.median(row["samples"])) for row in rows if row["status"] == "OK"]
     if not series:
         return None
@@ -271,11 +267,9 @@ def _anchor(rows: Sequence[dict]) -> dict[str, Any] | None:
 
 
 def _seconds(measurement: Measurement, name: str) -> float:
-    """A condition in seconds, 0 if it is missing."""
     value = measurement.conditions.get(name, 0.0)
     return value if isinstance(value, float) else 0.0
 
 
 def _date(seconds: float) -> str:
-    """Date and time in UTC, to the minute."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M")

@@ -35,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(args: argparse.Namespace) -> None:
-    """Print the numbers of the selected trials by group."""
     by = tuple(args.by.split(","))
     groups = _existing(args.store).summary(by, _selection(args))
     rows = map(_cells, groups)
@@ -44,13 +43,11 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    """Write the selected trials to a file."""
     written = write_table(args.file, _existing(args.store).records(_selection(args)))
     print(f"{written} trials written to {args.file}")
 
 
 def _import(args: argparse.Namespace) -> None:
-    """Add the trials of files to a store."""
     # every file is read and checked before the first trial is added
     tables = [(path, checked(read_table(path).records, path, args.own)) for path in args.file]
     for path, records in tables:
@@ -58,7 +55,7 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _merge(args: argparse.Namespace) -> None:
-    """Add the trials of other stores, with every protocol."""
+    """Add the trials of other stores, of every protocol."""
     stores = [_existing(path) for path in args.other]
     taken = [(store, checked(store.records(Selection()), str(store.path), args.own)) for store in stores]
     for store, records in taken:
@@ -66,7 +63,6 @@ def _merge(args: argparse.Namespace) -> None:
 
 
 def _prune(args: argparse.Namespace) -> None:
-    """Delete the selected trials with `--apply`; without it, print their number."""
     selection = _selection(args)
     if selection == Selection():
         raise ValueError("prune deletes what is selected: give --operator, --device, --protocol, --status or --older-than")
@@ -79,14 +75,12 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _existing(path: str) -> Store:
-    """Open a store that must exist; ValueError if not."""
     if not Path(path).is_file() or not Path(path).stat().st_size:  # SQLite would turn an empty file into a store
         raise ValueError(f"no store at {path}")
     return Store(path)
 
 
 def _selection(args: argparse.Namespace) -> Selection:
-    """The selection of trials that the options describe."""
     days = args.older_than
     if days is not None and not 0 <= days < math.inf:
         raise ValueError(f"--older-than {days}: expected days, 0 or more")
@@ -95,26 +89,22 @@ def _selection(args: argparse.Namespace) -> Selection:
 
 
 def _cells(group: Group) -> tuple[Given, ...]:
-    """Cells of one row of `list`."""
     counts = (count(group.trials), count(group.ok))
     return (*map(str, group.values), *counts, seconds(group.best), _date(group.first), _date(group.last))
 
 
 def _date(seconds: float) -> str:
-    """Local date and time; `unknown` if missing or out of range."""
     try:
         return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "unknown"
-    except (ValueError, OverflowError, OSError):  # out of the range of dates
+    except (ValueError, OverflowError, OSError):
         return "unknown"
 
 
 def _words(added: Added) -> str:
-    """Text that counts the added, replaced and rejected records."""
     return f"{added.new} new, {added.replaced} replaced older ones, {added.kept} left out: newer or own ones are there"
 
 
 def _parser() -> Parser:
-    """Parser of the command line."""
     parser = Parser(
         prog="python -m experiments store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -145,7 +135,6 @@ def _parser() -> Parser:
 
 
 def _options() -> Parser:
-    """Parser of the options that select trials."""
     options = Parser(add_help=False)
     group = options.add_argument_group("which trials (all that fit every option given)")
     group.add_argument("--operator", help="text of an operator, as `list` shows it")

@@ -1,7 +1,7 @@
 """Print the size and difficulty of tasks as cards: `python -m experiments task_cards OPERATOR.. [--space compact]`.
 
-Everything is exact if all states can be visited. In a larger space the optimum is certified. The shares are then estimated from
-programs drawn uniformly from all legal programs, whose number the card states.
+Everything is exact if all states can be visited. In a larger space the optimum is certified, and the shares are estimated from
+programs drawn uniformly from all legal programs. The card states the number of these programs.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Card:
     space: str
     horizon: int
     candidates: int
-    """Number of combinations of tiles, virtual threads and knobs with all levels opened, legal or not."""
+    """Number of combinations of tiles (one per axis and level), virtual threads and knobs, legal or not."""
     states: int | None
-    """Number of legal states of every level that actions lead to; None if they are too many to visit."""
+    """Number of legal states that actions lead to, at every level; None if there are too many to visit."""
     branching: float
     """Mean number of legal actions of a state besides `stop`, over all states or over the drawn states."""
     most_actions: int
     depth: int | None
-    """Least number of actions to the farthest state."""
+    """Smallest number of actions that lead to the farthest state."""
     to_optimum: int | None
-    """Least number of actions to an optimal state."""
+    """Smallest number of actions that lead to an optimal state."""
     optimum_us: float
     optima: int | None
     near: dict[str, float]
@@ -53,7 +53,7 @@ class Card:
 
 
 def card_of(graph: ConstructionGraph, most: int = 20_000, candidates: int = 200_000, seed: int = 0) -> Card:
-    """The card of a task. Up to `most` states are visited; for more, programs are drawn from `candidates` candidates."""
+    """The card of a task. Up to `most` states are visited. If there are more, programs are drawn from `candidates` candidates."""
     try:
         states = explore(graph, most)
     except ValueError:
@@ -62,7 +62,6 @@ def card_of(graph: ConstructionGraph, most: int = 20_000, candidates: int = 200_
 
 
 def _visited(graph: ConstructionGraph, states: StateGraph) -> Card:
-    """Exact card, from the graph of all states."""
     actions = np.bincount(states.source, minlength=len(states.rows))
     best = float(states.seconds.min())
     return _card(
@@ -73,7 +72,6 @@ def _visited(graph: ConstructionGraph, states: StateGraph) -> Card:
 
 
 def _drawn(graph: ConstructionGraph, candidates: int, rng: np.random.Generator) -> Card:
-    """Card with shares estimated from programs that are drawn uniformly."""
     certificate = certificate_of(graph) or certify(graph)
     rows = sample_evenly(graph, rng, candidates)
     actions = graph.action_masks(rows).sum(axis=1) - 1
@@ -85,7 +83,6 @@ def _drawn(graph: ConstructionGraph, candidates: int, rng: np.random.Generator) 
 
 
 def _card(graph: ConstructionGraph, **rest: object) -> Card:
-    """Card of a task: `rest` has the fields that depend on its states."""
     candidates = count_schedules(graph.tables.ints, graph.tables.sizes)
     return Card(str(graph.operator), graph.hardware.name, graph.space, graph.horizon, candidates, **rest)  # type: ignore[arg-type]
 

@@ -3,7 +3,7 @@
 The rules are those of the paper and its artifact. Candidate sizes are aligned to the execution unit, the memory transaction and
 the tensor's shape (padding waste is at most epsilon, which is raised until there are results). The axis with the largest reuse
 score S = (Q(T) - Q(T')) / (F(T') - F(T)) grows first. A tile that is compute-intensive or full is fixed, and the next level
-begins. Results are in the order of the search. Tiles of programs with fewer blocks than multiprocessors are shrunk. If the space
+begins. Results are in the order of the search. In programs with fewer blocks than multiprocessors, tiles are shrunk. If the space
 has virtual threads, every element of the register tile is a virtual thread, as in Roller's generated code. On a CPU the vector
 width replaces the warp size.
 """
@@ -36,7 +36,7 @@ VECTOR_REDUCTION = 64
 
 @dataclass(frozen=True)
 class Roller(ConstructingByRules):
-    """Roller's tree construction; the first `top_k` programs are measured in the order of the construction."""
+    """Roller's tree construction. The first `top_k` programs are measured in the order of the construction."""
 
     space: str = "tree"
     top_k: int = 10
@@ -90,8 +90,6 @@ def shrink(row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
 
 @dataclass
 class _Search:
-    """State of the depth-first construction."""
-
     rules: Roller
     graph: ConstructionGraph
     results: list[np.ndarray] = field(default_factory=list)
@@ -129,7 +127,10 @@ class _Search:
             stack.extend(reversed(nexts))
 
     def _fix(self, tile: np.ndarray, stack: list[np.ndarray], nexts: list[np.ndarray]) -> None:
-        """Fix a tile: at the outermost level add it to the results, else push its next level. The larger tiles `nexts` follow."""
+        """Fix a tile: at the outermost level add it to the results, else push its next level.
+
+        The search visits the larger tiles `nexts` later.
+        """
         stack.extend(reversed(nexts))
         if tile[LEVEL] + 1 == self.graph.tables.ints[NUM_LEVELS]:
             self.results.append(tile)
@@ -161,7 +162,7 @@ class _Search:
         return [grown for _, _, grown in scored]
 
     def _grow(self, tile: np.ndarray, axis: int) -> np.ndarray | None:
-        """The tile with the axis at its next legal aligned size; None if there is none."""
+        """The tile with the axis at its next legal aligned size; None if no such size is left."""
         ints, sizes = self.graph.tables.ints, self.graph.tables.sizes
         level = int(tile[LEVEL])
         if ints[EXTENT + axis] == 1:
@@ -182,7 +183,7 @@ class _Search:
         return None
 
     def _is_aligned(self, axis: int, level: int, size: int, base: int) -> bool:
-        """Whether the alignment rules allow a tile size at a level, where `base` is the size at the level below."""
+        """Whether the alignment rules allow a tile size at a level. `base` is the size at the level below."""
         extent = int(self.graph.tables.ints[EXTENT + axis])
         cpu = self.graph.hardware.kind == "cpu"
         if level == 0:

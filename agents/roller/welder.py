@@ -2,12 +2,13 @@
 
 The sources are notes on the paper's artifact and on its successor BitBLAS. A priority queue, keyed by (traffic + 1) x waves,
 begins at tiles of 1. Neighbours have the next larger size of one axis. The search stops when the queue is empty or after 2,000
-states, and sorts the visited states by key. Traffic is that of one block; waves are the rounds that the device needs for all
+states, and sorts the visited states by key. Traffic is that of one block. Waves are the rounds that the device needs for all
 blocks.
-We changed the following. Memory levels are searched in order from the innermost, as our rules demand, each from the
-best tiles of the previous level. On a CPU a tile of the level is a block, and each core runs one block at a time. Traffic counts
-whole elements, not transactions. The score of a block's threads is a factor of the key, and tiles of every size enter the next
-level, because the register tile is chosen before the block. Welder fuses operators; here there is one operator.
+
+We made these changes. Memory levels are searched in order from the innermost, as our rules demand, each from the best tiles of
+the previous level. On a CPU a tile of the level is a block, and each core runs one block at a time. Traffic counts whole
+elements, not transactions. The score of a block's threads is a factor of the key. Tiles of every size enter the next level,
+because the register tile is chosen before the block. Welder fuses operators; here there is one operator.
 """
 
 from __future__ import annotations
@@ -46,14 +47,13 @@ class Welder(ConstructingByRules):
     limit: int = 2000
     """Maximum number of states of one queue."""
     kept: int = 4
-    """Number of tiles of a level kept for the search of the next level, for each power of two of elements."""
+    """Number of tiles per power of two of elements that are kept for the search of the next level."""
     top_k: int = 64
     """Maximum number of programs that are measured."""
     per_register_tile: int = 2
-    """Number of programs with the same register tile that are measured before the rest."""
+    """Number of programs of one register tile that are measured before all other programs."""
 
     def __post_init__(self) -> None:
-        """Check the fields; ValueError for a limit, a kept number or a top_k below 1."""
         if min(self.limit, self.kept, self.top_k) < 1:
             raise ValueError(f"limit={self.limit}, kept={self.kept}, top_k={self.top_k}: expected 1 or more for all")
 
@@ -64,7 +64,7 @@ class Welder(ConstructingByRules):
             session.measure([schedule])
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(programs [P, ROW] with a tile written out for every level, best key first; number of states visited)."""
+        """(programs [P, ROW] with a tile for every level, best key first; number of states visited)."""
         best = [graph.initial().row.copy()]
         visited = 0
         for level in range(int(graph.tables.ints[NUM_LEVELS])):
@@ -79,7 +79,7 @@ class Welder(ConstructingByRules):
         return best, visited
 
     def _some_of_each_size(self, rows: list[np.ndarray], level: int) -> list[np.ndarray]:
-        """The first `kept` rows for every power of two of elements in the level's tile, since a block needs many threads too."""
+        """The first `kept` rows for every power of two of elements in the level's tile. A block needs many threads too."""
         taken: dict[int, int] = {}
         some = []
         for row in rows:
@@ -90,7 +90,6 @@ class Welder(ConstructingByRules):
         return some
 
     def _level(self, graph: ConstructionGraph, start: np.ndarray) -> list[tuple[Key, np.ndarray]]:
-        """(key, row) of the tiles of one level that the search visits, in order."""
         queue: list[tuple[Key, int, np.ndarray]] = [(key(start, graph), 0, start)]
         seen = {start.tobytes()}
         states: list[tuple[Key, np.ndarray]] = []
@@ -107,10 +106,10 @@ class Welder(ConstructingByRules):
 
 
 def key(row: np.ndarray, graph: ConstructionGraph) -> Key:
-    """(score, minus the size of the reduction tile): for equal scores, the longer reduction step comes first.
+    """(score, minus the size of the reduction tile): for equal scores, the longer reduction step has the smaller key.
 
     The score is (bytes moved into the current level by a tile over the whole reduction + 1) x waves of tiles. On a GPU it is also
-    multiplied by the ratio between a block's warps and four warps, taken >= 1.
+    multiplied by the ratio between a block's warps and four warps, or the reciprocal if that is larger.
     """
     ints = graph.tables.ints
     extents = ints[EXTENT : EXTENT + MAX_AXES]
@@ -127,11 +126,9 @@ def key(row: np.ndarray, graph: ConstructionGraph) -> Key:
 
 
 def _tile(row: np.ndarray, level: int) -> np.ndarray:
-    """The tile of a level, [A]."""
     return row[TILE + level * MAX_AXES :][:MAX_AXES]
 
 
 def _opened(graph: ConstructionGraph, row: np.ndarray) -> np.ndarray:
-    """The row with the construction at the next memory level; the row itself if that is illegal."""
     rows, legal = graph.transitions(row[None], np.array([CACHE]))
     return rows[0] if legal[0] else row

@@ -1,7 +1,7 @@
 """Anytime curves of searches by the model alone: the best latency after every evaluation, until a budget is spent.
 
 A strategy constructs again and again (`agents.strategy.Constructs`) while the budget lasts; each construction is a round. A
-strategy that ends sooner is started again, unless it has constructed all that it ever would. Only the curve is carried over.
+strategy that ends sooner is started again, unless it has constructed everything that it can. Only the curve is carried over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Search:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything that the outcome depends on, with defaults; a policy counts by its content, not its path."""
+        """Everything that the outcome depends on, with defaults. A policy counts by its content, not its path."""
         (found,) = fingerprints([operators.parse(self.operator)], self.hardware, self.space).values()
         plain = {**asdict(self), "fingerprint": found}
         strategy: Any = get_strategy(self.of, **self.parameters)
@@ -67,7 +67,7 @@ class Search:
 def run_search(search: Search) -> dict[str, Any]:
     """Run a search and return its row: configuration, curve, result of the first round, evaluations and processor seconds.
 
-    Loading and compiling come before the clock starts.
+    Loading and compiling take place before the clock starts.
     """
     _warm(search.of, tuple(sorted(search.parameters.items())), search.hardware, search.space)
     graph = WatchedGraph(search.operator, search.hardware, search.space, search.evaluations, search.seconds)
@@ -83,8 +83,8 @@ def run_search(search: Search) -> dict[str, Any]:
 def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
     """Search until the graph's budget is spent, or for one round.
 
-    Return evaluations, latency (None if there is none yet) and processor seconds at the end of the first round, or of the search
-    if it ends earlier. ValueError for a strategy that does not construct by the model.
+    Returns evaluations, latency (None before the first program) and processor seconds at the end of the first round, or of the
+    search if it ends earlier. ValueError for a strategy that does not construct by the model.
     """
     graph.start()
     strategy: Any = get_strategy(search.of, **{**search.parameters, "space": graph.space})
@@ -94,7 +94,7 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
     first: dict[str, float | None] = {}
     try:
         before = -1
-        while graph.evaluations > before:  # start it again if it ends sooner
+        while graph.evaluations > before:  # a strategy that ends sooner is started again
             before = graph.evaluations
             for found in strategy.constructions(graph, rng, search.once):
                 if found.latencies:
@@ -110,7 +110,6 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
 
 
 def _mark(graph: WatchedGraph) -> dict[str, float | None]:
-    """Evaluations, processor seconds and best latency of a search so far."""
     latencies = graph.curve.latencies
     return {
         "evaluations": graph.evaluations, "elapsed_s": round(graph.elapsed, 6),
@@ -124,13 +123,12 @@ def constructing() -> list[str]:
 
 
 def digest_of_policy(folder: Path) -> str:
-    """Sixteen hexadecimal digits that identify a policy's weights; FileNotFoundError if they are missing."""
+    """Sixteen hexadecimal digits that identify a policy's weights. FileNotFoundError if the weights are missing."""
     return digest_of_file(folder / POLICY)
 
 
 @cache
 def _warm(of: str, parameters: tuple[tuple[str, Any], ...], hardware: str, space: str) -> None:
-    """Load and compile a search's code, once per process."""
     for operator in WARM_UP:
         search = Search("", of, dict(parameters), operator, hardware, space, 0, WARM_UP_EVALUATIONS)
         graph = WatchedGraph(operator, hardware, space, search.evaluations)

@@ -10,9 +10,9 @@ import numpy as np
 from gensor_gym.codegen.runtime.memory import aligned
 
 SETTLE = 40e-3
-"""Least seconds of uncounted calls at the beginning of a turn."""
+"""Smallest number of seconds of uncounted calls before the counted ones."""
 TURN = 20e-3
-"""Approximate seconds of a turn's counted calls; there is at least one call."""
+"""Approximate number of seconds of the counted calls; there is at least one call."""
 
 
 def placed(array: np.ndarray, offset: int) -> np.ndarray:
@@ -23,7 +23,7 @@ def placed(array: np.ndarray, offset: int) -> np.ndarray:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Mean seconds of a call over one turn."""
+    """Mean seconds of a call: uncounted calls for SETTLE seconds, then counted calls for about TURN seconds."""
     begin, settled = time.perf_counter(), 0
     while settled == 0 or time.perf_counter() - begin < SETTLE:
         call()

@@ -1,4 +1,4 @@
-"""Files and folders of results: every file is written as a whole."""
+"""Files and folders of results. Every file is written as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.files import write_whole
 
 
 def make_folder(path: str | Path) -> Path:
-    """Make a folder if it is missing, check that it is writable, and return it; ValueError if either fails."""
+    """Make a folder if it is missing, check that it is writable, and return it. ValueError if either fails."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -27,6 +27,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_summary(folder: Path, summary: Mapping[str, object], page: str) -> None:
-    """Write a study's results: summary.json, and its page summary.md."""
+    """Write a study's results: summary.json, and the page summary.md."""
     write_text(folder / "summary.json", json.dumps(summary, indent=1, default=str))
     write_text(folder / "summary.md", page)

@@ -1,4 +1,4 @@
-"""Running one job: a search in a session whose trials are written as they happen and whose outcome is kept at the end."""
+"""Running one job: a search in a session. Its trials are written when they end, its outcome at the end of the search."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Outcome:
 
 
 class Jobs:
-    """Jobs of one comparison, with their shared backend, store and folder."""
+    """Jobs of one comparison, with a common backend, store and folder."""
 
     def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
         """Open the results and the store, and make their folders.
@@ -60,7 +60,7 @@ class Jobs:
         self.store = Store(make_folder(store.parent) / store.name) if backend.stored else None
 
     def finished(self, job: Job) -> Outcome | None:
-        """Outcome of a job finished before with the same configuration, otherwise None; calls `Results.check` first."""
+        """Outcome of a job that was finished with the same configuration, otherwise None. `Results.check` is called first."""
         self.results.check(job)
         path = self._path(job)
         if not path.exists():
@@ -69,7 +69,7 @@ class Jobs:
         return found if len(self.results.rows(job)) == found.trials else None
 
     def run(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
-        """Search and return the outcome; the store answers known trials. Only a job with status DONE counts as finished."""
+        """Search and return the outcome. The store answers known trials. Only a job with status DONE counts as finished."""
         self.results.keep_only(job)
 
         def observed(row: TraceRow) -> None:
@@ -90,12 +90,12 @@ class Jobs:
         self._lock.close()
 
     def warm_up(self, job: Job) -> None:
-        """Call the function `warm_up`; write its error to a file next to the jobs."""
+        """Call the function `warm_up`. Its error is written to a file next to the jobs."""
         if (error := warm_up(job)) is not None:
             write_text(self.folder / f"{job.key}.warm_up.txt", error + "\n")
 
     def _end(self, job: Job, outcome: Outcome, trace: str) -> Outcome:
-        """Record how a job ended and return its outcome; the trace of an unexpected error goes to its own file."""
+        """Record how a job ended and return its outcome. The traceback of an unexpected error is written to a file of its own."""
         if trace:
             path = self.folder / f"{job.key}.error.txt"
             write_text(path, trace)
@@ -107,14 +107,13 @@ class Jobs:
         return outcome
 
     def _path(self, job: Job) -> Path:
-        """Path of a job's outcome."""
         return self.folder / f"{job.key}.json"
 
 
 def attempt(
     job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]
 ) -> tuple[Outcome, str]:
-    """Search for a job; return (outcome, trace of an unexpected error or empty text)."""
+    """Search for a job; return (outcome, traceback of an unexpected error or empty text)."""
     trials = 0
 
     def observed(row: TraceRow) -> None:
@@ -144,7 +143,7 @@ def unguided(job: Job) -> str:
 def warm_up(job: Job) -> str | None:
     """Load and compile a strategy's code on a tiny task of the model, so that no search is charged for it.
 
-    Return the text of an error, which the job itself will meet and report, or None.
+    Returns None or the text of an error. The job will meet and report that error itself.
     """
     try:
         strategy = get_strategy(job.of, **job.hyperparameters)
@@ -158,7 +157,6 @@ def warm_up(job: Job) -> str | None:
 
 
 def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]) -> Outcome:
-    """Run the search of a job and return its outcome."""
     strategy = get_strategy(job.of, **job.hyperparameters)
     task = Task(job.operator, job.hardware, backend, strategy.space)
     session = Session(task, job.budget, store, on_trial)
@@ -180,7 +178,6 @@ def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[
 
 
 def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
-    """Training cost of a learned strategy; None for other strategies."""
     cost = getattr(strategy, "training_seconds", None)
     seconds = cost(graph) if callable(cost) else cost
     return None if seconds is None else float(seconds)

@@ -4,8 +4,8 @@ A row is one write, which the operating system has received when `Journal.add` r
 lines and at most one torn line at the end, which the next process to open the journal cuts off. Only one process writes to a file
 at a time. (Power failures are left to the file system: waiting for the disk at every row would take longer than many trials.)
 
-Long journals ship packed, as NAME.jsonl.gz (`experiments.evidence.ship`). They are read by the name NAME.jsonl, and unpacked when
-rows are added.
+Long journals ship compressed, as NAME.jsonl.gz (`experiments.evidence.ship`). They are read by the name NAME.jsonl, and
+decompressed when rows are added.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from gensor_gym.foreign import meant, parse_json, read_bytes, read_text, unfolde
 
 Row = dict[str, Any]
 MOST_BYTES = 256 << 20
-"""Limit on the uncompressed bytes of a journal, enough for some hundred thousand trials."""
+"""Maximum number of uncompressed bytes of a journal, enough for hundreds of thousands of trials."""
 
 
 class Journal:
     """The rows of a file, indexed by name. Only this process adds rows, from any thread."""
 
     def __init__(self, path: Path, fields: Sequence[str] = ("key",), finite: bool = False) -> None:
-        """Read the file. A row's name is its values of `fields`; among rows with the same name the last counts.
+        """Read the file. A row's name is the tuple of its values of `fields`. Of rows with equal names, the last counts.
 
         Without fields, names are row numbers from 0. `finite` refuses numbers that JSON lacks, such as infinity. ValueError if
-        another process writes to the file, and for a row without a field.
+        another process writes to the file, and for a row that lacks a field.
         """
         self.path, self._fields, self._finite = path, tuple(fields), finite
         self._writing = threading.Lock()
@@ -49,11 +49,9 @@ class Journal:
                 self._take(row)
 
     def __enter__(self) -> Journal:
-        """Return the journal."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file, so that other processes can write."""
         self.close()
 
     def __iter__(self) -> Iterator[Row]:
@@ -61,7 +59,7 @@ class Journal:
         return iter(self.rows.values())
 
     def add(self, *rows: Mapping[str, Any]) -> None:
-        """Append rows in one write; ValueError for a row that lacks a field."""
+        """Append rows in one write. ValueError for a row that lacks a field."""
         taken = [dict(row) for row in rows]
         with self._writing:
             for row in taken:
@@ -79,7 +77,7 @@ class Journal:
 
         def write(temporary: Path) -> None:
             temporary.write_bytes(_text(self.rows.values(), self._finite))
-            held.append(hold(temporary))  # so that no other process locks it first
+            held.append(hold(temporary))  # before another process can lock it
 
         with self._writing:
             left = {name: row for name, row in self.rows.items() if name not in names}
@@ -93,18 +91,16 @@ class Journal:
         self._file.close()
 
     def _name(self, row: Row) -> Hashable:
-        """Name of a row; ValueError if the row lacks a field."""
         if lacking := [field for field in self._fields if field not in row]:
             raise ValueError(f"{self.path}: a row without {', '.join(lacking)}: {row}"[:300])
         return itemgetter(*self._fields)(row) if self._fields else len(self.rows)
 
     def _take(self, row: Row) -> None:
-        """Add a row to memory."""
         self.rows[self._name(row)] = row
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Append a row to a journal that no process has open, like `Journal.add`; ValueError if another process writes to it."""
+    """Append a row to a journal that no process has open, like `Journal.add`. ValueError if another process writes to it."""
     with hold(path) as file, named(path):
         _unpack(file, path)
         _mend(file)
@@ -112,7 +108,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def hold(path: Path) -> FileIO:
-    """Open a file for appending and lock it while it is open; ValueError if another process has locked it."""
+    """Open a file for appending and lock it while it is open. ValueError if another process has locked it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = path.open("a+b", buffering=0)
@@ -125,25 +121,25 @@ def hold(path: Path) -> FileIO:
             ) from None
         if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
             return file
-        file.close()  # another file took its place in between
+        file.close()  # another file has replaced this one
 
 
 def locked(folder: Path) -> FileIO:
-    """Lock a folder for this process and return the open lock file; ValueError if another process has locked it."""
+    """Lock a folder for this process and return the open lock file. ValueError if another process has locked it."""
     return hold(make_folder(folder) / ".lock")
 
 
 def lying(path: Path) -> Path:
-    """Path from which a journal is read: its packed file if the path is missing or empty, otherwise the path itself."""
+    """Path from which a journal is read: the compressed file if `path` is missing or empty, otherwise `path`."""
     packed = path.with_name(f"{path.name}.gz")
     return packed if packed.exists() and not (path.exists() and path.stat().st_size) else path
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a file of JSON lines, plain or packed (`lying`); empty if there is no file.
+    """Rows of a file of JSON lines, plain or compressed (`lying`); empty if the file is missing.
 
-    A line that cannot be parsed was cut off by the end of its process and is left out. ValueError for a broken gzip file, or a
-    file that is not text.
+    A line that cannot be parsed was cut off when its process ended; it is left out. ValueError for a broken gzip file, or a file
+    that is not text.
     """
     path = lying(path)
     try:
@@ -154,12 +150,12 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _text(rows: Iterable[Mapping[str, Any]], finite: bool = False) -> bytes:
-    """Rows as lines of JSON; `finite` raises ValueError for NaN and infinity."""
+    """Rows as lines of JSON. With `finite`, ValueError for NaN and infinity."""
     return "".join(json.dumps(row, allow_nan=not finite, default=str) + "\n" for row in rows).encode()
 
 
 def _write(file: FileIO, text: bytes) -> None:
-    """Append all of the text, or nothing if the disk is full."""
+    """Append the whole text, or nothing if the disk is full."""
     end, left = file.seek(0, os.SEEK_END), memoryview(text)
     try:
         while left:
@@ -170,13 +166,12 @@ def _write(file: FileIO, text: bytes) -> None:
 
 
 def _unpack(file: FileIO, path: Path) -> None:
-    """Fill an empty journal with its packed version."""
     if (packed := lying(path)) != path:
         _write(file, unfolded(read_bytes(packed, MOST_BYTES), MOST_BYTES))
 
 
 def _mend(file: FileIO) -> None:
-    """Cut a torn last line off; complete a last line that lacks only its line end."""
+    """Cut a torn last line off. A whole last line without a line end gets one."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
     if file.read() in (b"", b"\n"):
         return
@@ -190,7 +185,6 @@ def _mend(file: FileIO) -> None:
 
 
 def _row(line: str | bytes) -> Row | None:
-    """The row of a line; None if the line is cut off."""
     try:
         row = parse_json(line if isinstance(line, str) else line.decode(), finite=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The searches of a study, each kept in a journal as soon as it ends, so that a stopped command resumes."""
+"""The searches of a study. Each is written to a journal as soon as it ends, so that a stopped command resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel searches in one process each, with one thread per process; results come in the order in which they end."""
+"""Parallel searches, each in a process of its own with one thread. Results are yielded in the order in which they end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _warm: set[tuple[str, str]] = set()
 def made(jobs: Jobs, missing: Sequence[Job], workers: int) -> Iterator[tuple[Job, Outcome]]:
     """Run the missing jobs in parallel, keep each outcome, and yield (job, outcome) as jobs end.
 
-    An exception ends only its own job; closing the iterator drops the rest.
+    An exception ends only its own job. Closing the iterator drops the remaining jobs.
     """
     for job, trials, outcome, trace in side_by_side(_search, missing, workers, partial(_take, jobs.backend)):
         yield job, jobs.keep(job, trials, outcome, trace)
@@ -41,9 +41,9 @@ def made(jobs: Jobs, missing: Sequence[Job], workers: int) -> Iterator[tuple[Job
 def side_by_side(
     work: Callable[[Item], Found], items: Sequence[Item], workers: int, begin: Callable[[], None] | None = None
 ) -> Iterator[Found]:
-    """Yield results of `work` on every item as they come, from `workers` processes that called `begin` at their start.
+    """Yield results of `work` on every item as they end, from `workers` processes that called `begin` at their start.
 
-    Exceptions of `work` are raised here. Closing the iterator drops pending items, and running ones if a signal stops the
+    Exceptions of `work` are raised here. Closing the iterator drops pending items, and running items if a signal stops the
     command.
     """
     if not items:
@@ -63,7 +63,6 @@ def side_by_side(
 
 
 def _begin(begin: Callable[[], None] | None) -> None:
-    """Prepare a worker process: watch its parent, load the plugins and call `begin`."""
     Thread(target=_end_with_parent, daemon=True).start()
     load_named()
     if begin is not None:
@@ -71,13 +70,12 @@ def _begin(begin: Callable[[], None] | None) -> None:
 
 
 def _take(backend: Backend) -> None:
-    """Set the backend of a worker process."""
     global _backend
     _backend = backend
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent has ended, since it would wait for jobs for ever."""
+    """End this process when its parent has ended; otherwise it would wait for jobs forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -85,7 +83,7 @@ def _end_with_parent() -> None:
 
 
 def _search(job: Job) -> tuple[Job, list[TraceRow], Outcome, str]:
-    """(job, its trials, its outcome, trace of an unexpected error), after loading its strategy's code in this process."""
+    """Load the strategy's code, then search: (job, its trials, its outcome, traceback of an unexpected error)."""
     if (job.of, str(job.hyperparameters)) not in _warm:
         _warm.add((job.of, str(job.hyperparameters)))
         warm_up(job)

@@ -1,4 +1,4 @@
-"""The journal of trials: a row per trial, appended when it ends. Written rows are never lost or duplicated."""
+"""The journal of trials: a row per trial, appended when the trial ends. Written rows are never lost or duplicated."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SLOT = ("operator", "hardware", "backend", "strategy", "seed")
 class Results:
     """The rows of results.jsonl.
 
-    A repeated search finds its rows here; a trial with the same result keeps its row.
+    A repeated search finds its rows here. A trial with the same result keeps its row.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the file; ValueError if another process writes to it."""
+        """Read the file. ValueError if another process writes to it."""
         self.path = path
         self._journal = Journal(path, ("job", "trial"), finite=True)
         self._trials: dict[str, set[int]] = {}
@@ -46,7 +46,7 @@ class Results:
         return self._rows(job.key)
 
     def check(self, job: Job) -> None:
-        """Check that earlier trials of the job's slot have its fingerprint; ValueError if not. An empty fingerprint passes."""
+        """Check that earlier trials in the job's slot have its fingerprint. ValueError if not. An empty fingerprint passes."""
         if not job.fingerprint:
             return
         rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows(key))
@@ -85,23 +85,21 @@ class Results:
         self._cut(job.key, trials)
 
     def _rows(self, key: str) -> list[dict[str, Any]]:
-        """Rows of a job's key, in order of trials."""
         return [self._journal.rows[key, trial] for trial in sorted(self._trials.get(key, ()))]
 
     def _note(self, row: dict[str, Any]) -> None:
-        """Add a row to the index."""
         self._trials.setdefault(row["job"], set()).add(row["trial"])
         self._keys.setdefault(tuple(row[name] for name in SLOT), set()).add(row["job"])
 
     def _cut(self, key: str, trials: int) -> None:
-        """Drop a job's rows from number `trials` on, also in the file."""
+        """Drop a job's rows from trial number `trials` on, also in the file."""
         if stale := {trial for trial in self._trials.get(key, ()) if trial >= trials}:
             self._journal.drop({(key, trial) for trial in stale})
             self._trials[key] -= stale
 
 
 def _check(row: dict[str, Any]) -> None:
-    """Check that a row is a trial; KeyError or TypeError if not, because its fields are used long after it is read."""
+    """Check that a row is a trial, because its fields are used long after it is read. KeyError or TypeError if not."""
     missing = [name for name in FIELDS if name not in row]
     if missing:
         raise KeyError(missing[0])

@@ -10,11 +10,11 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 MISSES = 200
-"""Number of known random schedules in a row after which a space counts as exhausted."""
+"""Number of consecutive known random schedules after which a space counts as exhausted."""
 
 
 def schedules_of(op: Operator, hw: Hardware, space: str, count: int | None = None, seed: int = 0) -> list[Schedule]:
-    """All legal schedules of a space, or `count` different random schedules (fewer if the space has no more)."""
+    """All legal schedules of a space, or `count` distinct random schedules (fewer if the space has no more)."""
     graph = ConstructionGraph(op, hw, space)
     if count is None:
         return [Schedule(row) for batch in graph.enumerate() for row in batch]

@@ -1,4 +1,4 @@
-"""Settings of a comparison: the configuration, checked and resolved, and its jobs."""
+"""Settings of a comparison: the configuration, checked and resolved, and the jobs that it makes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Job:
     strategy: str
     """The strategy's name in this comparison."""
     of: str
-    """The strategy's registered name, which differs for a variant with other hyperparameters."""
+    """The strategy's registered name. A variant with other hyperparameters has another name in the comparison."""
     hyperparameters: Mapping[str, object]
     seed: int
     budget: Budget
@@ -61,7 +61,7 @@ class Job:
         try:
             space = get_strategy(self.of, **self.hyperparameters).space
         except ImportError:
-            return ""  # its search will not start, and its outcome says why
+            return ""  # its search will not start, and the outcome will say why
         return fingerprints([self.operator], self.hardware, space)[str(self.operator)]
 
     @property
@@ -119,7 +119,7 @@ class Settings:
 
 
 def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
-    """Resolve a configuration; its results' folder is by default below outputs/`purpose`. ValueError names the fault."""
+    """Resolve a configuration. By default, results are written below outputs/`purpose`. ValueError names the fault."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
     if "threads" in plain:
@@ -154,21 +154,20 @@ def short_hash(value: object) -> str:
 
 
 def digest_of_file(path: str | Path) -> str:
-    """Sixteen hexadecimal digits that identify a file's content; FileNotFoundError if it is missing."""
+    """Sixteen hexadecimal digits that identify a file's content. FileNotFoundError if the file is missing."""
     return hashlib.sha256(located(path).read_bytes()).hexdigest()[:16]
 
 
 def code_digest() -> str:
     """Digest of the program text that a search runs, followed by the loaded plugins' packages and versions.
 
-    When it changes, jobs are repeated (their timings are stored).
+    When it changes, jobs are repeated; their timings are stored.
     """
     return " + ".join([_own_digest(), *(f"{name} ({package})" for name, package in sorted(loaded().items()))])
 
 
 @cache
 def _own_digest() -> str:
-    """Sixteen hexadecimal digits of this project's program text."""
     whole = hashlib.sha256()
     for path in sorted(path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")):
         if path.suffix in (".py", ".c", ".h", ".json"):
@@ -178,7 +177,7 @@ def _own_digest() -> str:
 
 
 def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> Backend:
-    """The backend `name`; `recorded` reads the table `recording`, or shipped tables. `measure` selects the measuring pool."""
+    """The backend `name`. `recorded` reads the table `recording`, or shipped tables. `measure` selects the measuring pool."""
     pool = measure.get("pool", "local")
     check_known("measure.pool", pool, POOLS)
     if pool == "ray":
@@ -187,7 +186,6 @@ def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> B
 
 
 def _seeds(value: object) -> list[int]:
-    """Distinct seeds from a number or a list."""
     seeds: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
     if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
         raise ValueError(f"seed {value!r}: expected a number from 0, or a list of those")
@@ -197,7 +195,7 @@ def _seeds(value: object) -> list[int]:
 def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
     """Strategy -> (registered name, hyperparameters), in the given order.
 
-    `strategies.<name>.of` names the registered strategy of a variant <name>; `space` applies to all of them.
+    `strategies.<name>.of` names the registered strategy of a variant <name>. `space` applies to all strategies.
     """
     found = plain.get("strategies") or {}
     if not found:

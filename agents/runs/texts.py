@@ -35,7 +35,7 @@ def p_text(value: float) -> str:
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines of a Markdown table; the first column is aligned left, all other columns right."""
+    """Lines of a Markdown table. The first column is aligned left, all other columns right."""
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 

@@ -1,4 +1,4 @@
-"""Shared parts of agents that learn from scratch: most steps are training, then the policy's programs are measured."""
+"""Base of agents that learn from scratch: most steps are training, then the policy's programs are measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FromScratch(ABC):
     """Number of steps reserved for the episodes whose programs are measured."""
 
     def search(self, session: LearningSession, rng: np.random.Generator) -> None:
-        """Learn and measure until no trial is left; BudgetSpent passes through. ValueError for a session without environments."""
+        """Learn and measure until no trial is left. BudgetSpent passes through. ValueError for a session without environments."""
         if not isinstance(session, LearningSession):
             raise ValueError(f"{type(self).__name__} learns in environments: expected a session of from_scratch of suite v1")
         act = self.learn(session, int(rng.integers(2**31)))
@@ -41,11 +41,11 @@ class FromScratch(ABC):
 
     @abstractmethod
     def learn(self, session: LearningSession, seed: int) -> Act:
-        """Learn and return the policy, leaving `shown` steps of the session."""
+        """Learn and return the policy; leave `shown` steps of the session."""
 
 
 def show(env: Any, act: Act, greedy: bool) -> None:
-    """Run one episode; its program is the environment's schedule at the end."""
+    """Run one episode. Its program is the environment's schedule at the end."""
     observation, _ = env.reset()
     ended = False
     while not ended:

@@ -22,7 +22,7 @@ class CountedLearner(ColumnLearner):
     session: LearningSession
 
     def writing(self, hardware: Hardware) -> Any:
-        """The session's environments, for the session's machine."""
+        """Return the session's environments, for the session's machine."""
         return self._envs
 
     def within(self, session: LearningSession) -> CountedLearner:

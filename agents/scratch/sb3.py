@@ -1,8 +1,8 @@
 """Algorithms of stable-baselines3 and sb3-contrib, trained from scratch with their defaults, except for expensive settings.
 
-Rollouts of PPO have the default 2,048 steps in total, from 32 environments, in minibatches of 512 in place of 64. DQN learns from
-128 transitions for every 16 steps in place of 32 for every 4, which is the same ratio, and its buffer is no larger than the
-number of steps. The two algorithms without masks may choose illegal actions; each costs a step.
+Rollouts of PPO have the default 2,048 steps in total, from 32 environments, in minibatches of 512 instead of 64. DQN learns from
+128 transitions for every 16 steps instead of 32 for every 4, which is the same ratio, and its buffer is no larger than the number
+of steps. PPO and DQN have no masks and may choose illegal actions; each costs a step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sb3(FromScratch):
         envs = ConstructVecEnv(session.make_vec(self.num_envs, **self.environment()))
         envs.seed(seed)
         model = self.make(envs, seed)
-        round_of = getattr(model, "n_steps", 1) * self.num_envs  # steps of a rollout, which is always completed
+        round_of = getattr(model, "n_steps", 1) * self.num_envs  # number of steps of a rollout, which is always completed
         model.learn((session.steps_left - self.shown) // round_of * round_of)
         return self.acting(model)
 
@@ -49,7 +49,7 @@ class Sb3(FromScratch):
         """An untrained model for these environments."""
 
     def acting(self, model: Any) -> Act:
-        """The model's policy in one environment, which ignores the legal actions."""
+        """The model's policy in one environment. It ignores the legal actions."""
 
         def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
             return int(model.predict(observation, deterministic=greedy)[0])
@@ -59,7 +59,7 @@ class Sb3(FromScratch):
 
 @dataclass(frozen=True)
 class ScratchPpo(Sb3):
-    """PPO of stable-baselines3, which has no action masks, in `Construct-v0`."""
+    """PPO of stable-baselines3 in `Construct-v0`. It has no action masks."""
 
     def make(self, envs: ConstructVecEnv, seed: int) -> PPO:
         """An untrained PPO with the settings of the module's docstring."""
@@ -68,7 +68,7 @@ class ScratchPpo(Sb3):
 
 @dataclass(frozen=True)
 class ScratchDqn(Sb3):
-    """DQN of stable-baselines3, which has no action masks, in `Construct-v0`."""
+    """DQN of stable-baselines3 in `Construct-v0`. It has no action masks."""
 
     num_envs: int = 16
 
@@ -86,7 +86,7 @@ class ScratchMaskedPpo(Sb3):
         return MaskablePPO("MlpPolicy", envs, n_steps=2048 // self.num_envs, batch_size=512, seed=seed, device="cpu")
 
     def acting(self, model: Any) -> Act:
-        """The model's policy in one environment, which takes legal actions only."""
+        """The model's policy in one environment. It takes only legal actions."""
 
         def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
             return int(model.predict(observation, action_masks=legal, deterministic=greedy)[0])
@@ -99,8 +99,8 @@ class ScratchMaskedWriting(ScratchMaskedPpo):
     """MaskablePPO of sb3-contrib in `Write-v0`."""
 
     def environment(self) -> dict[str, Any]:
-        """`Write-v0` with sizes as choices; there are 256 sizes.
+        """Choose `Write-v0` with sizes as choices; there are 256 sizes.
 
-        Whole columns as choices are more than a thousand and make a run four times as expensive.
+        With whole columns, choices would be more than a thousand, and a run would be four times as expensive.
         """
         return {"name": WRITE}

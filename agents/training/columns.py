@@ -1,7 +1,7 @@
-"""Training of policies that write programs column by column (`agent=columns`); called by `gensor train`.
+"""Training of policies that write programs column by column (`agent=columns`), for `gensor train`.
 
-The learner is not from stable-baselines3. It plays whole episodes of `gensor_gym/Write-v0`, and counts a written program as one
-step, which is one evaluation of the model. Curves, validation, checkpoints and cards are the same as for the other agents.
+The learner is not from stable-baselines3. It plays whole episodes of `gensor_gym/Write-v0`. A written program counts as one step,
+which is one evaluation of the model. Curves, validation, checkpoints and cards are those of all agents.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator
     """Graphs of the training tasks: those of the operators, or of the machine `agent.measured` of Measured v1.
 
     `agent.unrecorded` operators are added: for a CPU from unrecorded classes, for a GPU from the given operators. With
-    `agent.machines` every operator has its own machine, drawn near these machines.
+    `agent.machines` every operator has a machine of its own, drawn near these machines.
     """
     if config["agent"].get("measured"):
         agent = {"unrecorded": 0, **config["agent"]}
@@ -92,7 +92,6 @@ def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator
 
 
 def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:
-    """Construction graphs of operators on the configuration's machine."""
     return [ConstructionGraph(op, config["env"]["hardware"], config["env"]["space"]) for op in ops]
 
 
@@ -126,7 +125,7 @@ def _train(
 
 
 def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any]) -> dict[str, float]:
-    """`over_floor` of the best of `eval_episodes` programs for each validation task."""
+    """Score `over_floor` on the validation tasks, of the best of `eval_episodes` programs for each."""
     rng, found = np.random.default_rng(config["seed"]), []
     for choices in judges:
         rows = write(learner.network, choices, config["eval_episodes"], Memory(1.0), rng)
@@ -136,7 +135,6 @@ def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any])
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
-    """Restore the learner from a checkpoint; return the seconds of training so far. ValueError if the configuration differs."""
     kept = read_state(path, lambda begun: check_same(path, begun, _begun(config)))
     learner.restore(kept["state"])
     return float(kept["seconds"])

@@ -20,7 +20,7 @@ PRIVATE = ("seed", "output", "resume", "checkpoint_every", "torch_threads")
 
 @dataclass(frozen=True)
 class Run:
-    """A training run: its folder, its card, and its curve (steps, mean return) as float64 [N]."""
+    """A training run: folder, card, and curve (steps, mean return) as float64 [N]."""
 
     folder: Path
     card: dict[str, Any]
@@ -29,7 +29,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Read the run in a folder; ValueError if card.json or curve.jsonl is not a file that gensor train writes."""
+    """Read the run in a folder. ValueError if card.json or curve.jsonl is not a file that gensor train writes."""
     try:
         card = read_json(folder / CARD, finite=False)
         points = read_objects(folder / "curve.jsonl", finite=False)
@@ -42,7 +42,7 @@ def read_run(folder: Path) -> Run:
 
 
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Entries of a configuration by dotted name."""
+    """Entries of a nested configuration by dotted name."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
@@ -50,9 +50,9 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Group runs by their differing settings; the label is the agent, then `name=value` of every other difference.
+    """Group runs by their differing settings. The label is the agent, then `name=value` of every other difference.
 
-    Runs with one seed and the same settings have the same curve, and the longest run counts.
+    Runs with equal seeds and settings have the same curve; the longest run counts.
     """
     runs = list(runs)
     entries = (flat(run.card.get("config", {})) for run in runs)

@@ -1,4 +1,4 @@
-"""Training of policies of `Gir-v0`; called by `gensor train`. They walk and are trained like other walking policies."""
+"""Training of policies of `Gir-v0`, for `gensor train`. They walk and are trained like other walking policies."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from gensor_gym.gir.graph import GirGraph
 
 
 def graphs_of(given: Any, env: dict[str, Any]) -> list[GirGraph]:
-    """Graphs of fused operators; ValueError if the space is not one for fused operators."""
+    """Graphs of fused operators. ValueError if the space is not one of fused operators."""
     if not is_fused(env["space"]):
         raise ValueError(f"env.space {env['space']!r}: expected one of {', '.join(SPACES)}, of fused operators")
     return [GirGraph(op, machines.get(env["hardware"]), env["space"]) for op in fused_operators(given)]
 
 
 def _training(config: dict[str, Any]) -> Any:
-    """Training environments of all operators; ValueError for a setting that the agent does not support."""
     from gensor_gym.env.sb3 import make_fused_sb3
 
     given = {"clone": config["clone"], "variants": config["variants"], "drawn.count": (config.get("drawn") or {}).get("count", 0)}

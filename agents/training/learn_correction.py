@@ -1,9 +1,9 @@
 """Learn a correction of the model from measurements: `python -m experiments learn_correction measured=WHAT output=FOLDER`.
 
 WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`, with programs of the train
-part on one machine. It may be a list of these. The card compares the correction's ranking of programs with the model's on the
-operators of the last item. They are held out in groups, one group after another and on all machines together. For a machine of
-Measured v1, it also compares them on the operators of the other parts.
+part on one machine. It may be a list of these. The card compares how correction and model rank programs, on the operators of the
+last item. These operators are held out in groups, one group after another and on all machines together. For a machine of Measured
+v1, the card also compares the rankings on the operators of the other parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gensor_gym.measure.records import measured
 
 FOLDS = 5
 LEAST = 4
-"""Least number of kernels of an operator for which rankings are compared."""
+"""Smallest number of an operator's kernels for which rankings are compared."""
 FIRSTS = {"first": 1, "first4": 4}
 """Name of a score -> number of first choices whose best time counts."""
 
@@ -44,7 +44,7 @@ class Observed:
 
     hardware: Hardware
     operators: list[str]
-    """The different operators, sorted."""
+    """The distinct operators, sorted."""
     features: np.ndarray
     """float32 [B, F]."""
     times: np.ndarray
@@ -102,9 +102,9 @@ def _observed(text: str, rows: Sequence[Mapping[str, Any]], hw: Hardware, space:
 def learn(
     observed: Sequence[Observed], space: str, seed: int = 0, validate: bool = True, last: float = 1.0
 ) -> tuple[Correction, dict[str, Any]]:
-    """Fit a correction to all machines; return (correction, card); with `validate` the card has `validated` of the last machine.
+    """Fit a correction to all machines; return (correction, card). With `validate` the card has `validated` of the last machine.
 
-    `last` is the weight of the last machine's programs, whose operators the card names; programs of other machines weigh 1.
+    `last` is the weight of the last machine's programs, whose operators the card names. Programs of other machines weigh 1.
     """
     here = observed[-1]
     held_out = validated(observed, seed, last) if validate else {}
@@ -127,7 +127,7 @@ def fitted(observed: Sequence[Observed], seed: int, last: float, without: Collec
 
 
 def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) -> dict[str, float]:
-    """`ranking` of the last machine's programs of held-out operators, by the model alone and corrected."""
+    """Compute `ranking` of the last machine's programs of held-out operators, by the model alone and corrected."""
     here = observed[-1]
     corrected = np.empty(len(here.times))
     for fold in range(FOLDS):
@@ -139,7 +139,7 @@ def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) ->
 
 
 def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, float]:
-    """`ranking` of a machine's programs in Measured v1 whose operators are in no train part, by the model and corrected."""
+    """Compute `ranking` of a machine's programs of operators outside the train part, by the model and corrected."""
     table = measured.load(machine)
     here = Observed.of_table(table[table.part != "train"], measured.here(machine), space, to_learn=False)
     scores = {"model": here.model, "corrected": here.model + correction.log_ratio(here.features)}
@@ -157,8 +157,8 @@ def rankings(
 ) -> dict[str, list[float]]:
     """Quality of the ranking by `scores`, lowest first, of each operator with at least LEAST programs.
 
-    `rank` is the rank correlation with `times`, logarithms of measured seconds. Each name of `firsts` has the least logarithm
-    among that many first choices minus the least of all.
+    `rank` is the rank correlation with `times`, logarithms of measured seconds. Each name of `firsts` has the smallest logarithm
+    among that many first choices, minus the smallest of all.
     """
     found: dict[str, list[float]] = defaultdict(list)
     for group in np.unique(groups):
@@ -182,7 +182,7 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def observations(what: str, hw: Hardware, space: str) -> Observed:
-    """The train part of measurements. The machine is `hw` if the file does not name one.
+    """Read the train part of measurements. The machine is `hw` if the file does not name one.
 
     ValueError if `what` is neither a file nor a machine of Measured v1.
     """
@@ -194,7 +194,7 @@ def observations(what: str, hw: Hardware, space: str) -> Observed:
 
 
 def regrets(card: Mapping[str, Any], of: str = "operators left out") -> list[str]:
-    """Sentences about operators `of` some kind from the numbers of a card, empty if it has no such numbers."""
+    """Sentences about operators `of` some kind from the numbers of a card; empty if the card has no such numbers."""
     names = {"first": "the first choice", "first4": "the best of the first four"}
     return [
         f"On {of}, {name} takes {math.expm1(card[f'{key}_model']):.1%} longer than the best program by the model, "

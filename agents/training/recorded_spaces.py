@@ -49,7 +49,7 @@ class RecordedTraining:
     """Settings of a policy's training."""
 
     spaces: tuple[str, ...]
-    """Files of one kernel; the environments use them in turn."""
+    """Files of one kernel. Each environment uses one of them, and the files take turns."""
     agent: Mapping[str, Any]
     """Settings of `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +60,6 @@ class RecordedTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the settings; ValueError names an invalid setting."""
         if self.agent.get("name") not in AGENTS:
             raise ValueError(f"agent {self.agent.get('name')!r} does not learn in recorded spaces; these do: {AGENTS}")
         if isinstance(self.spaces, str) or not self.spaces:
@@ -78,7 +77,7 @@ class RecordedTraining:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings as text and numbers, files by name; they label the curves in `gensor report`."""
+        """The settings as text and numbers, files by name. They label the curves in `gensor report`."""
         names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
         return {
             "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,
@@ -92,10 +91,9 @@ class RecordedTraining:
 
 
 class RecordedVecEnv(DummyVecEnv):
-    """Sequentially stepped environments of several spaces with the same parameters."""
+    """Environments of several spaces with the same parameters, stepped one after another."""
 
     def __init__(self, training: RecordedTraining) -> None:
-        """Create the environments; ValueError if two spaces have different parameters."""
         spaces = [load_space(path) for path in training.spaces]
         check_alike(spaces)
         chosen = [spaces[i % len(spaces)] for i in range(training.num_envs)]
@@ -108,22 +106,19 @@ class Curve(BaseCallback):
     """Callback that records means over the last hundred episodes after every rollout."""
 
     def __init__(self) -> None:
-        """Start without rows."""
         super().__init__()
         self.rows: list[dict[str, float]] = []
 
     def _on_step(self) -> bool:
-        """Always continue."""
         return True
 
     def _on_rollout_end(self) -> None:
-        """Add a row if an episode has ended."""
         if (row := last_episodes(self.model)) is not None:
             self.rows.append(row)
 
 
 def check_alike(spaces: list[TuningSpace]) -> None:
-    """Check that spaces have the same parameters with more than one value; ValueError if not.
+    """Check that spaces have the same parameters with more than one value. ValueError if not.
 
     Otherwise a policy would have other observations or other actions.
     """
@@ -138,7 +133,7 @@ def check_alike(spaces: list[TuningSpace]) -> None:
 def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
     """Train the policy on one thread, unless the folder already has it, and return its card.
 
-    policy.safetensors and curve.jsonl are written, and card.json last. The same training gives exactly the same curve.
+    policy.safetensors and curve.jsonl are written, and card.json last. A training with equal settings has exactly the same curve.
     """
     if (card := known_card(training, folder)) is not None:
         return card
@@ -165,7 +160,7 @@ def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
 
 
 def learn_at(training: tuple[RecordedTraining, Path]) -> dict[str, Any]:
-    """`learn` with its arguments in a pair, for a pool of processes."""
+    """Call `learn` with its arguments in a pair, for a pool of processes."""
     return learn(*training)
 
 
@@ -178,7 +173,7 @@ def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | Non
 
 
 def training_of(config: DictConfig) -> RecordedTraining:
-    """The training of a configuration (conf/train_recorded.yaml); ValueError names an invalid setting."""
+    """The training of a configuration (conf/train_recorded.yaml). ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     if not isinstance(plain["spaces"], list) or not plain["spaces"]:
         raise ValueError(f"spaces is {plain['spaces']!r}: expected a list of files, as in 'spaces=[a.json.gz, b.json.gz]'")

@@ -2,8 +2,8 @@
 
 Example: `python -m experiments train agent=ppo env.hardware=cascade_lake output=agents/data/policies/ppo_cpu`.
 
-On the analytic model the same seed and configuration give exactly the same learning curve, whether the run was stopped and
-resumed or not.
+On the analytic model, equal seeds and configurations have exactly the same learning curve, whether a run was stopped and resumed
+or not.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def write_card(
 
 
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
-    """The configuration as plain values, checked; ValueError names a bad setting."""
+    """Check the configuration and return it as plain values. ValueError names a bad setting."""
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     check_whole(config, 0, "seed", "curve_every", "eval_every", "checkpoint_every", "variants")  # 0: never
     check_whole(config, 1, "steps", "eval_episodes", "torch_threads")
@@ -87,13 +87,13 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
 
 
 def agent_of(name: str) -> dict[str, Any]:
-    """Settings of an agent from conf/agent; empty if there is no file of that name."""
+    """Settings of an agent from conf/agent; empty if no file has that name."""
     found: Any = [OmegaConf.to_container(OmegaConf.load(path)) for path in (CONF / "agent").glob("*.yaml") if path.stem == name]
     return dict(found[0]) if found else {}
 
 
 def parts_of(config: dict[str, Any]) -> list[str]:
-    """Parts of split v1 that the operators belong to; fused operators have their own parts."""
+    """Parts of split v1 that the operators belong to. Fused operators have their own parts."""
     if training_of(config["agent"]["name"]).fused:
         return fused_parts_of(config["operators"])
     return sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
@@ -111,7 +111,7 @@ def trained(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def _is_whole(policy: Path) -> bool:
-    """Whether a policy's file is complete; a full disk or an interrupted copy leaves less."""
+    """Whether a policy's file is complete. A full disk or an interrupted copy leaves less."""
     try:
         with safe_open(policy, "np"):
             return True
@@ -128,7 +128,10 @@ def finished(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
-    """Train, save policy and card, and evaluate on the validation split; return the scores. Finished parts are not repeated."""
+    """Train, save policy and card, and evaluate on the validation split; return the scores.
+
+    Finished steps are not repeated.
+    """
     if config["resume"] and trained(folder, config):
         card = read_card(folder)
         cost = card["training_seconds"], card["training_steps"], card["resumed"]
@@ -191,7 +194,7 @@ def tracked_run(config: dict[str, Any], folder: Path, console: Console) -> tuple
 
 
 def score(scores: dict[str, Any]) -> float | None:
-    """Latency relative to the traverser's (or the optimum) on validation operators, from the results of `evaluate`."""
+    """Latency relative to that of the traverser (or to the optimum) on validation operators, from the results of `evaluate`."""
     return next((value for name, value in scores.items() if name.startswith("validation_latency_over_")), None)
 
 

@@ -37,9 +37,9 @@ class Training:
     sees: int | None = None
     """Version of the policies' observation, if neither the layout of a row nor the fingerprint implies it."""
     shows_itself: bool = True
-    """Whether its learner writes TensorBoard events itself."""
+    """Whether the learner writes TensorBoard events itself."""
     fused: bool = False
-    """Whether its tasks are fused operators."""
+    """Whether the tasks are fused operators."""
 
 
 WALK = Training(train_walk.learn, Ppo)
@@ -51,12 +51,12 @@ OTHERS = {
 
 
 def training_of(agent: str) -> Training:
-    """The training of an agent, `WALK` if the agent has no training of its own. `WALK.learn` reports an unknown agent."""
+    """The training of an agent; `WALK` if the agent has no training of its own. `WALK.learn` reports an unknown agent."""
     return OTHERS.get(agent, WALK)
 
 
 def judged(config: dict[str, Any]) -> list[Any]:
-    """Tasks of `eval_operators` that policies of the configuration's agent can be evaluated on."""
+    """Tasks of `eval_operators` on which policies of the configuration's agent can be evaluated."""
     env, training = config["env"], training_of(config["agent"]["name"])
     if training.fused:
         return train_fused.graphs_of(config["eval_operators"], env)
@@ -67,10 +67,10 @@ def judged(config: dict[str, Any]) -> list[Any]:
 def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
     """Scores of a folder's policy, by the model, over the operators of `eval_operators` (the validation split).
 
-    One is the geometric mean of (latency of the best of the policy's episodes) / (latency of the traverser's best). Over the
-    tasks with a certified optimum there are also mean regrets, latency / optimum - 1, of the greedy episode and of the best
-    episode. Tasks unsuited to such policies are left out. Every construction has its own random numbers, so that all policies are
-    compared with the same walks.
+    One score is the geometric mean of (latency of the best of the policy's episodes) / (latency of the traverser's best program).
+    Over the tasks with a certified optimum there are also mean regrets, latency / optimum - 1, of the greedy episode and of the
+    best episode. Tasks unsuited to such policies are left out. Every construction has random numbers of its own, so that all
+    policies are compared with the same walks.
     """
     if training_of(config["agent"]["name"]).fused:
         return train_fused.evaluate(config, folder, console)

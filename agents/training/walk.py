@@ -1,4 +1,4 @@
-"""Training of policies that walk on the construction graph, with learners of stable-baselines3; called by `gensor train`."""
+"""Training of policies that walk on the construction graph, with learners of stable-baselines3, for `gensor train`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class Ground:
 
 
 def _constructions(config: dict[str, Any]) -> Any:
-    """Training environments of the operators, their variants and drawn operators."""
     from gensor_gym.env.sb3 import make_sb3
 
     rng = np.random.default_rng(config["seed"])

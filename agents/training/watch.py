@@ -29,7 +29,10 @@ def training_bar(console: Console) -> Progress:
 
 
 def steps_in_all(done: int, asked_for: int, each: int) -> int:
-    """Steps at the end of a training that continues from `done`; the last rollout of `each` steps may exceed `asked_for`."""
+    """Number of steps at the end of a training that continues from `done` steps.
+
+    The last rollout of `each` steps may exceed `asked_for`.
+    """
     return done - (done - asked_for) // each * each if done < asked_for else done
 
 
@@ -37,7 +40,6 @@ class Every:
     """Callable that is true once whenever a count has passed another multiple of `period`; never if `period` is 0."""
 
     def __init__(self, period: int) -> None:
-        """Start counting at 0."""
         self.period, self._done = period, 0
 
     def skip_to(self, count: int) -> None:
@@ -52,7 +54,7 @@ class Every:
 
 
 def over_floor(found: Iterable[tuple[float, ConstructionGraph]]) -> dict[str, float]:
-    """Geometric mean over operators of the best program's latency over the roofline floor; it cannot be less than 1."""
+    """Geometric mean over operators of the best program's latency over the roofline floor. It cannot be less than 1."""
     return {"validation_latency_over_floor": float(np.exp(np.mean([np.log(best / graph.floor) for best, graph in found])))}
 
 
@@ -60,14 +62,14 @@ class Validation:
     """Quality of a policy by the model on operators that it does not train on, by the same episodes at every validation."""
 
     def __init__(self, ops: Iterable[Any], arguments: dict[str, Any], episodes: int, seed: int, make: Any) -> None:
-        """Create the environments with `make` and `arguments`; ValueError names a bad value."""
+        """Create the environments with `make` and `arguments`. ValueError names a bad value."""
         if episodes < 1:
             raise ValueError(f"eval_episodes is {episodes}; expected 1 or more")
         self.seed = seed
         self.envs = [make(episodes, operator=op, autoreset_mode="Disabled", **arguments) for op in ops]
 
     def score(self, learner: Learner, model: Any) -> dict[str, float]:
-        """`over_floor` of the best programs of all operators."""
+        """Score `over_floor` of the best programs of all operators."""
         rng = np.random.default_rng(self.seed)
         found = []
         for envs in self.envs:
@@ -92,9 +94,9 @@ class Watch(BaseCallback):
         self, folder: Path, progress: Progress, learner: Learner, config: dict[str, Any], validation: Validation | None,
         spent: float,
     ) -> None:  # fmt: skip
-        """Take the run's configuration and the seconds of training so far, `spent`.
+        """Take the run's configuration and `spent`, the seconds of training so far.
 
-        The configuration's `curve_every`, `eval_every` and `checkpoint_every` are in steps.
+        The configuration's `curve_every`, `eval_every` and `checkpoint_every` are numbers of steps.
         """
         super().__init__()
         self._begin = time.perf_counter() - spent
@@ -119,12 +121,11 @@ class Watch(BaseCallback):
         self.progress.update(self.bar, completed=self.model.num_timesteps, total=total)
 
     def _on_step(self) -> bool:
-        """Advance the bar."""
         self.progress.update(self.bar, completed=self.num_timesteps)
         return True
 
     def _on_rollout_start(self) -> None:
-        """Validate, save, and stop if a signal was received; all data so far have been learned from."""
+        """Validate, save, and stop if a signal was received. The model has learned from all data so far."""
         steps, spent = self.model.num_timesteps, self.seconds
         self._validate(steps)
         stop = asked()
@@ -135,7 +136,6 @@ class Watch(BaseCallback):
         self._begin = time.perf_counter() - spent
 
     def _validate(self, steps: int) -> None:
-        """Append a line to validation.jsonl if it is due."""
         if self.validation is not None and self._eval(steps):
             self.progress.update(self.bar, description="validating")
             scores = self.validation.score(self.learner, self.model)
@@ -145,12 +145,10 @@ class Watch(BaseCallback):
                 self.logger.record(f"validation/{name}", value)
 
     def _on_rollout_end(self) -> None:
-        """Append a point to the learning curve if it is due."""
         if self._curve(self.model.num_timesteps):
             self._point()
 
     def _on_training_end(self) -> None:
-        """Append the last point, and run a final validation if it is due."""
         spent, rows = self.seconds, read_rows(self.folder / CURVE)
         if not rows or rows[-1]["steps"] < self.model.num_timesteps:
             self._point()
@@ -160,7 +158,6 @@ class Watch(BaseCallback):
         self._begin = time.perf_counter() - spent
 
     def _point(self) -> None:
-        """Append means over the last hundred episodes to the curve; do nothing if no episode has ended."""
         if (row := last_episodes(self.model)) is not None:
             append_row(self.folder / CURVE, row)
 

@@ -1,7 +1,7 @@
 """PPO (arXiv 1707.06347) in one file, in CleanRL's manner: one loop to read from top to bottom, no framework.
 
-Any id of Gymnasium with flat observations and discrete actions will do, as in --env-id CartPole-v1. --masks takes legal actions
-alone, where `info["action_mask"]` says what is legal, as it does in Gymnasium's own Taxi too.
+Any environment of Gymnasium with flat observations and discrete actions will do, for example `--env-id CartPole-v1`. With
+--masks the policy takes only actions that are legal by `info["action_mask"]`, which Gymnasium's own Taxi has too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.distributions import Categorical
 
 @dataclass
 class Arguments:
-    """What can be set on the command line, as --name-of-field."""
+    """Settings; each is an option of the command line, such as --env-id."""
 
     env_id: str = "gensor_gym:gensor_gym/Construct-v0"
     num_envs: int = 32
@@ -41,10 +41,9 @@ class Arguments:
 
 
 class Agent(nn.Module):
-    """Two networks of two layers: which action, and what the state is worth."""
+    """Networks of the policy and of the value of states, each with two hidden layers."""
 
     def __init__(self, inputs: int, actions: int) -> None:
-        """Orthogonal weights; the policy begins near uniform."""
         super().__init__()
         self.actor, self.critic = self._network(inputs, actions, 0.01), self._network(inputs, 1, 1.0)
 
@@ -63,17 +62,17 @@ class Agent(nn.Module):
 
 
 def allowed(info: dict[str, Any], envs: gymnasium.vector.VectorEnv, args: Arguments) -> torch.Tensor:
-    """Masks bool [B, N]: what the environment says, or everything."""
+    """Masks bool [B, N] of legal actions: the environment's if `args.masks`, otherwise all true."""
     if args.masks:
         return torch.as_tensor(np.stack(info["action_mask"]), dtype=torch.bool)
     return torch.ones((envs.num_envs, int(envs.single_action_space.n)), dtype=torch.bool)
 
 
 def advantages_of(batch: dict[str, torch.Tensor], values: torch.Tensor, args: Arguments) -> torch.Tensor:
-    """Generalised advantages [T, B] of values [T + 1, B].
+    """Generalised advantages [T, B] of values [T + 1, B] (arXiv 1506.02438).
 
-    An ended episode is reset by the step that follows (Gymnasium's NEXT_STEP), so the observation after `ended` is the
-    episode's last one, and its value counts where the episode was cut off (truncated) and not where it is over.
+    Gymnasium's mode NEXT_STEP resets an ended episode at the next step. So the observation after `ended` is the episode's last
+    one. Its value counts if the episode was truncated, and not if it terminated.
     """
     found, last = torch.zeros_like(batch["rewards"]), torch.zeros(values.shape[1])
     for t in reversed(range(args.num_steps)):
@@ -85,7 +84,7 @@ def advantages_of(batch: dict[str, torch.Tensor], values: torch.Tensor, args: Ar
 
 
 def update(agent: Agent, optimizer: torch.optim.Optimizer, batch: dict[str, torch.Tensor], args: Arguments) -> None:
-    """Epochs of clipped steps over a batch of transitions [M, ..]."""
+    """Train for `args.epochs` epochs on a batch of transitions [M, ..] with PPO's clipped loss."""
     count = len(batch["actions"])
     for _ in range(args.epochs):
         for chosen in torch.randperm(count).chunk(args.minibatches):
@@ -102,7 +101,7 @@ def update(agent: Agent, optimizer: torch.optim.Optimizer, batch: dict[str, torc
 
 
 def train(args: Arguments) -> list[float]:
-    """Mean return of the episodes that ended in each iteration (those without any are left out)."""
+    """Train; return the mean return of the episodes that ended in each iteration, without iterations in which none ended."""
     torch.manual_seed(args.seed)
     envs = RecordEpisodeStatistics(gymnasium.make_vec(args.env_id, num_envs=args.num_envs))
     inputs, actions = int(np.prod(envs.single_observation_space.shape)), int(envs.single_action_space.n)
@@ -129,7 +128,7 @@ def train(args: Arguments) -> list[float]:
             last = agent(torch.as_tensor(seen), allowed(info, envs, args))[1]
         batch["advantages"] = advantages_of(batch, torch.cat([batch["values"], last[None]]), args)
         batch["returns"] = batch["advantages"] + batch["values"]
-        valid = batch.pop("valid")  # the step that resets is no choice of the policy's
+        valid = batch.pop("valid")  # the step that resets an episode ignores its action
         update(agent, optimizer, {name: values[valid] for name, values in batch.items()}, args)
         if returns:
             curve.append(float(np.mean(returns)))

@@ -1,7 +1,7 @@
 """PPO by RLlib (its new API stack) on this environment: `pip install -e '.[lab,rllib]'`, without constraints.txt.
 
-RLlib finds the environment by a name that `register_env` knows, and learns in this very process: no worker and no learner is
-started. It heeds no mask here: what is illegal costs its step, as for any stock agent.
+RLlib finds the environment by a name registered with `register_env`. It samples and learns in this process and starts no
+workers. Masks are ignored here: an illegal action costs a step, as for any agent without masks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENVIRONMENTS = 8
 
 
 def config(seed: int) -> PPOConfig:
-    """Everything that is not RLlib's default."""
+    """RLlib's configuration; settings that are not named here keep RLlib's defaults."""
     register_env("construct", lambda arguments: gymnasium.make(ID, **arguments))
     return (
         PPOConfig()
@@ -32,7 +32,7 @@ def config(seed: int) -> PPOConfig:
 
 
 def train(total_steps: int = 100_000, seed: int = 0) -> list[float]:
-    """Train; the mean return of the last episodes, iteration by iteration."""
+    """Train; return the mean return of recent episodes after each iteration that reports it."""
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
     algorithm = config(seed).build_algo()
     curve: list[float] = []

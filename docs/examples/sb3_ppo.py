@@ -1,6 +1,6 @@
-"""The calls of the PPO example in stable-baselines3's documentation, made on this environment: only the id is another.
+"""The calls of the PPO example in stable-baselines3's documentation; only the environment's id differs.
 
-`module:id` has Gymnasium import the module first, which registers the id. The policy knows nothing of masks here.
+The id has the form `module:id`: Gymnasium first imports the module, which registers the id. The policy here ignores masks.
 """
 
 from stable_baselines3 import PPO

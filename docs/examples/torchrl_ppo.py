@@ -1,7 +1,7 @@
-"""PPO by TorchRL's own parts on this environment, with its masks: `pip install -e '.[lab,torchrl]'`.
+"""PPO from TorchRL's components on this environment, with masks: `pip install -e '.[lab,torchrl]'`.
 
-`GymEnv` makes the environment by its id, an info reader brings `action_mask` into the TensorDict, and `MaskedCategorical` draws
-legal actions alone. Collector, advantages and loss are TorchRL's, as in its PPO tutorial.
+`GymEnv` makes the environment from its id, an info reader copies `action_mask` into the TensorDict, and `MaskedCategorical`
+draws only legal actions. Collector, advantages and loss are TorchRL's, as in its PPO tutorial.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ENVIRONMENTS, STEPS, EPOCHS, MINIBATCHES = 8, 128, 4, 4
 
 
 def make() -> EnvBase:
-    """One environment, whose TensorDicts have `action_mask`."""
+    """An environment with `action_mask` in its TensorDicts."""
     env = GymEnv(ID, categorical_action_encoding=True)
     mask = Composite(action_mask=Binary(env.action_spec.n, dtype=torch.int8), shape=[])
     return env.set_info_dict_reader(default_info_dict_reader(["action_mask"], spec=mask))
 
 
 def network(inputs: int, outputs: int, scale: float) -> nn.Sequential:
-    """Two layers; the policy begins near uniform."""
+    """Network with two hidden layers; a small `scale` of the last layer's weights makes the first policy near uniform."""
     last = nn.Linear(64, outputs)
     nn.init.orthogonal_(last.weight, scale)
     nn.init.zeros_(last.bias)
@@ -39,7 +39,7 @@ def network(inputs: int, outputs: int, scale: float) -> nn.Sequential:
 
 
 def train(total_steps: int = 100_000, seed: int = 0) -> list[float]:
-    """Train; the mean return of the episodes that ended, batch by batch."""
+    """Train; return the mean return of the episodes that ended in each batch, without batches in which none ended."""
     torch.manual_seed(seed)
     env = TransformedEnv(SerialEnv(ENVIRONMENTS, make), RewardSum())
     env.set_seed(seed)

@@ -1,7 +1,7 @@
-"""Optuna chooses a strategy's values: every trial is a comparison, whose `score` is made small.
+"""Optuna tunes a strategy's settings: each trial is a comparison, whose `score` is minimised.
 
-The score is the geometric mean, over operators and seeds, of the winner's time over the operator's roofline floor: what
-`experiments.compare` returns to any sweeper of Hydra's. Trials are kept in a file: the same command goes on where it was stopped.
+The score is the geometric mean, over operators and seeds, of the winner's time divided by the operator's roofline floor.
+`experiments.compare` returns it to any sweeper of Hydra too. Trials are kept in a file, so that the same command resumes.
 """
 
 import sys
@@ -17,7 +17,7 @@ from experiments.comparison.summary import score
 
 
 def objective(trial: optuna.Trial) -> float:
-    """The score of a comparison with the values of this trial."""
+    """Score of a comparison with this trial's settings."""
     batch = trial.suggest_int("batch", 1, 8)
     config = compose([
         "operator=gemm(m=24, n=20, k=28)", "strategy=random_walk", f"strategies.random_walk.batch={batch}",

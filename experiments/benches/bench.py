@@ -1,7 +1,7 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-A suite is a module of this package that defines `run(config, emit)`, with settings of its name in conf/bench.yaml; a module
-`suite` has the name of its folder. No registration is needed. `suite=all` runs them all.
+A suite is a module of this package that defines `run(config, emit)`; its settings are under its name in conf/bench.yaml. A
+module called `suite` has the name of its folder. `suite=all` runs all suites.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gensor_gym.registry import check_known
 _CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 _FUSED = ("into", "called_inner", "into_inner")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_adds" for name in _CALLS)))
-"""Keys of the suites' lines whose values are seconds although their names do not say so."""
+"""Keys of result lines whose values are seconds although the keys do not say so."""
 
 
 def suites() -> dict[str, str]:
-    """Sorted names of the suites -> their functions."""
+    """Suite -> path of its `run`, sorted by suite."""
     return dict(sorted(functions_of("run", "experiments.benches").items()))
 
 
@@ -51,7 +51,7 @@ def run(config: DictConfig) -> None:
     """Run the suites of one configuration; on a terminal, also show their results as tables."""
     with refusals():
         lines = bench(config)
-        if (console := Console()).is_terminal:  # a pipe has received the lines themselves
+        if (console := Console()).is_terminal:  # a pipe has already received the result lines
             for suite, found in lines.items():
                 for sheet in of_records(suite, found.rows, TIMES).values():
                     sheet.show(console)

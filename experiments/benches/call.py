@@ -56,7 +56,6 @@ def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> d
 
 
 def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:
-    """Name -> call on the same inputs: as in the README, into an existing output, bound, with tensors, and torch's function."""
     inputs, at_lines = ([placed(array, offset) for array in drawn] for offset in (ARRAY_OFFSET, 0))
     import torch
 

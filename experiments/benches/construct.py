@@ -1,7 +1,7 @@
-"""Construction by the analytic model: its wall time, its latency relative to the best known, and the number of states it visits.
+"""Construction on the analytic model: wall time, latency relative to the best known, and number of visited states.
 
-The compiled coordinate descents that certification begins with are timed too. They are the baseline in wall time for a policy
-with few evaluations.
+The compiled coordinate descents with which certification begins are timed too. They are the baseline in wall time for a policy
+that needs few evaluations.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Descents:
-    """`exact.incumbent` as a strategy that constructs one program: the best of `restarts` coordinate descents on a GPU model."""
+    """Strategy that constructs one program by `exact.incumbent`: the fastest of `restarts` coordinate descents on a GPU model."""
 
     space: str
     restarts: int
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct the best program of the descents; each evaluated program counts as a visited state."""
+        """Construct the fastest program of the descents; each evaluated program counts as a visited state."""
         begin, seed = time.perf_counter(), int(rng.integers(2**31))
         row, seconds, evaluations = incumbent(graph, moving_knobs(graph), self.restarts, seed)
         return Construction((Schedule(row),), (seconds,), evaluations, evaluations, time.perf_counter() - begin)
@@ -49,7 +49,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     ops = resolved(settings.operators)
     strategies: dict[str, Any] = {name: get_strategy(name) for name in (settings.strategy, settings.baseline)}
     strategies |= {f"descents_{count}": Descents(settings.space, count) for count in settings.descents}
-    for strategy in strategies.values():  # compilation is not construction
+    for strategy in strategies.values():  # compile before construction is timed
         strategy.construct(ConstructionGraph(ops[0], settings.hardware, strategy.space), np.random.default_rng(0))
     rows = []
     for op in ops:
@@ -59,7 +59,6 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _shape(op: Operator, settings: DictConfig, strategies: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Construct programs of one operator by every strategy, `repeats` times each; return the operator's row."""
     target = ConstructionGraph(op, settings.hardware, settings.space)
     begin = time.perf_counter()
     best, certified = best_known(target, settings.enumerate, settings.restarts, np.random.default_rng(seed))
@@ -85,7 +84,7 @@ def _shape(op: Operator, settings: DictConfig, strategies: dict[str, Any], seed:
 
 
 def best_known(graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rng: np.random.Generator) -> tuple[float, bool]:
-    """(seconds of a fast program of the space, whether it is certified to be optimal).
+    """(seconds of a fast program of the space, whether this program is certified to be optimal).
 
     The program comes from a shipped certificate, from enumerating a small space, or else from coordinate descents.
     """
@@ -98,7 +97,6 @@ def best_known(graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rn
 
 
 def _overall(rows: list[dict[str, Any]], settings: DictConfig, strategies: dict[str, Any]) -> dict[str, object]:
-    """The result line for all operators: geometric means, regrets to certified optima, number of losses to the baseline."""
     ours, theirs = settings.strategy, settings.baseline
     line: dict[str, object] = {
         "shapes": len(rows),

@@ -45,10 +45,10 @@ from gensor_gym.operators.types import Operator
 
 KERNEL = "kernel"
 Winner = tuple[Schedule, float]
-"""(schedule, seconds that its search measured)."""
+"""(schedule, seconds measured by the search that found it)."""
 Row = dict[str, Any]
 APART = ("depthwise", "pooling")
-"""Classes in which torch is far from the roofline: means are also given without them, and for them alone."""
+"""Classes in which torch is far from the roofline; means are also reported without these classes, and for them alone."""
 CLASSES = {"batched_gemm": "gemm", "avg_pool2d": "pooling", "max_pool2d": "pooling", "depthwise_conv2d": "depthwise"}
 TURNS = 4
 """Number of alternating comparisons of an int8 kernel and its float32 twin, so that both are timed in the same minutes."""
@@ -84,7 +84,6 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
-    """Search, then time the winner with torch; return the shape's row."""
     retimer = next(iter(retimers.values()))
     winner, row = _search(op, settings, seed, store, retimer)
     if winner is None:
@@ -107,7 +106,7 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
 
 
 def called(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
-    """Our seconds of a call, torch's at its best number of threads, their ratio and the verdict, as fields of a row.
+    """Seconds of our call and of torch's at its best number of threads, their ratio and the verdict, as fields of a row.
 
     Raise ValueError if torch has no such function.
     """
@@ -132,7 +131,7 @@ def called(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: in
 
 
 def beside_torch(samples: Mapping[int, tuple[list[float], list[float]]]) -> dict[str, Any]:
-    """Our time, torch's at its best number of threads, their ratio and the verdict, as fields of a row.
+    """Our seconds, torch's at its best number of threads, their ratio and the verdict, as fields of a row.
 
     `samples` are (ours, torch's) by torch's number of threads.
     """
@@ -145,7 +144,7 @@ def beside_torch(samples: Mapping[int, tuple[list[float], list[float]]]) -> dict
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winner | None, dict[str, Any]]:
-    """(the strategy's winner, or None if no kernel ran well; report of the search)."""
+    """(fastest schedule with its seconds, or None if no kernel ran well; report of the search)."""
     hw = retimer.hardware
     session = searched(op, hw, retimer.backend, settings.strategy, settings.trials, seed, store)
     row: dict[str, Any] = {
@@ -159,7 +158,6 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
 
 
 def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float) -> dict[str, Any]:
-    """Our time and torch's at its best thread count, and our shares of the roofline and of the multiply-add loop."""
     row = beside_torch({threads: (one.samples[KERNEL], one.samples[TORCH]) for threads, one in compared.items()})
     samples = compared[row["torch_threads"]].samples
     ours = float(np.median(samples[KERNEL]))
@@ -171,7 +169,6 @@ def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: f
 
 
 def _over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule, retimer: Retimer) -> dict[str, Any]:
-    """Times of both kernels and their ratio, over all turns together, or the error if a kernel could not be timed."""
     times: dict[Operator, list[float]] = {op: [], twin: []}
     for turn in range(TURNS):
         folder = retimer.folder / f"turn_{turn}"
@@ -186,7 +183,6 @@ def _over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule
 
 
 def _overall(timed: list[Row]) -> dict[str, object]:
-    """The result line for all shapes: geometric means and minima of the speed relative to torch's, isolated and called."""
     calls = [{"operator": row["operator"], **row["called"]} for row in timed]
     line = {**_summary(timed), "called": _summary(calls)}
     if all("over_float32" in row for row in timed):
@@ -195,7 +191,6 @@ def _overall(timed: list[Row]) -> dict[str, object]:
 
 
 def _summary(timed: list[Row]) -> dict[str, object]:
-    """Speed-ups over torch: mean, minimum, means by class, without the APART classes and for those alone, and verdicts."""
     classes: dict[str, list[Row]] = {}
     for row in timed:
         classes.setdefault(_class_of(operators.parse(row["operator"])), []).append(row)
@@ -212,12 +207,10 @@ def _summary(timed: list[Row]) -> dict[str, object]:
 
 
 def _mean(rows: list[Row], name: str) -> float | None:
-    """Geometric mean of the medians of a ratio; None without rows."""
     return geometric_mean(row[name]["median"] for row in rows)
 
 
 def _least(rows: list[Row], name: str) -> float:
-    """The smallest median of a ratio."""
     return min(row[name]["median"] for row in rows)
 
 
@@ -230,7 +223,6 @@ def _class_of(op: Operator) -> str:
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw speed-ups over torch, called and isolated, and shares of the roofline."""
     from experiments.benches.speed_ups import SpeedUp, draw
 
     lines = [

@@ -74,7 +74,6 @@ class Steal:
     """Share of processor time that the hypervisor gave to other guests since this object was made."""
 
     def __init__(self) -> None:
-        """Remember the current tick counts."""
         self._before = ticks()
 
     def share(self) -> float:

@@ -1,4 +1,4 @@
-"""Performance of measuring itself: trials and episodes per second, time of their parts, overhead of isolation, compile times.
+"""Performance of measurement itself: trials and episodes per second, time of their parts, overhead of isolation, compile times.
 
 The folder of compiled kernels is empty when the suite begins, so that every trial compiles its kernel.
 """
@@ -34,7 +34,7 @@ CHOICES = 10
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit the rates of trials and of episodes, the overhead of isolation, and compile times by operator and in all."""
+    """Emit the rates of trials and of episodes, the overhead of isolation, and compile times, also over all operators."""
     settings = config.measure
     hw = hardware.get("host")
     emit(kind="machine", compiler=find_compiler().version, calibration_loop_per_second=calibration(), **machine())
@@ -52,7 +52,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _ranked(graph: ConstructionGraph, rng: np.random.Generator, count: int) -> list[Schedule]:
-    """The `count` best of many random schedules by the model, similar to the choice of a search."""
+    """The `count` schedules that the model predicts to be fastest among many random ones, similar to the choice of a search."""
     drawn = [graph.random_schedule(rng) for _ in range(CHOICES * count)]
     seconds = graph.latencies(np.ascontiguousarray(graph.stack(drawn), dtype=np.int32))
     return [drawn[i] for i in np.argsort(seconds, kind="stable")[:count]]
@@ -78,7 +78,7 @@ def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit
 
 
 def _episodes(settings: DictConfig, space: str, hw: Hardware, seed: int, emit: Lines) -> None:
-    """Play a vector environment with real times at random; emit the rate at which its episodes end."""
+    """Play random legal actions in a vector environment with measured times; emit the rate at which its episodes end."""
     rng, steps, ended, statuses = np.random.default_rng(seed), 0, 0, Counter[str]()
     with closing(ConstructVectorEnv(settings.environments, settings.operator, hw, space=space, backend="cpu")) as envs:
         _, info = envs.reset(seed=seed)
@@ -119,18 +119,15 @@ def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: in
 
 
 def _middle(values: list[float]) -> float | None:
-    """Median; None for an empty list."""
     return median(values) if values else None
 
 
 def _condition(measurement: Measurement, name: str) -> float:
-    """A number from the conditions of a measurement."""
     value: Any = measurement.conditions[name]
     return float(value)
 
 
 def _compile(settings: DictConfig, hw: Hardware, rng: np.random.Generator, emit: Lines) -> None:
-    """Compile random schedules of awkward operators on all cores; emit the seconds per kernel, by operator and in all."""
     backend, whole = cpu_backend(), []
     for text in settings.operators:
         op = operators.parse(text)

@@ -37,14 +37,13 @@ from gensor_gym.operators.types import Operator
 
 SPACE = "extended"
 TRIES = 50
-"""Largest number of random draws per wanted schedule; then the space counts as exhausted."""
+"""Largest number of random draws per wanted schedule; after that many, the space counts as exhausted."""
 
 
 class Timings:
-    """Timings in a file, and a backend that measures missing operators as conf/bench/model.yaml says."""
+    """Timings of programs in a file; a backend measures missing operators as conf/bench/model.yaml says."""
 
     def __init__(self, path: Path, backend: Backend, hw: Hardware, plan: DictConfig, seed: int) -> None:
-        """Read the timings that the file at `path` contains."""
         self.journal, self.backend, self.hardware, self.plan, self.seed = Journal(path, ()), backend, hw, plan, seed
         self.rows: dict[str, list[tuple[str, float]]] = {}
         for row in self.journal:
@@ -149,7 +148,7 @@ class Sample(OfOperator):
     """(parameters, values [P]) that replace the graph's own values in predictions."""
 
     def predicted(self) -> np.ndarray:
-        """Seconds by the model, float64 [B]."""
+        """Seconds that the model predicts, float64 [B]."""
         if self.override is None:
             return self.graph.latencies(self.rows)
         parameters, values = self.override
@@ -167,9 +166,10 @@ class Sample(OfOperator):
 
 
 def loss(samples: list[Sample]) -> float:
-    """Mean over operators of the weighted variance of log(measured / predicted) plus SCALE_WEIGHT times its mean squared.
+    """Loss of predictions: for each operator, a variance plus SCALE_WEIGHT times a squared mean, then the mean over operators.
 
-    The weight of a program is the square root of (fastest seconds / its seconds).
+    Variance and mean are those of log(measured / predicted) over the operator's programs. A program's weight is the square root
+    of (fastest seconds / its seconds).
     """
     parts = []
     for sample in samples:
@@ -182,7 +182,7 @@ def loss(samples: list[Sample]) -> float:
 
 
 def fit(samples: list[Sample], parameters: Parameters = COEFFICIENTS) -> np.ndarray:
-    """Fitted values float64 [P] of the parameters. ValueError without samples."""
+    """Values of the parameters fitted to the samples, float64 [P]; ValueError without samples."""
     if not samples:
         raise ValueError("a fit needs measured programs; none ran well")
     start, low, high = (np.log(values) for values in (parameters.start, parameters.low, parameters.high))
@@ -211,7 +211,7 @@ FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit one line for each operator, one over all, and one for a fit if requested; or run the ranking benchmark."""
+    """Emit a line for each operator, one over all, and one for a requested fit; or run the ranking benchmark if that is set."""
     if config.ranking:
         ranking.rank(config, emit)
         return
@@ -256,7 +256,6 @@ def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, na
 
 
 def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Lines) -> None:
-    """Emit the ranking scores of each operator, and their means."""
     lines = []
     for sample in samples:
         op = sample.graph.operator

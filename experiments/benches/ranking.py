@@ -1,10 +1,10 @@
 """How well the model ranks measured programs of an operator: random programs, and the programs that it ranks first.
 
 Up to `programs` programs of each operator are measured. They are random legal schedules of space `extended`, all trials of
-searches by the strategies, the first programs of a construction's ranking, and programs spread over the rest of it. Random
-schedules slower than `slowest_s` by the model are left out and counted. Equal kernels count once. Some random programs are timed
-again: the rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so that the
-command resumes.
+searches by the strategies, the first programs of a construction's ranking, and programs spread over the remaining ranking.
+Random schedules slower than `slowest_s` by the model are left out and counted. Equal kernels count once. Some random programs
+are timed again: the rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so
+that the command resumes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BATCH = 20
 
 @dataclass(frozen=True)
 class Timed:
-    """A program and its time, which is infinite if the measurement failed."""
+    """A program and its measured seconds, which are infinite if the measurement failed."""
 
     source: str
     schedule: str
@@ -55,7 +55,6 @@ class Record:
     """The measurements of one operator, in a journal that contains the measurements of all operators."""
 
     def __init__(self, journal: Journal, op: Operator, hw: Hardware, backend: Backend) -> None:
-        """Read the journal's rows of the operator."""
         self.journal, self.op, self.hardware, self.backend = journal, op, hw, backend
         mine = [{name: row[name] for name in row if name != "operator"} for row in journal if row["operator"] == str(op)]
         self.rows = [Timed(**{**row, "seconds": np.inf if row["seconds"] is None else row["seconds"]}) for row in mine]
@@ -94,7 +93,7 @@ class Record:
 
 SPACE = "extended"
 TRIES = 20
-"""Largest number of random draws per wanted schedule; then the space counts as exhausted."""
+"""Largest number of random draws per wanted schedule; after that many, the space counts as exhausted."""
 KINDS = {RANDOM: (style.PALETTE[7], "."), "searches": (style.PALETTE[0], "o"), "ranking": (style.PALETTE[4], ".")}
 """Kind of programs -> (colour, mark) in the figure."""
 TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
@@ -179,7 +178,11 @@ def _again(rows: list[Timed], count: int) -> list[Timed]:
 
 
 def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
-    """Rank correlations of random timings with the model and second timings; the model's first programs relative to the best."""
+    """Scores of the model on an operator's measured programs, as fields of a row.
+
+    Rank correlations of random programs' times with predictions and with second timings; time of the best of the model's first
+    `top` programs over the best time.
+    """
     rows, everything = (_well(rows, graph) for rows in (record.of(RANDOM), record.first()))
     seconds, predicted = _pair(rows, graph)
     fast = fastest(seconds)
@@ -219,12 +222,10 @@ def _rank(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _keeps(name: str, value: float) -> bool:
-    """Whether a score meets its target."""
     return value <= TARGETS[name] if name == "top_over_best" else value >= TARGETS[name]
 
 
 def _draw(panels: Sequence[tuple[Record, ConstructionGraph]], top: int, path: Path) -> None:
-    """Draw measured time against the model's, a panel for each operator; circles mark the model's first `top` programs."""
     with plt.rc_context(style.RC):
         figure, grid = style.panels(len(panels), 4, (3.4, 3.1), 0.5)
         for axes, (record, graph) in zip(grid.flat, panels, strict=False):
@@ -240,7 +241,6 @@ def _draw(panels: Sequence[tuple[Record, ConstructionGraph]], top: int, path: Pa
 
 
 def _panel(axes: Axes, record: Record, graph: ConstructionGraph, top: int) -> None:
-    """Draw one operator; both axes have the same scale."""
     rows = [row for row in record.first() if np.isfinite(row.seconds)]
     model = graph.latencies(graph.stack([Schedule.parse(row.schedule) for row in rows]))
     seconds = np.array([row.seconds for row in rows])

@@ -34,9 +34,9 @@ from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import CompareRequest
 
 ITERATIONS = 20
-"""Calls of the kernel in an entry; one call more is five percent."""
+"""Calls of the kernel in an entry; one more call is five percent."""
 WAYS = ("quiet", "paired", "anchored")
-"""Ratios of low quantiles of each run, of paired rounds, and of paired rounds after division by the round's anchor."""
+"""`quiet` compares low quantiles of each run, `paired` rounds, and `anchored` rounds divided by the round's anchor."""
 TARGET = 0.9
 """Share of verdicts that must be right."""
 _NEIGHBOUR = """
@@ -113,14 +113,12 @@ def neighbour() -> Iterator[None]:
 
 
 def _run(kernels: dict[str, Kernel], rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds of every kernel and of the anchor in each round, measured in a new worker."""
     with closing(WorkerProcess("cpu", stage_seconds={"time": 60.0})) as worker:
         built = tuple((name, build_c(kernel)) for name, kernel in kernels.items())
         return worker.ask(CompareRequest(built, 1, rounds, seed, anchor=True))
 
 
 def _pair(name: str, run_a: dict, other: str, run_b: dict, tolerance: float) -> dict[str, dict]:
-    """Ratio of one kernel to another, its interval and the verdict, for each of WAYS."""
     a, b = np.array(run_a[name]), np.array(run_b[other])
     found = {
         "quiet": quiet_ratio_interval(a, b),

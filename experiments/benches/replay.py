@@ -1,7 +1,7 @@
 """How much faster a search is on a recorded table than live: the same strategy, seed and number of trials, run in order.
 
 Live, kernels are compiled into an empty cache, as for a task that nobody has searched before. On the table, the first search of
-an operator, which reads its file, is timed separately. Warming up (imports, compiled rules) is charged to neither.
+an operator, which reads its file, is timed separately. Neither time includes warming up (imports, compiled rules).
 """
 
 from __future__ import annotations

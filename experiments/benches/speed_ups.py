@@ -1,4 +1,4 @@
-"""The figure of suites that compare kernels with peers: a line for each operator, with its speed-up and its own speed."""
+"""The figure of suites that compare kernels with peers: a line for each operator, with our speed-up and our speed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.comparison.summary import Interval
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """One operator: our speed-up as called and without the overhead of calls, our speed and the peer's in a unit of the suite."""
+    """Line of an operator: our speed-up as called and without call overhead, our speed and the peer's in a unit of the suite."""
 
     operator: str
     called: Interval
@@ -23,13 +23,13 @@ class SpeedUp:
     ours: float
     theirs: float
     peer: str = ""
-    """Name of the peer, shown next to the speed-up where there are several."""
+    """Name of the peer, shown next to the speed-up if there are several peers."""
 
 
 def draw(rows: Sequence[SpeedUp], labels: tuple[str, str], path: Path, shown: float = 0.0) -> str:
     """Write the figure and return its name. `labels` name the axes; the axis of speeds reaches at least to `shown`.
 
-    Left: dots are speed-ups as called, rings those without overhead. Right: bars are our speeds, ticks the peers'.
+    Left: dots are speed-ups as called, rings are speed-ups without call overhead. Right: bars are our speeds, ticks the peers'.
     """
     rows = sorted(rows, key=lambda row: row.called["median"])
     with plt.rc_context(style.RC):

@@ -1,9 +1,9 @@
 """Reports of the assembler and the disassembler about kernels of every family: evidence that needs no GPU.
 
-For each kernel: registers and the model's estimate of them, spills, shared memory, resident blocks by the model, the assembler's
-warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For wgmma there
-are also the tensor cores' cycles for the loop, which should exceed the number of its instructions. A kernel with `loss` would be
-pruned before timing. The table is static.md (`page`).
+For each kernel: registers and the model's estimate of them, spills, shared memory, resident blocks by the model, the
+assembler's warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For
+wgmma also the tensor cores' cycles for the main loop, which should exceed the number of instructions in the loop. A kernel with
+`loss` would be pruned before timing. The table is static.md (`page`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]
 
 
 def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> Schedule:
-    """The schedule that a family's settings describe, or the first of the model's ranking if they describe none."""
+    """The schedule that a family's settings describe, or the first schedule of a construction if they describe none."""
     if "register" not in family:
         return MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules[0]
     slots = [slot_of(a, len(graph.operator.spatial)) for a in range(len(graph.operator.axes))]
@@ -103,7 +103,7 @@ def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> 
 
 
 def multiply_adds(schedule: Schedule, ints: np.ndarray) -> int:
-    """Number of multiply-add instructions in a step of the reduction, per thread, per warp, or per warpgroup with wgmma."""
+    """Number of multiply-add instructions in a step of the reduction: of a thread, of a warp, or, with wgmma, of a warpgroup."""
     row, core = schedule.row, schedule.row[TENSOR_CORE]
     points = int(reduce_product(row, 1, ints))
     if core == 0:
@@ -151,7 +151,6 @@ def page(lines: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
-    """Table cells of one kernel."""
     loop, share = line.get("main_loop"), line.get("multiply_add_share")
     return (
         line["family"], line["arch"], str(line["registers"]), str(line["spill_bytes"]), "yes" if line["serialised"] else "no",

@@ -31,7 +31,10 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def played(arguments: dict[str, Any], episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """Arrays [episodes] about each environment's first episode: `regret`, actions (`length`), evaluated programs (`paid`)."""
+    """Arrays [episodes] of the environments' first episodes: `regret`, number of actions `length`, evaluated programs `paid`.
+
+    ValueError if an operator has no certified optimum.
+    """
     envs = gymnasium.make_vec(CONSTRUCT, num_envs=episodes, autoreset_mode="Disabled", **arguments)
     rng, inner = np.random.default_rng(seed), envs.unwrapped
     _, info = envs.reset(seed=seed)
@@ -55,7 +58,7 @@ def played(arguments: dict[str, Any], episodes: int, seed: int) -> dict[str, np.
 
 
 def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
-    """Mean length and mean number of evaluated programs; median regret of an episode, and of the best of `tries` in a row."""
+    """Mean length and number of evaluated programs; median regret of an episode, and of the best of `tries` episodes."""
     rounds = found["regret"][: len(found["regret"]) // tries * tries].reshape(-1, tries)
     return {
         "episodes": len(found["regret"]), "steps_of_an_episode": float(found["length"].mean()),
@@ -65,7 +68,7 @@ def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Table of the rewards in Markdown: means over operators; regrets are percent above the optimum, medians over operators."""
+    """Markdown table by reward: means over operators, and median regrets over operators in percent above the optimum."""
     own = [row for row in rows if row["kind"] == "uniform"]
     rewards = list(dict.fromkeys(row["reward"] for row in own))
     tries = own[0]["tries"] if own else 0

@@ -89,7 +89,7 @@ class Entrant:
 
 
 def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
-    """Search every task with every seed, or the first few seeds, resuming an earlier run; return the entry's path.
+    """Search every task with the first `seeds` seeds, or with all; resume an earlier run; return the entry's path.
 
     Searches in an entry with the same header are not repeated.
     """
@@ -135,14 +135,13 @@ def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dic
 
 
 def held_up(row: Mapping[str, Any], track: Track) -> bool:
-    """Whether a search reached its limit of seconds but used the processor for less than half, because others used it."""
+    """Whether a search reached its limit of seconds but, because of other processes, had the processor for less than half."""
     limit = track.budget.seconds
     spent = row["trials"] >= (track.budget.trials or math.inf) or track.steps is not None
     return limit is not None and not spent and row["elapsed_s"] >= limit and row["worked_s"] < limit / 2
 
 
 def _line(row: Mapping[str, Any], track: Track, task: SuiteTask) -> dict[str, Any]:
-    """A result as a line of an entry, with the actions that build its program."""
     actions = None
     if row["schedule"] is not None and track.candidates:
         actions = str(candidates(task.hardware, task.operator).index(Schedule.parse(row["schedule"])))
@@ -234,7 +233,7 @@ def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) ->
 
 
 def played(track: Track, task: SuiteTask, actions: Sequence[int]) -> float:
-    """Seconds of the program that actions build, or choose, infinite if it fails. ValueError for an illegal action."""
+    """Seconds of the program that actions build or choose; infinite if it fails. ValueError for an illegal action."""
     task.check()
     graph = ConstructionGraph(task.operator, task.hardware, task.space)
     schedule = chosen(task, actions) if track.candidates else built(task, graph, actions)
@@ -243,7 +242,7 @@ def played(track: Track, task: SuiteTask, actions: Sequence[int]) -> float:
 
 
 def chosen(task: SuiteTask, actions: Sequence[int]) -> Schedule:
-    """The candidate of a task with the index that is the only action; ValueError for any other actions."""
+    """The candidate whose index is the only action; ValueError for any other actions."""
     known = candidates(task.hardware, task.operator)
     if len(actions) != 1 or not 0 <= actions[0] < len(known):
         raise ValueError(f"{task.name}: expected the index of one of {len(known)} candidates, found {list(actions)}")
@@ -265,7 +264,8 @@ def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
     """Play the entrants on tracks and return the exit status. ValueError names an unknown track.
 
-    Without `tracks`, all tracks of searches are played; a track without a model is left out for agents that need the model.
+    Without `tracks`, all tracks without learning are played; a track without a model is left out for agents that need the
+    model.
     """
     suite = get(version)
     for name in tracks:
@@ -288,7 +288,7 @@ def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequ
 
 
 def verified(version: str, folder: Path, tracks: Collection[str] | None = None) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Verify all entries, on some tracks or all, and return their lines by track and agent.
+    """Verify all entries, or only those on `tracks`, and return their lines by track and agent.
 
     ValueError for the first invalid entry, and for a folder without entries.
     """
@@ -316,7 +316,6 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def _module(where: str) -> ModuleType:
-    """Import a module by its name or its file."""
     if not where.endswith(".py"):
         return import_module(where)
     spec = spec_from_file_location(Path(where).stem, where)

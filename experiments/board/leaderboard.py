@@ -26,7 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    """Write the page, compare it, or print tables, as the arguments ask."""
     if args.folder is None:
         suite_page.build(args.frozen, entries.FOLDER, suite_page.PAGE, args.check)
     else:

@@ -44,7 +44,6 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Parser of the command's arguments."""
     parser = Parser(prog="python -m experiments submit", description="Search the tasks of a frozen suite.")
     parser.add_argument("strategies", nargs="*", help="registered strategies: markov, roller, ..")
     parser.add_argument("--agent", metavar="FILE.py:FUNCTION", help="(session, random numbers) -> nothing, which searches")

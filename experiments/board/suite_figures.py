@@ -32,7 +32,6 @@ def draw(standings: Sequence[Standing], folder: Path) -> list[Path]:
 
 
 def _of_track(standing: Standing, path: Path) -> Path:
-    """Draw tiers on the left and performance profiles on the right."""
     agents, looks = standing.agents, style.look(standing.agents)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 0.9 + 0.29 * max(8, len(agents))), width_ratios=(1, 1.15))
     _tiers(left, standing)
@@ -53,7 +52,6 @@ def _of_track(standing: Standing, path: Path) -> Path:
 
 
 def _tiers(axes: Axes, standing: Standing) -> None:
-    """Draw interquartile means with intervals, the best at the top; every second tier has a grey background."""
     agents, looks = standing.agents, style.look(standing.agents)
     for y, agent in enumerate(agents):
         own = standing.scores[agent]
@@ -78,7 +76,6 @@ def _drawn(regret: float) -> float:
 
 
 def _regrets(axes: Axes) -> None:
-    """Make the x axis a logarithmic axis of regrets."""
     axes.set_xscale("log")
     axes.set_xlim(LEAST * 0.8, 120)
     axes.set_xticks(TICKS, [f"≤{100 * LEAST:g} %", *(f"{100 * tick:g} %" for tick in TICKS[1:])])

@@ -32,7 +32,7 @@ from gensor_gym.suites.session import WINDOWS
 PAGE = ROOT / "results" / "suite" / "README.md"
 BEGIN, END = "<!-- built by gensor leaderboard --frozen {version} -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
-"""Searches of the model without learning. If they are as good as the best agent, learning has nothing to gain."""
+"""Agents that search on the model without learning. If they are as good as the best agent, learning has nothing to gain."""
 
 
 LEARNT = (0, WINDOWS // 2, WINDOWS - 3)
@@ -57,17 +57,15 @@ def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
 
 
 def _whole(standing: Standing) -> bool:
-    """Whether every agent has all seeds."""
     return {own.shape[1] for own in standing.scores.values()} == {len(standing.track.seeds)}
 
 
 def _few(track: Track) -> bool:
-    """Whether the table has a column for the first trial: if a search chooses among candidates and has several trials."""
+    """Whether the table has a column for the first trial: if a search chooses among candidates and may try several."""
     return track.candidates and (track.budget.trials or math.inf) > 1
 
 
 def _ranking(standing: Standing) -> list[str]:
-    """Table of a track's agents by tier."""
     groups = list(dict.fromkeys(task.group for task in standing.track.tasks))
     of_groups = groups if len(groups) > 1 else []
     spent = "evaluations" if standing.track.steps is None else "steps"
@@ -80,7 +78,6 @@ def _ranking(standing: Standing) -> list[str]:
 
 
 def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[str, ...]:
-    """Table cells of one agent."""
     own, best = standing.scores[agent], standing.scores[standing.agents[0]]
     low, high = interval(own)
     profile = statistics.performance_profile(own, np.array([np.log1p(WITHIN)]))[0]
@@ -97,7 +94,6 @@ def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[
 
 
 def _told(standing: Standing) -> Iterator[str]:
-    """Yield conclusions from the table, in words."""
     named = "; ".join(", ".join(f"`{name}`" for name in names) for names in standing.tiers)
     yield f"Intervals tell {len(standing.tiers)} tiers apart (aim: four): {named}."
     least = iqm(standing.scores[standing.agents[0]])
@@ -107,7 +103,6 @@ def _told(standing: Standing) -> Iterator[str]:
 
 
 def _spending(standing: Standing) -> list[str]:
-    """Table of the IQM regret of the best measured program after given budgets."""
     head = ("IQM regret after", *(f"{most:g} s" for most in SECONDS), *(f"{most:,} evaluations" for most in EVALUATIONS))
     rows = []
     for agent in standing.agents:
@@ -119,7 +114,6 @@ def _spending(standing: Standing) -> list[str]:
 
 
 def _learning(standing: Standing) -> list[str]:
-    """Table of the agents' regrets during training."""
     rows, steps = [], ["", "", ""]
     for agent in standing.agents:
         if (curves := learned(standing, agent)) is not None:
@@ -132,12 +126,12 @@ def _learning(standing: Standing) -> list[str]:
 
 
 def percent(regret: float | np.ndarray) -> str:
-    """A regret as percent above the best; `none` if the program is over a hundred times slower, or missing."""
+    """A regret as percent above the best time; `none` if the program is over a hundred times slower, or missing."""
     return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"
 
 
 def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
-    """Yield tables of the tracks of a folder's entries, together with the shipped entries; ValueError for an invalid entry."""
+    """Yield tables of the tracks on which a folder has entries, with the shipped entries; ValueError for an invalid entry."""
     own = verified(version, folder)
     others = verified(version, shipped, own)
     suite = get(version)

@@ -1,8 +1,8 @@
 """Scores of a frozen suite's entries: final regrets, regrets after seconds or evaluations, and tiers of agents.
 
 Statistics are those of `experiments.common.statistics`, defined by Agarwal et al. (NeurIPS 2021), the paper of the package
-`rliable`. A test compares them with that package if it is installed. Its intervals resample only seeds, within each task; the
-intervals here resample tasks as well, and are wider.
+`rliable`. A test compares them with that package if it is installed. The package's intervals resample only seeds, within each
+task; the intervals here resample tasks as well, and are wider.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def scores_of_first(track: Track, lines: Lines) -> np.ndarray:
 
 
 def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]) -> np.ndarray:
-    """Regrets [tasks, seeds, limits] of the best program measured within the limits of `processor_s` or `asked`."""
+    """Regrets [tasks, seeds, limits] of the best program measured within each limit of `spent`, `processor_s` or `asked`."""
     own = seeds_of(track, lines)
     return np.stack([own.scores([{**row, "regret": _after(row, spent, most)} for row in lines]) for most in limits], axis=-1)
 

@@ -17,7 +17,7 @@ from gensor_gym.measure.stats.intervals import CONFIDENCE
 EXACT = 14
 """Most units for which a sign-flip test enumerates all 2^N combinations of signs."""
 FLIPS = 20_000
-"""Number of random combinations that the test draws for more than EXACT units."""
+"""Number of random combinations of signs that a sign-flip test draws for more than EXACT units."""
 
 
 def best_so_far(values: Sequence[float] | np.ndarray, length: int) -> np.ndarray:
@@ -45,7 +45,7 @@ def chances_of_best(count: int, k: int) -> np.ndarray:
 def expected_best(values: np.ndarray) -> np.ndarray:
     """Expected least of k of N values drawn at random without replacement, for k = 1 .. N, float64 [N].
 
-    It is infinite for every k at which all drawn values may be infinite. ValueError if there are no values.
+    It is infinite for every k at which all drawn values may be infinite. ValueError without values, or for NaN.
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     count = len(ordered)
@@ -89,11 +89,12 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 def bootstrap(
     statistic: Callable[..., np.ndarray | float], *scores: np.ndarray, resamples: int = 2000, seed: int = 0, crossed: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) ends of the percentile interval of `statistic(*scores)`, each with its shape.
+    """(low, high) ends of the percentile interval of `statistic(*scores)`, each in the statistic's shape.
 
-    Each resample draws as many tasks with replacement, and within each drawn task as many seeds. All scores [tasks, seeds, ...]
-    use the same draws, so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a seed that trained one policy for
-    all tasks has a common effect on them, which must stay together. ValueError if the numbers of tasks or seeds differ.
+    Each resample draws tasks with replacement, as many as there are, and within each drawn task as many seeds as there are. All
+    scores [tasks, seeds, ...] use the same draws, so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a
+    seed that trained one policy for all tasks has a common effect on them, which must stay together. ValueError if the numbers
+    of tasks or seeds differ.
     """
     shapes = {score.shape[:2] for score in scores}
     if len(shapes) != 1:
@@ -200,7 +201,7 @@ def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: 
 # Rankings of predictions against measurements.
 
 FASTEST = 5
-"""One program in this many counts as one of the fastest, whose ranking is also scored separately."""
+"""Programs in the fastest 1/FASTEST are also ranked and scored on their own."""
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:

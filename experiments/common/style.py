@@ -38,9 +38,9 @@ COLOURED: dict[type, tuple[str, ...]] = {
 """Class of a figure's parts -> names of its colour properties."""
 _WRITTEN: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15, "format": "png"}
 COLOURS = 256
-"""Largest number of colours of a figure file; it is a third of the size of full colour, without a visible difference."""
+"""Largest number of colours of a figure file, which makes it a third of the size in full colour, without a visible difference."""
 INK, GREY, FAINT, PALE = "#222222", "#757575", "#DDDDDD", "#F0F0F0"
-"""Colours of words, secondary parts, grid lines, boxes."""
+"""Colours of text, secondary parts, grid lines, boxes."""
 
 RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9.0, "axes.titlesize": 9.5, "axes.titleweight": "bold",
@@ -73,7 +73,7 @@ def look(strategies: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def plain(text: str) -> str:
-    """An operator's text without arguments at their usual values."""
+    """An operator's text without the arguments that have their usual values."""
     for usual in (", stride=1", ", dilation=1", ", groups=1", ", padding=0"):
         text = text.replace(usual, "")
     return text
@@ -119,7 +119,7 @@ def ratio_axis(axes: Axes, axis: Literal["x", "y"]) -> None:
 
 
 def panels(count: int, columns: int, size: tuple[float, float], more: float = 0.0, **options: Any) -> tuple[Figure, np.ndarray]:
-    """(figure, grid of axes) with `count` panels of `size` inches in at most `columns` columns, and `more` inches of height.
+    """(figure, grid of axes) with `count` panels of `size` inches in at most `columns` columns, and `more` inches more in height.
 
     Surplus panels of the last row are hidden. `options` are passed to `plt.subplots`.
     """
@@ -142,7 +142,6 @@ def model_lines(axes: Axes, model: np.ndarray, seconds: np.ndarray) -> None:
 
 
 def _unit(seconds: float) -> str:
-    """Label of a tick of a time axis."""
     for name, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size * 0.9999:
             return f"{seconds:.0f} s" if seconds >= 1000 else f"{seconds / size:.3g} {name}"
@@ -150,7 +149,7 @@ def _unit(seconds: float) -> str:
 
 
 def save(figure: Figure, path: Path, grounds: str | None = None) -> str:
-    """Write a PNG and close the figure; return the file's name. The bytes do not name the software or the time.
+    """Write a PNG and close the figure; return the file name. The file names no software and no time, so it is repeatable.
 
     If `grounds`, by default $GENSOR_GYM_FIGURES, is `both`, NAME_dark.png next to it has the figure on a dark background.
     ValueError for values other than `light` and `both`.
@@ -168,16 +167,15 @@ def save(figure: Figure, path: Path, grounds: str | None = None) -> str:
 
 
 def _write(figure: Figure, path: Path) -> None:
-    """Write a figure as a small PNG."""
     drawn = io.BytesIO()
     figure.savefig(drawn, **_WRITTEN)
     small(Image.open(drawn), path)
 
 
 def small(picture: Image.Image, path: Path) -> None:
-    """Write an opaque picture as a PNG of at most COLOURS colours; a picture with no more colours keeps them all.
+    """Write an opaque picture as a PNG of at most COLOURS colours; a picture with fewer colours keeps them all.
 
-    The next colour is the farthest from the chosen colours, weighted by its number of pixels.
+    Colours are chosen one at a time: the next is the farthest from the chosen colours, weighted by its number of pixels.
     """
     pixels = np.asarray(picture.convert("RGB"), np.int64)
     seen, which, count = np.unique(pixels @ (1 << 16, 1 << 8, 1), return_inverse=True, return_counts=True)
@@ -200,7 +198,7 @@ def dark_of(path: Path) -> Path:
 
 
 def darken(figure: Figure) -> None:
-    """Recolour a figure for a dark page: greys are mirrored, palette colours become lighter. Parts on images keep theirs."""
+    """Recolour a figure for a dark page: mirror greys, lighten palette colours. Text and shapes on images keep their colours."""
     kept = {id(part) for axes in figure.axes if axes.images for part in (*axes.texts, *axes.patches)}
     found: list[Any] = [part for part in figure.findobj() if id(part) not in kept]
     boxes = [part.get_bbox_patch() for part in found if isinstance(part, Text)]
@@ -214,7 +212,6 @@ def darken(figure: Figure) -> None:
 
 
 def _on_dark(colour: np.ndarray) -> tuple[float, float, float, float]:
-    """Colour (RGBA) on a dark background for a colour of the light style."""
     red, green, blue, alpha = map(float, colour)
     if (lighter := LIGHTER.get(to_hex((red, green, blue)).upper())) is not None:
         return to_rgba(lighter, alpha)

@@ -37,15 +37,15 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
 NOTES, TASKS = "task-*.json", "tasks"
-"""Files of a multirun's tasks (`sweep.py` makes the final table from them), and the parent of the tasks' folders."""
+"""Pattern of the notes that a multirun's tasks leave for `sweep.py`, and the parent of the tasks' folders."""
 
 
 def compare(
     settings: Settings, jobs: Jobs, console: Console, known: Mapping[str, Outcome] | None = None, brief: bool = False
 ) -> dict[str, object]:
-    """Run missing jobs, write all results and return the summary. `known` outcomes by job key are kept.
+    """Run missing jobs, write all results and return the summary.
 
-    With `brief` only failed searches print a line.
+    `known` has outcomes by job key of jobs that need not run. With `brief` only failed searches print a line.
     """
     outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None} | dict(known or {})
     if len(outcomes) == len(settings.jobs) and (written := _written(settings)) is not None:
@@ -88,7 +88,6 @@ def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], consol
 
 
 def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
-    """Run one search with a progress bar and return its outcome."""
     bar = progress.add_task(f"{job.strategy} on {job.operator}", total=job.budget.trials, best="")
     best = float("inf")
 
@@ -103,7 +102,6 @@ def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
 
 
 def _line(job: Job, outcome: Outcome) -> str:
-    """Text of one line about a finished search."""
     name = f"[bold]{escape(job.strategy)}[/] seed {job.seed} on {escape(str(job.operator))}"
     if outcome.status != DONE:
         return f"[yellow]{outcome.status}[/] {name}: {escape(outcome.error)}"
@@ -111,7 +109,6 @@ def _line(job: Job, outcome: Outcome) -> str:
 
 
 def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) -> dict[str, Comparison]:
-    """Time the winners on each operator together and return the comparisons by operator text."""
     folder, processes = settings.output / "comparisons", settings.processes
     retimer = Retimer(settings.backend, settings.jobs[0].hardware, settings.rounds, folder, processes=processes)
     found = {}
@@ -127,7 +124,7 @@ def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) 
 
 
 def _write(settings: Settings, summary: dict, trials: list[dict], console: Console) -> Path | None:
-    """Write summary and figures, then the W&B runs; return the folder of the comparison's own run, None without tracking."""
+    """Write summary and figures, then the W&B runs; return the W&B folder of the comparison, None without tracking."""
     from experiments.comparison import figures
     from experiments.comparison import tracking as comparison
 

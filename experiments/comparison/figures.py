@@ -1,4 +1,4 @@
-"""The figures of a comparison: the best so far by trials and by seconds, and speed-ups with their intervals."""
+"""Figures of a comparison: the best time so far by trials and by seconds, and speed-ups with their intervals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def draw(summary: dict, trials: Rows, folder: Path) -> list[str]:
 
 
 def _progress(summary: dict, trials: Rows, field: str, label: str, path: Path) -> str:
-    """Draw the best time so far in one panel per operator; return the file's name."""
     operators = list(summary["operators"])
     looks = style.look([line["strategy"] for line in summary["strategies"]])
     columns = 1 if len(operators) == 1 else 2 if len(operators) <= 6 else 3
@@ -45,7 +44,6 @@ def _progress(summary: dict, trials: Rows, field: str, label: str, path: Path) -
 
 
 def _panel(axes: Axes, facts: dict, trials: Rows, looks: dict[str, tuple[str, str]], field: str) -> None:
-    """Draw the curves of one operator, one per strategy and seed."""
     for (strategy, _), rows in _by_search(trials).items():
         x = np.array([row[field] for row in rows], dtype=float) + (1 if field == "trial" else 0)
         seconds = np.array([row["seconds"] if row["seconds"] is not None else np.inf for row in rows])
@@ -68,7 +66,6 @@ def _panel(axes: Axes, facts: dict, trials: Rows, looks: dict[str, tuple[str, st
 
 
 def _by_search(trials: Rows) -> dict[tuple[str, int], Rows]:
-    """Rows of each search in the order of its trials."""
     found: dict[tuple[str, int], Rows] = {}
     for row in trials:
         found.setdefault((row["strategy"], row["seed"]), []).append(row)
@@ -76,7 +73,6 @@ def _by_search(trials: Rows) -> dict[tuple[str, int], Rows]:
 
 
 def _handles(summary: dict, looks: dict[str, tuple[str, str]]) -> list[Line2D]:
-    """Legend entries for all panels."""
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.7, markeredgecolor="white", label=name)
         for name, (colour, marker) in looks.items()
@@ -87,7 +83,6 @@ def _handles(summary: dict, looks: dict[str, tuple[str, str]]) -> list[Line2D]:
 
 
 def _ratios(summary: dict, path: Path) -> str:
-    """Draw every winner's speed-up over torch, or its speed relative to the best without torch; return the file's name."""
     over_torch = any(row["over_torch"] for row in summary["rows"])
     operators = list(summary["operators"])
     looks = style.look([line["strategy"] for line in summary["strategies"]])
@@ -118,7 +113,6 @@ def _ratios(summary: dict, path: Path) -> str:
 
 
 def _dot(axes: Axes, row: dict, over_torch: bool, y: float, looks: dict[str, tuple[str, str]]) -> None:
-    """Draw one winner: a dot, its interval and its value, or its status without a value."""
     value = row["over_torch"] if over_torch else _inverse(row["gap_to_best"])
     colour, marker = looks[row["strategy"]]
     if value is None:
@@ -136,7 +130,6 @@ def _dot(axes: Axes, row: dict, over_torch: bool, y: float, looks: dict[str, tup
 
 
 def _inverse(value: dict[str, float] | None) -> dict[str, float] | None:
-    """Interval of the inverse ratio; None for None."""
     return value and {"median": 1 / value["median"], "low": 1 / value["high"], "high": 1 / value["low"]}
 
 

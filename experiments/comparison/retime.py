@@ -35,12 +35,12 @@ class Comparison:
     operator: str
     samples: dict[str, list[float]]
     dropped: dict[str, str] = field(default_factory=dict)
-    """Label -> why it could not be timed again."""
+    """Label -> why its kernel could not be timed again."""
     model: bool = False
     busy: float = 0.0
     """Share of the processors that other programs used just before the timing. If it is far from 0, times and ratios mislead."""
     processes: list[int] = field(default_factory=list)
-    """Number of consecutive samples from each process that timed; empty if there was one process."""
+    """Number of consecutive samples from each timing process; empty if there was one process."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Retimer:
         return kernels, {label: why.error for label, why in made.items() if not isinstance(why, Kernel)}
 
     def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """(samples by name, torch's too on this machine; errors by name of the kernels that failed)."""
+        """(samples by digest, with torch's on this machine; errors by digest of the kernels that failed)."""
         torch = self.backend.name in ("cpu", "cuda")
         if not kernels:
             return {}, {}
@@ -122,7 +122,6 @@ class Retimer:
         return found
 
     def _compare(self, kernels: dict[str, Kernel], rounds: int, torch: bool) -> dict[str, list[float]]:
-        """Samples by name from one comparison by the backend, which runs kernels; raises its error."""
         return cast(NativeBackend, self.backend).compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
 
     def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:

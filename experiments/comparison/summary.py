@@ -44,7 +44,7 @@ def summarise(
     comparisons: dict[str, Comparison],
     before: Mapping[str, Interval],
 ) -> dict[str, object]:
-    """The summary. `outcomes` and `statuses` (of every trial) are by job key, `comparisons` by operator text.
+    """Summary of a comparison. `outcomes` and `statuses` (of every trial) are by job key, `comparisons` by operator text.
 
     `before` has torch's times on the same device in an earlier run, by operator text.
     """
@@ -97,8 +97,8 @@ def apart(samples: list[float], processes: list[int]) -> list[list[float]]:
 def over_processes(found: Sequence[Interval]) -> Interval:
     """Combine the intervals of several processes: the median of their medians, and the hull of the intervals.
 
-    Restarts differ in the addresses of code and data, which no interval within a process covers; three are too few for a
-    bootstrap.
+    Restarts differ in the addresses of code and data, which no interval within a process covers. Three restarts are too few for
+    a bootstrap.
     """
     return {
         "median": float(np.median([one["median"] for one in found])),
@@ -107,7 +107,6 @@ def over_processes(found: Sequence[Interval]) -> Interval:
 
 
 def _ratio(above: list[float], below: list[float], processes: list[int]) -> Interval:
-    """`ratio` in every process, combined over processes."""
     pairs = zip(apart(above, processes), apart(below, processes), strict=True)
     return over_processes([ratio(ours, theirs) for ours, theirs in pairs])
 
@@ -118,7 +117,6 @@ def time_over_processes(samples: list[float], processes: list[int]) -> Interval:
 
 
 def _operator(text: str, settings: Settings, comparison: Comparison, before: Interval | None) -> dict[str, object]:
-    """Facts about an operator that all strategies share."""
     op = next(job.operator for job in settings.jobs if str(job.operator) == text)
     torch = comparison.samples.get(TORCH)
     return {
@@ -135,7 +133,6 @@ def _operator(text: str, settings: Settings, comparison: Comparison, before: Int
 def _row(
     job: Job, settings: Settings, outcome: Outcome, statuses: list[str], comparisons: dict[str, Comparison]
 ) -> dict[str, object]:
-    """The row of one job."""
     label = label_of(job, settings)
     comparison = comparisons.get(str(job.operator))
     samples = comparison.samples.get(label) if comparison else None
@@ -177,7 +174,6 @@ def _best(comparison: Comparison) -> list[float]:
 
 
 def _strategies(rows: list[dict]) -> list[dict[str, object]]:
-    """A line for each strategy over all operators and seeds, with geometric means, in the order of the rows."""
     lines = []
     for name in dict.fromkeys(row["strategy"] for row in rows):
         mine = [row for row in rows if row["strategy"] == name]
@@ -221,10 +217,10 @@ def _paired(rows: list[dict]) -> dict[str, object] | None:
 
 
 def torch_before(settings: Settings, comparisons: Mapping[str, Comparison]) -> dict[str, Interval]:
-    """Torch's times on this device in another run, by operator, which say whether two runs are comparable.
+    """Torch's times on this device in an earlier run, by operator; they show whether two runs are comparable.
 
-    The times of these comparisons replace them, in a file for each operator next to the store of trials. Every file is written
-    as a whole, so several processes may write.
+    Then the times of these comparisons replace the earlier times, in a file for each operator next to the store of trials.
+    Every file is written as a whole, so that several processes may write.
     """
     first, before = settings.jobs[0], {}
     about = first.device, first.backend, first.hardware.name, first.hardware.units
@@ -235,7 +231,7 @@ def torch_before(settings: Settings, comparisons: Mapping[str, Comparison]) -> d
         known = read_json(path) if path.exists() else None
         mark = short_hash(samples)
         if known is not None and known["mark"] == mark:
-            earlier = known.pop("before")  # the same samples, read again
+            earlier = known.pop("before")  # the file already has this run's samples
         else:
             earlier = {name: value for name, value in known.items() if name != "before"} if known else None
             time = time_over_processes(samples, comparison.processes)

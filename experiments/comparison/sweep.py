@@ -1,8 +1,8 @@
 """A multirun is one comparison: it ends in a table over all its tasks, whose winners are re-timed together.
 
 Every task is a comparison in its own folder, and leaves a note in the folder that Hydra gives it. At the end the results are
-combined as if one command had all the lists; nothing is searched again. This happens on the machine that started the multirun,
-for any launcher, and needs the tasks' folders on that machine.
+combined as if one command had listed all operators, strategies and seeds; nothing is searched again. This happens on the
+machine that started the multirun, for any launcher, and needs the tasks' folders on that machine.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OneComparison(Callback):
 
 
 def read_task(note: dict[str, Any]) -> Task:
-    """The task of a note. ValueError if its results are not on this machine."""
+    """The task that a note describes. ValueError if its results are not on this machine."""
     output = Path(note["output"])
     settings = settings_of(OmegaConf.create(note["config"]))
     if not (output / "summary.json").exists():
@@ -113,14 +113,16 @@ def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
-    """For each task, suffixes of its strategies' names by slot, if several tasks have the same slot with different settings."""
+    """For each task: slot of a job (strategy and operator) -> suffix of the strategy's name, empty if all tasks agree.
+
+    The suffix names the settings in which tasks differ.
+    """
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for job in (job for task in tasks for job in task.settings.jobs):
         if (values := _values(job)) not in alike[job.slot]:
             alike[job.slot].append(values)
 
     def suffix(job: Job) -> str:
-        """The values that differ from another job's, in brackets; empty text if all values agree."""
         values, others = _values(job), alike[job.slot]
         differing = [f"{name}={value}" for name, value in values.items() if any(one.get(name) != value for one in others)]
         return f"[{', '.join(differing)}]" if differing else ""
@@ -134,7 +136,7 @@ def _values(job: Job) -> dict[str, Any]:
 
 
 def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """The jobs by operator, seed and strategy, each in order of appearance, like one command orders its lists."""
+    """The jobs sorted by operator, seed and strategy, each in order of first appearance, as one command orders its lists."""
     places = [list(dict.fromkeys(values)) for values in zip(*((j.operator, j.seed, j.strategy) for j in jobs), strict=True)]
     return tuple(
         sorted(jobs, key=lambda job: (places[0].index(job.operator), places[1].index(job.seed), places[2].index(job.strategy)))
@@ -148,12 +150,10 @@ def _common(notes: Sequence[dict[str, Any]]) -> Path | None:
 
 
 def _outcome(row: Row) -> Outcome:
-    """Outcome of a job, from its row of a summary."""
     names = {field.name for field in dataclasses.fields(Outcome)} - {"seconds"}
     return Outcome(**{name: row[name] for name in names}, seconds=row["searched_s"])
 
 
 def _trial(row: Row) -> TraceRow:
-    """A trial, from its row of results.jsonl."""
     seconds = float("inf") if row["seconds"] is None else row["seconds"]
     return TraceRow(row["trial"], row["elapsed_s"], row["schedule"], seconds, row["status"], row["evaluations"])

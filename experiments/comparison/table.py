@@ -58,7 +58,6 @@ def _over_torch(row: dict) -> Cell:
 
 
 def _gap(value: dict[str, float]) -> Cell:
-    """Cell with the percentage by which a time exceeds the best."""
     more = {name: value[name] - 1.0 for name in ("median", "low", "high")}
     text = "best" if abs(more["median"]) < 0.0005 else percent(more["median"], sign=True).text
     return Cell(text, (more["median"], more["low"], more["high"]))
@@ -87,7 +86,6 @@ def markdown(summary: dict, figures: list[str]) -> str:
 
 
 def _beside(paired: dict | None) -> list[str]:
-    """Lines of the table of strategies compared with the first, over tasks and seeds; empty without such a comparison."""
     if paired is None:
         return []
     head = ("strategy", f"time over {paired['reference']}'s", "p (Holm)", "ahead")
@@ -145,6 +143,5 @@ def show(console: Console, summary: dict) -> None:
 
 
 def _style(row: dict) -> str:
-    """Style of a row: green for the best, dim for a row without a time."""
     best = row["gap_to_best"] and row["gap_to_best"]["median"] < 1.0005
     return "bold green" if best else "dim" if row["retimed"] is None else ""

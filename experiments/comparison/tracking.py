@@ -62,7 +62,7 @@ def track(
 
 
 def draw_events(settings: Settings, trials: Sequence[Mapping[str, Any]]) -> None:
-    """Write the metrics of every job for TensorBoard in `output`/tensorboard, a folder each; earlier events are deleted."""
+    """Write every job's metrics for TensorBoard, in one folder per job below `output`/tensorboard; delete earlier events."""
     from agents.training.tracking.tensorboard import TensorBoard
 
     folder = settings.output / "tensorboard"
@@ -86,10 +86,8 @@ def metrics(trials: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _config(job: Job) -> dict[str, Any]:
-    """A job's configuration, with its operator's name and arguments as separate entries."""
     return {**job.config, "kind": job.operator.name, "arguments": dict(job.operator.arguments)}
 
 
 def _plain(value: Any) -> Any:
-    """The median if the value is an interval, else the value itself."""
     return value["median"] if isinstance(value, dict) and "median" in value else value

@@ -50,10 +50,10 @@ def command(
     parser: Parser, arguments: Sequence[str] | None, module: str, rows: Path, tried: Callable[[str], Outcome],
     cases: Callable[[Namespace], Mapping[str, str]], page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS,
 ) -> int:  # fmt: skip
-    """Try the cases (name -> word for `tried`) that the rows lack; return 1 if a case is wrong or ends in our error, else 0.
+    """Try the cases that the rows lack; return 1 if a case is wrong or ends in our error, else 0.
 
-    Each case is tried by `python -m MODULE --one CASE`, which prints its outcome. The page next to the rows is written after each
-    case and says how many cases are left.
+    `cases` makes name -> argument of `tried`. Each case is tried by `python -m MODULE --one ARGUMENT`, which prints its
+    outcome. The page next to the rows is written after each case and says how many cases are left.
     """
     parser.add_argument("--one", metavar="CASE", help="a single case, whose outcome is printed")
     parser.add_argument("--rows", type=Path, default=rows)
@@ -82,7 +82,7 @@ def paged(lines: Sequence[str], head: tuple[str, ...], rows: Sequence[tuple[str,
 
 
 def counted(name: str, found: Iterable[Outcome]) -> tuple[str, ...]:
-    """Row of a table with counts by status."""
+    """Table row: a name, and the number of its outcomes by status."""
     counts = Counter(one.status for one in found)
     return (name, *(str(counts[status]) for status in STATUSES))
 
@@ -104,8 +104,10 @@ LEFT_OUT = (
 SPECIAL = (0.0, -0.0, 1e-40, 1e-8, 16777217.0, float("inf"), float("-inf"), float("nan"))
 """Special values that replace some numbers of a sample of kind `special`."""
 FAR = (0, 1, -1, (1 << 24) + 1, -(1 << 40) - 3, (1 << 63) - 1, 1 - (1 << 63))
-"""Values that replace some integers of kind `integers`; int32 gets their lowest 32 bits. Dividing a type's minimum by -1 would
-crash torch."""
+"""Values that replace some integers of kind `integers`; int32 gets the lowest 32 bits of each.
+
+Dividing a type's minimum by -1 would crash torch.
+"""
 IN_ORDER = ("bucketize", "searchsorted")
 """Operators that need sorted numbers, which special values would break."""
 STATUSES = ("right", "refused", "wrong", "error")
@@ -133,7 +135,6 @@ class Called(nn.Module):
     """A call of a function with arguments, as a module whose tensors can be replaced."""
 
     def __init__(self, function: Any, arguments: Any, named: Any) -> None:
-        """Keep the sampled function, arguments and keyword arguments."""
         super().__init__()
         self.function, self.arguments, self.named = function, arguments, named
 
@@ -207,7 +208,7 @@ def _with_special(tensor: Tensor, kind: str) -> Tensor:
 def tried(case: Case, margin: float = 0.0) -> Outcome:
     """Compile a case with one trial, call it, and return the outcome.
 
-    Results that differ from torch's are right if they are at most `margin` times as far from float64 as torch's.
+    A result that differs from torch's is right if it is at most `margin` times as far from the float64 result as torch's.
     """
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

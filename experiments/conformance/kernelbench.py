@@ -1,8 +1,8 @@
 """Try the modules of KernelBench (arXiv 2502.10517): `python -m experiments.conformance.kernelbench CLONE/KernelBench`.
 
 Levels 1 to 3; each module runs with its own inputs, but smaller. Whole numbers outside of classes are halved until they are at
-most `LIMITS[0]`, or the next limit if the module does not run with that. Batches have at most `BATCH` elements; a module
-that runs with no limit then gets batches of at most the limit. Each module has its own process.
+most `LIMITS[0]`, or the next limit if the module does not run with that. Batches have at most `BATCH` elements; if the module
+runs with none of the limits, all limits are tried again with batches of at most the limit. Each module has its own process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from experiments.conformance.cases import OUTPUT, STATUSES, Case, Outcome, comma
 LEVELS = ("level1", "level2", "level3")
 LIMITS, BATCH = (64, 128, 256, 1024), 2
 MARGIN = 1.0
-"""Differing results may be this many times as far from float64 as torch's: the deviation of a single element is noise."""
+"""A result that differs from torch's may be this many times as far from the float64 result as torch's."""
 ROWS, MODULE = OUTPUT / "kernelbench.jsonl", "experiments.conformance.kernelbench"
 
 

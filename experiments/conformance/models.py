@@ -27,7 +27,7 @@ SEED, VARIANTS = 0, {"torchvision": 2, "timm": 1}
 MOST_WEIGHTS = 150_000_000
 """Largest number of weights of a tested model."""
 MARGIN = 4.0
-"""Differing results may be this many times as far from float64 as torch's, because rounding of many layers adds up."""
+"""A result that differs may be this many times as far from float64 as torch's, because rounding of many layers adds up."""
 SIZES = (64, 96)
 """Image sizes that are tried first, in order; DEFAULT_SIZE is tried last."""
 DEFAULT_SIZE, BATCH = 224, 4
@@ -66,7 +66,7 @@ def _keys() -> Iterator[str]:
 
 
 def outcome(key: str) -> Outcome:
-    """Outcome of a model in this process; refused as `not tried` if torch runs no variant that may be drawn."""
+    """Try a model in this process and return the outcome, which is refused as `not tried` if torch cannot run the model."""
     library, family, which = key.split("/")
     try:
         case = _text_case(key, family, which) if library == "transformers" else _vision_case(library, family, int(which))
@@ -144,7 +144,7 @@ def _built(build: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _with_statistics(module: nn.Module, size: int) -> Tensor:
-    """An image. Batch normalisations get the statistics of a few images; with mean 0 and variance 1 numbers vanish or explode."""
+    """An image. Batch normalisations get a few images' statistics, because numbers vanish or explode with the defaults."""
     images = torch.randn(BATCH, 3, size, size, generator=torch.Generator().manual_seed(SEED))
     norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     for part in norms:
@@ -164,7 +164,6 @@ def _architectures(task: str) -> dict[str, str]:
 
 
 def _text_case(key: str, task: str, name: str) -> Case:
-    """A small configuration of an architecture, with random token ids."""
     _with_operators_of_torchvision()
     transformers = importlib.import_module("transformers")
     kind = transformers.CONFIG_MAPPING[name]

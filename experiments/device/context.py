@@ -1,4 +1,4 @@
-"""Input of a stage: output folder, time and work, and the valid rows of its journal."""
+"""Input of a stage: folders, time limit, machine and seed, and the journals of its rows."""
 
 from __future__ import annotations
 

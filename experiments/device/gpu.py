@@ -106,7 +106,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _checked(settings: Settings) -> int:
-    """Run the plan if no requirement is missing; return the exit code."""
     use_wheels()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     lacking = [f"Python modules {', '.join(names)}: see experiments/gpu_wheels.txt"] if (names := missing(NEEDED)) else []

@@ -1,8 +1,8 @@
 """A run on a GPU: `python3 -m experiments.gpu out=DIR deadline_s=575`.
 
-One clock counts from its start and covers everything. Stages work in a folder of this machine. Their files are packed into DIR
-every half minute, as a whole, so that a kill loses at most half a minute, and the same command resumes. Our own code is compiled
-on some cores while precompiled kernels are timed.
+`deadline_s` counts from the start of the command and covers everything. Stages work in a folder of this machine. All their
+files are packed into DIR every half minute, so that a kill loses at most half a minute, and the same command resumes. Our own
+code is compiled on some cores while precompiled kernels are timed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from experiments.device.work.progress import say
 from gensor_gym.files import write_whole
 
 EVERY = 30.0
-"""Seconds between two archives of the results."""
+"""Seconds between two packings of the results."""
 PACKING = 6.0
-"""Seconds kept at the end for the last archive."""
+"""Seconds kept at the end for the last packing."""
 RESULTS, SUMMARIES, CARD = "results.tar.gz", ("summary.json", "summary.md"), "card.json"
 _BEHIND = 5
 """Niceness of the processes that compile our own code."""
@@ -61,7 +61,6 @@ def _chosen(names: Sequence[str]) -> list[Stage]:
 
 
 def _run(out: Path, deadline_s: float, model: str, seed: int, stages: Sequence[Stage]) -> int:
-    """Run the stages in a temporary folder and return the exit code."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gensor-gym-lease-") as place:
         work, scratch = make_folder(Path(place) / "results"), make_folder(Path(place) / "scratch")
@@ -127,7 +126,6 @@ def read_results(file: Path) -> dict[str, bytes]:
 
 
 def _about() -> dict[str, Any]:
-    """Facts about the archive's build, which include the revision; empty without an archive."""
     path = CARRY / ABOUT
     return {"archive": json.loads(path.read_text(encoding="utf-8"))} if path.exists() else {}
 
@@ -149,7 +147,6 @@ class Packer:
     """Packs a folder into one file of another folder every EVERY seconds, each time as a whole."""
 
     def __init__(self, work: Path, out: Path) -> None:
-        """Start the thread that packs."""
         self._work, self._out = work, out
         self._packing, self._ending = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="pack results", daemon=True)
@@ -170,7 +167,7 @@ class Packer:
         self.now()
 
     def _run(self) -> None:
-        """Pack every EVERY seconds; an error is printed, and the next turn tries again."""
+        """Pack every EVERY seconds; after an error, which is printed, the next time tries again."""
         while not self._ending.wait(EVERY):
             try:
                 self.now()

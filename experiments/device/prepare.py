@@ -43,11 +43,10 @@ ALL, MOST_SECONDS = "all", 300.0
 TRIALS = 6
 """Trials of a strategy's search on the model, enough to learn from a measurement."""
 _WALKS = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
-"""Small settings of the traverser strategies."""
+"""Small settings of the strategies that walk the graph."""
 
 
 def _graph(machine: str, space: str = "extended") -> ConstructionGraph:
-    """Construction graph of the small operator."""
     return ConstructionGraph(SMALL, machine, space)
 
 
@@ -58,7 +57,7 @@ FIRST: dict[str, Callable[[str], object]] = {
     "walk": lambda machine: _graph(machine).random_schedule(np.random.default_rng(0), 4),
     "enumeration": lambda machine: next(_graph(machine, "compact").enumerate(256)),
 }
-"""Parts of the first wave; walks call the rules for writable rows."""
+"""Part of the first wave -> function that compiles the part; walks call the rules for writable rows."""
 
 
 def _rules(graph: ConstructionGraph) -> None:
@@ -76,14 +75,12 @@ def _of_rows(graph: ConstructionGraph) -> None:
 
 
 def _construct(name: str, machine: str, parameters: Mapping[str, object]) -> None:
-    """Construct once by a strategy, if it has a construction."""
     strategy = get_strategy(name, **parameters)
     if construct := getattr(strategy, "construct", None):
         construct(_graph(machine, strategy.space), np.random.default_rng(0))
 
 
 def _search(name: str, parameters: Mapping[str, object], machine: str) -> None:
-    """Run a whole search of a strategy on the model."""
     strategy = get_strategy(name, **parameters)
     task = Task.of(SMALL, machine, "analytic", strategy.space)
     fingerprint(task.graph())
@@ -98,7 +95,6 @@ def _stages(machine: str) -> None:
 
 
 def _environment(machine: str) -> None:
-    """Step single and vector environments on the model."""
     for name in ("Construct", "Write"):
         task: dict[str, Any] = {"operator": SMALL, "hardware": machine, "backend": "analytic"}
         one = gymnasium.make(f"gensor_gym/{name}-v0", **task)

@@ -83,12 +83,10 @@ def markdown(summary: dict) -> str:
 
 
 def _plain(result: dict) -> list[str]:
-    """One line for each value."""
     return [f"- {key}: {value}" for key, value in result.items()]
 
 
 def _correctness(result: dict) -> list[str]:
-    """Lines with counts and failures."""
     if "checked" not in result:
         return _plain(result)
     lines = [f"{result['right']} of {result['checked']} kernels right, {result['operators']} operators."]
@@ -96,7 +94,6 @@ def _correctness(result: dict) -> list[str]:
 
 
 def _operators(result: dict) -> list[str]:
-    """Lines of a table of speed-ups by operator, and errors."""
     if not result.get("speedup_over"):
         return _plain(result)
     cells = []
@@ -110,14 +107,12 @@ def _operators(result: dict) -> list[str]:
 
 
 def _fused(result: dict) -> list[str]:
-    """Lines of a table by operator (speed-up over the faster way of torch, share of a copy's bandwidth), then of errors."""
     cells = [(key, _ratio(over), _ratio(result["of_copy"].get(key))) for key, over in result["over_torch"].items()]
     cells.append(("geometric mean", _ratio(result["geomean_over_torch"]), ""))
     return [*table(("operator", "over the best of torch", "of a copy's bandwidth"), cells), "", *_errors(result)]
 
 
 def _errors(result: dict) -> list[str]:
-    """A line for each error, with its last line."""
     return [f"- {key}: {str(text).strip().splitlines()[-1]}" for key, text in result["errors"].items() if text]
 
 
@@ -138,7 +133,6 @@ def contest_lines(result: dict) -> list[str]:
 
 
 def _means(result: dict) -> list[str]:
-    """Lines of geometric means by strategy: speed-up over torch, and time over the first strategy's with its interval."""
     first, cells = result["over_first"], []
     counts, beside_first = result["winners_of_the_means"], first.get("strategies", {})
     for name in dict.fromkeys([*counts, *beside_first]):
@@ -151,12 +145,10 @@ def _means(result: dict) -> list[str]:
 
 
 def _ratio(value: float | None) -> str:
-    """Text of a ratio; empty for None."""
     return "" if value is None else f"{value:.2f}"
 
 
 def _environment(result: dict) -> list[str]:
-    """Table of the agent's returns in each quarter of its run, then a line for each part of the stage."""
     if "parts" not in result:
         return _plain(result)
     lines = [

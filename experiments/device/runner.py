@@ -1,4 +1,4 @@
-"""Running stages, each in its own process with its share of the time, so that no stage takes another down."""
+"""Running stages, each in its own process with its share of the time, so that a stage that crashes ends no other stage."""
 
 from __future__ import annotations
 

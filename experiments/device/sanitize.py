@@ -1,9 +1,9 @@
 """`python -m experiments.device.sanitize OUT [SECONDS]`: kernels of an archive under NVIDIA's compute-sanitizer.
 
-Two kernels are run, one of them in clusters: the largest of at most `MOST_FLOPS` that no device had run and whose blocks
-share all steps (`persistent=2`). A plain program launches each kernel twice; both programs run at the same time. Every array has
-its own allocation, so that an access next to it is detected. Times are meaningless here and disturb other measurements: run it
-while nothing is timed.
+Two kernels are run, one of them in clusters. Each is the largest kernel of at most `MOST_FLOPS` that no device had run and
+whose blocks share all steps (`persistent=2`). A plain program launches each kernel twice; both programs run at the same time.
+Every array has its own allocation, so that an access next to it is detected. Times are meaningless here and disturb other
+measurements: run it while nothing is timed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Row = Mapping[str, Any]
 
 
 def chosen(archive: Archive) -> dict[str, Row]:
-    """Kind -> a proposal whose kernel the archive has compiled."""
+    """Kind -> the largest fitting proposal whose kernel the archive has compiled."""
     rows = [row for row in archive.proposals if row["digest"] in archive.rows and row["group"] == "never_run"]
     size = {row["operator"]: operators.parse(row["operator"]).flops for row in rows}
     fitting = sorted((row for row in rows if size[row["operator"]] <= MOST_FLOPS), key=lambda row: -size[row["operator"]])

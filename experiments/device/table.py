@@ -38,8 +38,8 @@ def read_operators() -> dict[str, Operator]:
 def read_experiment(file: Path) -> Contest:
     """Content of a file of conf/experiment, as Hydra composes it; the stage sets hardware and backend.
 
-    The file names strategies and budget and lists operators as text and seeds. It may name a space for all strategies, which
-    otherwise have their own. Missing values of a strategy have the default of its class.
+    The file names strategies and the budget, and lists operators (text) and seeds. It may name a space for all strategies;
+    otherwise each strategy has its own. Missing values of a strategy have the default of its class.
     """
     content = _content(file)
     chosen = {key.removeprefix("override /"): value for line in content["defaults"] for key, value in line.items()}
@@ -53,5 +53,4 @@ def read_experiment(file: Path) -> Contest:
 
 
 def _content(file: Path) -> dict[str, Any]:
-    """Content of a YAML file."""
     return dict(yaml.safe_load(file.read_text(encoding="utf-8")))

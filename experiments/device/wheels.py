@@ -18,7 +18,7 @@ ON_DEVICE = ("cupy", "cuda.bindings.nvrtc")
 
 
 def use_wheels(folder: Path = FOLDER) -> Path | None:
-    """Unpack the wheels of a folder once and append them to the path, also for child processes; None without wheels.
+    """Unpack the wheels of a folder once, append them to the path, also for child processes, and return it; None without wheels.
 
     The machine's own packages come first in this process. A pure wheel is a zip file of its packages.
     """
@@ -47,7 +47,6 @@ def missing(modules: Sequence[str]) -> list[str]:
 
 
 def _found(name: str) -> bool:
-    """Whether a module can be found."""
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # the parent of a dotted name

@@ -44,7 +44,6 @@ def make(folder: Path, recordings: Path = RECORDINGS) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Parser of the command's arguments."""
     parser = Parser(prog="python -m experiments.evidence", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="default: results/h100")
     parser.add_argument("--recordings", type=Path, default=RECORDINGS, help="default: the tables that are shipped")

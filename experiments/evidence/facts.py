@@ -1,4 +1,4 @@
-"""The conditions of the runs whose raw files are shipped, from `raw/conditions.json` in a folder of results, written by hand."""
+"""Conditions of the runs whose raw files ship, written by hand in `raw/conditions.json` of a folder of results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ RIGHT = ("OK", "IMPLAUSIBLE")
 
 
 def lines_by_unit(rows: Sequence[Mapping[str, Any]], name: str, status: str) -> list[str]:
-    """Table of the numbers of kernels that are right, that have `status` (under the heading `name`), and that are wrong."""
+    """Table by unit and data type: numbers of kernels that are right, have `status` (heading `name`), or are wrong."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in rows:
         unit = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")]

@@ -48,7 +48,6 @@ def write(folder: Path) -> list[str]:
 
 
 def _conditions(about: Row) -> list[str]:
-    """Lines of the conditions of a day."""
     return [
         f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}, Python {about['python']}, CuPy {about['cupy']}, "
         f"torch {about['torch']}, Triton {about['triton']}, {about['cores']} host cores. Clocks {about['clocks']}; "
@@ -58,7 +57,6 @@ def _conditions(about: Row) -> list[str]:
 
 
 def _correctness(day: Path) -> list[str]:
-    """Lines about the kernels checked, by unit and data type."""
     rows = read_rows(day / CORRECTNESS)
     if not rows:
         return []
@@ -72,7 +70,6 @@ def _correctness(day: Path) -> list[str]:
 
 
 def _libraries(day: Path) -> list[str]:
-    """Lines about the fastest kernel of every operator compared with the libraries, and geometric means."""
     rows = {row["key"]: row for row in read_rows(day / OPERATORS) if "samples" in row}
     if not rows:
         return []
@@ -99,7 +96,6 @@ def _libraries(day: Path) -> list[str]:
 
 
 def _tables(day: Path) -> list[str]:
-    """Lines about the numbers of recorded programs by operator."""
     cells = []
     for name in TABLES:
         count = Counter(row["operator"] for row in read_rows(day / name))
@@ -110,7 +106,6 @@ def _tables(day: Path) -> list[str]:
 
 
 def _headline(day: Path) -> list[str]:
-    """Lines about the fine-tuned policy compared with the traverser."""
     rows = read_rows(day / HEADLINE)
     if not rows:
         return []
@@ -125,7 +120,6 @@ def _headline(day: Path) -> list[str]:
 
 
 def _files(day: Path, about: Row) -> list[str]:
-    """Lines about the raw files and the device's other runs."""
     cells = [(f"[{name}]({RAW}/{day.name}/{name})", f"`{said['command']}`", said["commit"], said["about"])
              for name, said in about["files"].items()]  # fmt: skip
     also = [f"- {name}: {said}." for name, said in about["also"].items()]

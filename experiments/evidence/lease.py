@@ -1,4 +1,4 @@
-"""Sections of a page about a run on a GPU: the environment on kernel times, first contacts, known programs, searches."""
+"""Sections of a page about a run on a GPU. `python -m experiments.evidence take FOLDER` copies a run's results to results/."""
 
 from __future__ import annotations
 
@@ -49,17 +49,14 @@ def draw(day: Path, path: Path) -> list[str]:
 
 
 def _rows(day: Path, name: str) -> list[Row]:
-    """Rows of a file, empty if it is missing."""
     return list(read_rows(day / f"{name}.jsonl.gz"))
 
 
 def _learned(day: Path) -> list[Row]:
-    """Rows of the learning agent's episodes."""
     return [row for row in _rows(day, "environment") if row["kind"] == "learned"]
 
 
 def _environment(day: Path, figures: str) -> list[str]:
-    """Lines about an agent's rewards and a user's calls."""
     rows, learned = _rows(day, "environment"), _learned(day)
     if not learned:
         return []
@@ -86,7 +83,6 @@ def _environment(day: Path, figures: str) -> list[str]:
 
 
 def _curve(learned: Sequence[Row]) -> Figure:
-    """Figure of every episode's kernel time over wall time, with a running median."""
     ran = [row for row in learned if math.isfinite(row["runtime_s"])]
     seconds, micros = [row["wall_s"] for row in ran], [1e6 * row["runtime_s"] for row in ran]
     width = 64
@@ -104,7 +100,6 @@ def _curve(learned: Sequence[Row]) -> Figure:
 
 
 def _contacts(day: Path) -> list[str]:
-    """Lines about kernels of families that no device had run before."""
     rows = {row["digest"]: row for name in CONTACTS for row in _rows(day, name)}
     if not rows:
         return []
@@ -121,7 +116,6 @@ def _contacts(day: Path) -> list[str]:
 
 
 def _known(day: Path) -> list[str]:
-    """Lines about the fastest programs of earlier days, compared with today's first choices and torch."""
     together = [row for row in _rows(day, "known_together") if "samples" in row]
     proposals = [row for row in _rows(day, "proposals") if row["group"] == "known"]
     cells = []
@@ -149,7 +143,6 @@ def _known(day: Path) -> list[str]:
 
 
 def _adaptive(day: Path) -> list[str]:
-    """Lines about searches that learn from their trials."""
     rows = _rows(day, "adaptive")
     if not rows:
         return []
@@ -166,7 +159,6 @@ def _adaptive(day: Path) -> list[str]:
 
 
 def _fused(day: Path) -> list[str]:
-    """Lines about fused operators compared with torch and a copy."""
     rows = [row for row in _rows(day, "fused") if "over_torch" in row]
     if not rows:
         return []
@@ -180,13 +172,13 @@ def _fused(day: Path) -> list[str]:
     ]  # fmt: skip
 
 
-# Copy the results of a lease home: `python -m experiments.evidence take FOLDER [DATE]`.
+# Copy the results of a run to results/: `python -m experiments.evidence take FOLDER [DATE]`.
 #
 # FOLDER holds the returned files. Their rows go to results/CARD/raw/DATE, gzipped, with a conditions.json of machine, revision
-# and date; the card names its folder. `python -m experiments.evidence results/CARD` then makes the pages.
+# and date; CARDS has the folder of each GPU. `python -m experiments.evidence results/CARD` then makes the pages.
 
 CARDS = {"H100": "h100", "H200": "h200"}
-"""Word in the driver's name of a GPU -> folder of results."""
+"""Word in the driver's name of a GPU -> the GPU's folder of results."""
 COMMAND = "python3 -m experiments.gpu plan=lease"
 ABOUT = {
     "first_contact": "kernels of families that no device had run", "proposals": "who proposed which kernel, in which order",
@@ -208,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path:
-    """Unpack results into the folder of their GPU and day and return it; ValueError if it exists or there are no results."""
+    """Unpack results into the folder of their GPU and day and return it; ValueError if it exists or the results are missing."""
     files = read_results(folder / RESULTS)
     card: dict[str, Any] = parse_json(files["card.json"].decode())
     home = results / _card(card) / RAW / (date or str(card["date"])[:10])
@@ -231,7 +223,6 @@ def _copied_rows(name: str, data: bytes) -> list[dict[str, Any]]:
 
 
 def _card(card: Mapping[str, Any]) -> str:
-    """Folder of a GPU's results; ValueError for a GPU without such a folder."""
     name = card["gpu"].get("name", "")
     found = next((folder for word, folder in CARDS.items() if word in name), None)
     if found is None:
@@ -240,7 +231,6 @@ def _card(card: Mapping[str, Any]) -> str:
 
 
 def _conditions(card: Mapping[str, Any], made: Sequence[str]) -> dict[str, Any]:
-    """Facts about the machine, for pages."""
     gpu, packages, built = card["gpu"], card["packages"], card.get("archive", {})
     commit = str(built.get("revision") or card.get("commit") or "unknown")
     cuda = re.search(r"CUDA Version: *([\d.]+)", str(card.get("nvidia_smi", "")))

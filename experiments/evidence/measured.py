@@ -20,7 +20,7 @@ FIRST_ARM = "markov_ext"
 
 
 def rows_of(folder: Path) -> Iterator[Row]:
-    """Yield the study's trials of a folder with raw rows, as a journal of `gensor collect` has them; ranks begin at 0.
+    """Yield the study's trials of a folder with raw rows, in the form of a journal of `gensor collect`; ranks begin at 0.
 
     A program's second timing comes from the interleaved rounds, which timed only an operator's winners.
     """
@@ -40,7 +40,6 @@ def rows_of(folder: Path) -> Iterator[Row]:
 
 
 def _line(row: Row, status: str, samples: Sequence[float], more: Row) -> Row:
-    """A trial as a row of a recording."""
     return {
         "part": operators.part_of(operators.parse(row["operator"])), "operator": row["operator"], "schedule": row["schedule"],
         "digest": row["digest"], "status": status, "samples": samples, "others": 0.0,

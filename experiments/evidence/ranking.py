@@ -101,7 +101,11 @@ MOST_FITTED = 250
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of one operator: rank correlations, scale, and times of the first choice and of the best of FIRST over the best."""
+    """Scores of the model on an operator's programs.
+
+    `ranks` and `ranks_fastest` are rank correlations, of all programs and of the fastest. `first` and `first_ten` are the times
+    of the model's first choice and of the best of its first FIRST choices, over the best time.
+    """
 
     measured: Sample
     ranks: float
@@ -109,7 +113,7 @@ class Scored:
     first: float
     first_ten: float
     scale: float
-    """Median of measured over predicted."""
+    """Median of measured over predicted seconds."""
 
 
 def scored(measured: Sample) -> Scored:
@@ -129,7 +133,7 @@ def worst_tied(predicted: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def by_class(them: Sequence[Scored]) -> dict[str, float]:
-    """Class of operators -> median of measured over predicted seconds of all its programs."""
+    """Class of operators -> median, over all programs of the class, of measured over predicted seconds."""
     ratios: dict[str, list[np.ndarray]] = defaultdict(list)
     for one in them:
         found = one.measured
@@ -162,7 +166,7 @@ def thinned(sample: Sample) -> Sample:
 # The page about the model's ranking: every operator, every class, and the aims with their results.
 
 JUDGED = 150
-"""Least number of programs of a table that counts."""
+"""Least number of programs with which a table counts for the aims."""
 COMMAND = "python -m experiments.evidence.ranking"
 
 
@@ -214,7 +218,6 @@ def _judged(recorded: Sequence[Scored]) -> list[Scored]:
 
 
 def _recorded(them: Sequence[Scored], left: Mapping[str, float]) -> list[str]:
-    """Lines of the table of recorded operators."""
     head = ("operator", "part", "programs", "rank correlation", "in the fastest", "first over best", f"first {FIRST} behind",
             "measured / predicted", *(("class left out",) if left else ()))  # fmt: skip
     cells = []
@@ -228,7 +231,6 @@ def _recorded(them: Sequence[Scored], left: Mapping[str, float]) -> list[str]:
 
 
 def _raced(them: Sequence[Scored]) -> list[str]:
-    """Lines of the table of operators raced with libraries."""
     cells = [
         (f"`{one.measured.operator}`", one.measured.part, str(len(one.measured.seconds)), f"{one.first:.2f}", f"{one.scale:.2f}")
         for one in them
@@ -270,7 +272,6 @@ def choose(folder: Path) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Parser of the command's arguments."""
     parser = Parser(prog=COMMAND, description=__doc__)
     parser.add_argument("page", type=Path, nargs="?", help="where the page is written")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="default: results/h100")

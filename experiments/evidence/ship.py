@@ -41,7 +41,7 @@ def ship(file: Path) -> Path:
 
 
 def slim(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without keys that contain its schedule, and without its source, which only wrong kernels keep."""
+    """A row without its source, unless the kernel is wrong, and without its key if the key contains the schedule."""
     said = {"source"} if row.get("status") != Status.WRONG_ANSWER.value else set()
     if row.get("schedule", "no schedule") in row.get("key", ""):
         said.add("key")

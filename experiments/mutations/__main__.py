@@ -2,8 +2,8 @@
 
 LABEL names the state of the tree, such as `before`. Results are lines of results/mutations/LABEL.jsonl; a mutation with a final
 result is not run again. results/mutations/mutations.md compares all labels. `--mode quick` runs the test files that a mutation
-names, and the whole suite if these pass; `named` skips the whole suite, `whole` runs only that. A test has caught a mutation if
-it fails with it and passes without it, in the same copy.
+names, and the whole suite if these pass; `named` skips the whole suite, `whole` runs only that. A test has caught a mutation
+if, in the same copy, it fails with the mutation and passes without.
 
 Numba recompiles for every mutation of rules and model, which takes one to two minutes each.
 """
@@ -59,7 +59,6 @@ def page(folder: Path) -> str:
 
 
 def _cells(outcome: Outcome | None) -> str:
-    """Table cells of an outcome: test and seconds."""
     if outcome is None:
         return " | "
     return f"{f'`{outcome.test}`' if outcome.caught else f'**not caught** ({outcome.mode})'} | {outcome.seconds:.0f}"

@@ -52,7 +52,7 @@ class Copy:
     """A copy of the files that git tracks or would track, with a cache for Numba; deleted at the end unless `place` is given."""
 
     def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
-        """Copy the tree at `root`, below `place` if given, whose Numba cache is reused; `jobs` processes run tests."""
+        """Copy the tree at `root`, below `place` if given, and reuse the Numba cache there; `jobs` processes run tests."""
         self._scratch = None if place else tempfile.TemporaryDirectory(prefix="mutations-")
         self._jobs = jobs
         self.root = (place.resolve() if place else Path(self._scratch.name)) / "tree"  # type: ignore[union-attr]
@@ -66,11 +66,9 @@ class Copy:
         self.commit = _git(root, "rev-parse", "--short", "HEAD").strip()
 
     def __enter__(self) -> Copy:
-        """Return the copy itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete the copy if it is temporary."""
         if self._scratch:
             self._scratch.cleanup()
 
@@ -122,5 +120,4 @@ class Copy:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """Standard output of a git command for the tree at `root`."""
     return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout

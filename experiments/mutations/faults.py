@@ -41,7 +41,7 @@ class Mutation:
         return found[0].relative_to(root)
 
     def files(self, root: Path) -> list[str]:
-        """Arguments of pytest that select the mutation's tests, relative to `root`; ValueError for a missing or ambiguous one."""
+        """Arguments of pytest that select the mutation's tests, relative to `root`; ValueError if a file is not unique."""
         parts = [name.partition("::") for name in self.tests]
         return [f"{_only(root, stem).relative_to(root)}{mark}{test}" for stem, mark, test in parts]
 
@@ -53,7 +53,6 @@ def sources(root: Path) -> list[Path]:
 
 
 def _only(root: Path, stem: str) -> Path:
-    """Path of the test file with that stem; ValueError if it is missing or ambiguous."""
     found = sorted((root / "tests").rglob(f"{stem}.py"))
     if len(found) != 1:
         raise ValueError(f"{len(found)} files of tests are called {stem}.py, expected one")
@@ -156,7 +155,8 @@ MUTATIONS = (
              "* plan.block[moving[0]] if len(moving) == 1 else 0", "* plan.block[moving[0]] if moving else 0",
              ("test_codegen_mma_windows", "test_codegen_mma")),
     Mutation("a run stored past the end", "tensor cores", "wgmma: all of a run is stored where its first column is inside",
-             'f"{total([(1, index)], first)} < {limit}" if index in limited', 'f"{index} < {limit}" if index in limited', ("test_identical::test_every_item_is_as_recorded",)),
+             'f"{total([(1, index)], first)} < {limit}" if index in limited', 'f"{index} < {limit}" if index in limited',
+             ("test_identical::test_every_item_is_as_recorded",)),
     Mutation("a workspace that never grows", "kept", "an exported library gives a larger kernel the first one's workspace",
              "    if (bytes > kept_bytes) {\n", "    if (kept_bytes == 0) {\n",
              ("test_codegen_export_sanitized::test_a_larger_kernel_has_a_larger_workspace",)),

@@ -1,9 +1,9 @@
 """Time to compile a network whose kernels are known: first in a new process, then again in the same process.
 
 `python -m experiments.networks.again ASKED` is the new process. It imports torch and gensor_gym, builds the network, and only
-then starts to time. ASKED is JSON: `network`, `batch`, `seed`, `rounds`, `options` of `gensor_gym.compile`. It prints a list of
-(seconds, seconds of torch's export within them), the first compilation first. The module is not in a package of a benchmark,
-which would import the timed modules.
+then starts to time. ASKED is JSON: `network`, `batch`, `seed`, `rounds`, `options` of `gensor_gym.compile`. The process prints
+a list of (seconds of a compilation, seconds of torch's export within them), the first compilation first. The module is not in a
+package of a benchmark, which would import the timed modules.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from typing import Any
 
 SECONDS = 600.0
-"""Time limit of a process."""
+"""Time limit of the process."""
 
 
 def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of the first compilation in a new process and the median of later compilations there, each also for torch's export.
+    """Seconds of the first compilation in a new process and the median of later ones there, and the seconds of torch's exports.
 
     RuntimeError with the process's error output if it fails.
     """

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class Attention(nn.Module):
-    """Self-attention that computes query, key and value by one linear layer, as both networks do."""
+    """Self-attention that computes query, key and value by one linear layer, as BERT and GPT-2 do."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()

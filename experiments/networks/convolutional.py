@@ -32,7 +32,6 @@ class Residual(nn.Module):
 
 
 def _basic(c: int, width: int, stride: int) -> Residual:
-    """Residual block of two 3x3 convolutions."""
     body = [*_convolution(c, width, 3, stride), nn.ReLU(), *_convolution(width, width, 3)]
     return Residual(c, width, stride, body)
 

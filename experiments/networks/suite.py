@@ -74,9 +74,10 @@ _PATH = re.compile(r"((?:\w+\.)+)(\w+)(?:\(([\d, ]+)\))?")
 
 
 def workload_of(name: str) -> Workload:
-    """A network of SUITE, or of a function without arguments by its path and the shape of its image.
+    """Workload of a network of SUITE, or of a function named by its path, such as `torchvision.models.swin_t(3, 224, 224)`.
 
-    An example is `torchvision.models.swin_t(3, 224, 224)`, which is also its default shape. ValueError for an unknown name.
+    The function takes no arguments; the numbers are the shape of its image, by default (3, 224, 224). ValueError for an unknown
+    name.
     """
     if name in SUITE:
         return SUITE[name]
@@ -92,7 +93,7 @@ def workload_of(name: str) -> Workload:
 
 
 def module_of(name: str, seed: int = 0) -> nn.Module:
-    """A network of `workload_of` in evaluation mode with random weights."""
+    """The network that `workload_of(name)` builds, in evaluation mode with random weights."""
     torch.manual_seed(seed)
     return as_used(workload_of(name).build())
 
@@ -133,7 +134,7 @@ def drawn(wanted: Sequence[tuple[int, ...] | Ids], batch: int = 1, seed: int = 0
 
 
 def operations(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> int:
-    """Number of operations of a module's exported program that launch a kernel in eager torch, at least."""
+    """Lower bound on the number of kernels that eager torch launches, from the operations of the module's exported program."""
     calls: list[Any] = [node.target for node in torch.export.export(module, inputs).graph.nodes if node.op == "call_function"]
     names = (str(getattr(target, "__name__", target)).split(".")[0].strip("_") for target in calls)
     return sum(name not in VIEWS for name in names)

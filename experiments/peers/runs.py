@@ -39,7 +39,6 @@ def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Ma
 
 
 def _last(log: Path) -> str:
-    """The last lines of a log, joined in one line."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return " | ".join(line.strip()[:300] for line in lines[-LAST:]) or "none"
 

@@ -44,7 +44,7 @@ SETTINGS = 1
 
 
 class Study:
-    """A comparison: the checked settings of conf/peers.yaml, tasks and hardware resolved."""
+    """Checked settings of a comparison (conf/peers.yaml), with the operators and the hardware that they name."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve a configuration; ValueError names an invalid setting."""
@@ -94,7 +94,7 @@ def compile_ours(study: Study) -> None:
 
 
 def search_ours(study: Study, operator: str, trials: int, seed: int, folder: Path) -> dict[str, Any]:
-    """The answer of one of our searches. Raises Stopped."""
+    """The answer of one of our searches. Raises Stopped if it fails."""
     asked = {"operator": operator, "trials": trials, "seed": seed, "strategy": study.strategy}
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     start = [sys.executable, "-m", "experiments.peers.ours"]
@@ -102,7 +102,7 @@ def search_ours(study: Study, operator: str, trials: int, seed: int, folder: Pat
 
 
 def search_tvm(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment, folder: Path) -> dict[str, Any]:
-    """The answer of one of TVM's searches. Raises Stopped."""
+    """The answer of one of TVM's searches. Raises Stopped if it fails."""
     cores = len(os.sched_getaffinity(0))
     asked: dict[str, Any] = {"name": op.name, "arguments": dict(op.arguments), "trials": plan.trials, "seed": plan.seed}
     asked |= {"threads": plan.threads, "cores": cores, "folder": str(folder.absolute()), "lock": str(lock_path())}

@@ -96,7 +96,6 @@ def compilers() -> None:
 
 
 def _digest() -> str:
-    """SHA-256 digest of the requirements file."""
     return hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
 
 

@@ -132,7 +132,6 @@ MEANS = ("TVM's trials", "pairs", "time", "tuning", "with start-up", "verdicts",
 
 
 def _mean_cells(mean: dict[str, Any]) -> tuple[Given, ...]:
-    """Cells of one row of the table of means."""
     reached = [("kernels", mean["fast_enough"]), ("tuning time", mean["tuned_fast_enough"])]
     aim = ", ".join(f"{name}: {'not known' if value is None else 'reached' if value else 'missed'}" for name, value in reached)
     verdicts = ", ".join(f"{count} {name}" for name, count in mean["verdicts"].items()) or "-"
@@ -143,7 +142,6 @@ def _mean_cells(mean: dict[str, Any]) -> tuple[Given, ...]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[Given, ...]:
-    """Cells of one row of a table of pairs, with the columns HEAD."""
     times: tuple[Given, ...] = ("-", "-", "-", "-")
     if row["time_ratio"]:
         found = row["time_ratio"]
@@ -156,7 +154,6 @@ def _cells(row: dict[str, Any]) -> tuple[Given, ...]:
 
 
 def _ratio(value: float | None, ends: tuple[float, float] | None) -> Cell:
-    """Cell of a ratio with its interval."""
     if value is None:
         return NOTHING
     text = f"{value:.3g}"

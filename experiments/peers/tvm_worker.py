@@ -1,13 +1,13 @@
 """One MetaSchedule search, run by the Python of TVM's environment: `python -P tvm_worker.py REQUEST.json ANSWER.json`.
 
-It imports nothing of this repository, which is not installed there. `-P` keeps this folder off the path, because the folder also
-has a module called tvm. The request has `name`, `arguments` (of the operator), `trials`, `seed`, `threads`, `cores`, `folder` and
-`lock`; the answer has the measured fields of a run (see `experiments.peers.tvm`).
+It imports nothing of this repository, which is not installed there. `-P` keeps this folder off the path, because the folder
+also has a module called tvm. The request has `name`, `arguments` (of the operator), `trials`, `seed`, `threads`, `cores`,
+`folder` and `lock`; the answer has the measured fields of a run (see `experiments.peers.tvm`).
 
 TVM's settings are its defaults: evolutionary search, XGBoost cost model, 64 trials an iteration, its local builder and runner.
-There are two exceptions, both in its favour. Importing `tvm.s_tir.tensor_intrin` parses the intrinsics of all processors, which
-takes 17 to 36 seconds in this process and again in every builder process of every iteration. Here only those of x86 are parsed
-(and no float32 kernel needs even them). And a build may take 120 seconds instead of 30.
+There are two exceptions, both in TVM's favour. Importing `tvm.s_tir.tensor_intrin` parses the intrinsics of all processors,
+which takes 17 to 36 seconds in this process and again in every builder process of every iteration. Here only the intrinsics of
+x86 are parsed (no float32 kernel needs even these). And a build may take 120 seconds instead of 30.
 """
 
 from __future__ import annotations

@@ -37,7 +37,6 @@ class Page:
     """A page that collects sections; `text` renders it."""
 
     def __init__(self, title: str) -> None:
-        """Create a page without sections."""
         self.title = title
         self._sections: list[tuple[str, str]] = []
         self._scripts: list[str] = []
@@ -81,26 +80,23 @@ class Page:
 
 
 def _static(name: str) -> str:
-    """Text of a file of this package that every page embeds."""
     return (STATIC / name).read_text(encoding="utf-8")
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """Text of the content security policy, which allows embedded content and these scripts."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Given]]) -> str:
-    """HTML of a table of texts. Cells with numbers carry the first as the key for sorting."""
+    """HTML of a table of texts. Cells with numbers are sorted by their first number."""
     titles = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     body = "".join(f"<tr>{''.join(map(_data, row))}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _data(given: Given) -> str:
-    """HTML of a table cell."""
     cell = as_cell(given)
     value = f' class="right" data-value="{cell.numbers[0]!r}"' if cell.numbers else ""
     return f"<td{value}>{html.escape(cell.text)}</td>"
@@ -117,7 +113,6 @@ def image(path: Path, words: str = "") -> str:
 
 
 def _data_of(path: Path) -> str:
-    """The file's content as a `data:` URL."""
     return f"data:{KINDS[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
@@ -250,7 +245,6 @@ def _figure(x: str, y: str, height: int, **more: Any) -> figure:
 
 
 def _with_legend(plot: figure, items: Sequence[Item]) -> figure:
-    """Add a legend below the plot whose entries hide their lines when clicked."""
     legend = Legend(
         items=[LegendItem(label={"value": _cut(name, 24)}, renderers=parts) for name, parts in items], click_policy="hide",
         orientation="horizontal", ncols=2, label_text_font_size="11px",

@@ -1,9 +1,9 @@
 """Gather all results on one page: `gensor report [FOLDER ..] [--output FILE]`.
 
-Below the folders it finds training runs (card.json next to curve.jsonl), comparisons and studies (summary.json), and all Markdown
-pages that commands wrote, with their figures. Seeds of one configuration are one line of a plot, and the comparisons of a
-multirun share a table. The page is one self-contained HTML file, in which plots show details at the pointer and a click on a
-heading sorts a table.
+The results below the folders are training runs (card.json next to curve.jsonl), comparisons and studies (summary.json), and all
+Markdown pages that commands wrote, with their figures. Seeds of one configuration are one line of a plot, and the comparisons
+of a multirun share a table. The page is one self-contained HTML file, in which plots show details at the pointer and a click on
+a heading sorts a table.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ def compared(page: Page, found: Mapping[Path, Mapping[str, Any]]) -> str:
 
 
 def _point(row: Mapping[str, Any], summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Data of a search for the plot."""
     shown = dict(zip(COLUMNS, cells(dict(row)), strict=True))
     text = {name: cell if isinstance(cell, str) else cell.text for name, cell in shown.items()}
     return {
@@ -130,7 +129,6 @@ def make_page(folders: list[Path], title: str) -> Page:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Parser of the command line."""
     parser = Parser(prog="python -m experiments report", description="Gather results into one HTML page.")
     parser.add_argument("folders", nargs="*", default=["results"], help="folders with results, searched to their ends")
     parser.add_argument("--output", default="outputs/report.html", help="the page (default: %(default)s)")

@@ -20,7 +20,7 @@ from experiments.common import statistics, style
 from experiments.common.statistics import interquartile_mean as iqm
 
 EVALUATIONS, SECONDS = 0, 2
-"""Columns of a curve by which a search is cut; column 1 has the latencies."""
+"""Columns of a curve with the costs at which it is read; column 1 has the latencies."""
 
 
 def mean(values: np.ndarray) -> np.ndarray:
@@ -93,7 +93,6 @@ def after(seconds: Sequence[float] = (), evaluations: Sequence[int] = ()) -> tup
 
 
 def _mean(value: dict[str, float]) -> str:
-    """Text of a mean with its interval."""
     return interval_text(value, 1)
 
 

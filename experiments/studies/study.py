@@ -75,7 +75,7 @@ class Study(ABC, Generic[Asked, Found]):
 
     @abstractmethod
     def run(self, console: Console) -> Found:
-        """Run the missing searches; return the results of all."""
+        """Run the missing searches; return the results of all searches."""
 
     @abstractmethod
     def summarise(self, found: Found) -> dict[str, Any]:

@@ -44,7 +44,7 @@ FIGURE_7 = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Tables for single operators, figure 7 and figure 10: on the model, and the first two also on recorded tables."""
+    """Tables for single operators and for figure 7, each on the model and on recorded tables, and for figure 10 on the model."""
     everything = list(config.overrides or ())
     given = [override for override in everything if not override.startswith("tasks.")]
     limited = f"operators=[{','.join(_named(config.limit))}]"

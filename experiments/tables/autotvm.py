@@ -1,7 +1,7 @@
 """AutoTVM (Chen et al., NeurIPS 2018): its studies of cost model, objective, batches, uncertainty and transfer, repeated.
 
-Run it by `python -m experiments.reproduce table=autotvm`. The searches are those of conf/_autotvm.yaml. The paper
-prints few numbers: its studies are figures, whose directions are known from shared sources.
+Run it by `python -m experiments.reproduce table=autotvm`. The searches are those of conf/_autotvm.yaml. The paper prints few
+numbers: its results are figures, so that only directions can be compared.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NOTES = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Tables on recorded tables, on the model, and of transfer on the model. `overrides` apply to every study."""
+    """Three tables: on recorded tables, on the model, and of transfer on the model. `overrides` apply to every study."""
     overrides = list(config.overrides or ())
     recorded = study_of("autotvm_recorded", folder, overrides)
     first = ",".join(f"autotvm/C{number}" for number in range(1, 13)[: config.limit])
@@ -87,7 +87,6 @@ def _teach(study: Study, path: Path) -> None:
 
 
 def _table(title: str, study: Study, folder: Path) -> Table:
-    """Table with a row for each variant that the study has."""
     names = [name for name in ("autotvm", *PUBLISHED) if name in study.scores.curves]
     rows = [_row(study, name) for name in names]
     columns = (
@@ -106,7 +105,6 @@ def _table(title: str, study: Study, folder: Path) -> Table:
 
 
 def _row(study: Study, name: str) -> tuple[Cell, ...]:
-    """Row of a variant for `_table`."""
     if name not in PUBLISHED:
         return (name, *study.regrets(name), None, None, None, None)
     beside, published = PUBLISHED[name]

@@ -1,4 +1,4 @@
-"""Networks compiled for GPUs by the model, without a GPU: `python -m experiments.reproduce table=gpu_networks`.
+"""Networks compiled for GPUs with the model's schedules, without a GPU: `python -m experiments.reproduce table=gpu_networks`.
 
 Every kernel is compiled by NVRTC for the machine. No time is measured; the model predicts the times.
 """

@@ -1,6 +1,6 @@
-"""The analytic model of GPUs compared with published rates of libraries, by the schedule nearest to the library's kernel.
+"""The analytic GPU model compared with published rates of libraries, by the schedule nearest to the library's kernel.
 
-No constant of the model comes from these figures. The code generator supports every one of these schedules.
+No constant of the model comes from these figures. The code generator supports all these schedules.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ PUBLISHED = (
 
 
 def predicted(case: Published) -> float:
-    """Seconds of the library's kernel by the model."""
+    """Seconds that the model predicts for the library's kernel."""
     graph = ConstructionGraph(f'gemm(m={case.n}, n={case.n}, k={case.n}, dtype="{case.dtype}")', case.hardware, "extended")
     return float(graph.latencies(case.kernel.row()[None])[0])
 

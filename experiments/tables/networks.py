@@ -149,7 +149,6 @@ def make_onednn_memory(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _memory_row(row: Row) -> tuple[Cell, ...]:
-    """Row of a network: times, ratios and sizes of the modes."""
     times = [time_of(row, side) for side in MODES.values()]
     ratios = [over(row, MODES[mode], MODES["hot"]) for mode in ("none", "whole")]
     if "error" in row:

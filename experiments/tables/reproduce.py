@@ -45,7 +45,7 @@ def lines(hardware: Iterable[str]) -> list[str]:
 
 
 def marked(page: str) -> Iterator[tuple[str, str]]:
-    """Yield (machine, fingerprint) of every such statement on a page."""
+    """Yield (machine, fingerprint) of every line of `lines` on a page."""
     yield from _LINE.findall(page)
 
 

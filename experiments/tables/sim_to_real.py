@@ -104,7 +104,7 @@ def regrets(table: Recorded) -> np.ndarray:
 
 
 def again(table: Recorded) -> float:
-    """Rank correlation of the times in the first pass with the later passes, which no model can exceed; NaN for one pass."""
+    """Rank correlation of times of the first pass with times of later passes, which no model can exceed; NaN for one pass."""
     halves: tuple[list[float], list[float]] = ([], [])
     for m in table.measured:
         passes, first = np.asarray(passes_of(m)), min(passes_of(m), default=0)
@@ -172,7 +172,6 @@ def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) 
 def _panels(
     recorded: list[Recorded], panel: Callable[[Axes, Recorded], None], marks: list, labels: tuple[str, str], path: Path
 ) -> str:
-    """Draw a grid of panels with one legend; return the file name."""
     with plt.rc_context(style.RC):
         figure, grid = style.panels(len(recorded), COLUMNS, (3.3, 2.9), 0.5)
         for axes, table in zip(grid.flat, recorded, strict=False):
@@ -233,7 +232,6 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _shipped() -> list[Path]:
-    """Folders of the tables that ship with the package."""
     return [RECORDINGS / name for name in hardware.recorded_names()]
 
 
@@ -259,7 +257,6 @@ def score(table: Recorded, predicted: np.ndarray) -> Score:
 
 
 def _ranking(scored: Sequence[Scored]) -> Table:
-    """Table with ranking and realised regret of each operator."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             t.operator, t.part, str(len(t.measured)), _two(b.spearman, a.spearman), again(t),
@@ -289,7 +286,6 @@ def _ranking(scored: Sequence[Scored]) -> Table:
 
 
 def _calibration(scored: Sequence[Scored]) -> Table:
-    """Table with measured over predicted time of each operator."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (t.operator, t.part, *(_ratio(s) for s in (b, a)), *(s.ratio[2] / s.ratio[1] for s in (b, a))) for t, b, a in scored
     )
@@ -302,7 +298,6 @@ def _calibration(scored: Sequence[Scored]) -> Table:
 
 
 def _classes(scored: Sequence[Scored]) -> Table:
-    """Table with means of each class of operators."""
     classes: dict[str, list[Scored]] = defaultdict(list)
     for one in scored:
         classes[one[0].graph.operator.name].append(one)
@@ -316,7 +311,6 @@ def _classes(scored: Sequence[Scored]) -> Table:
 
 
 def _class_row(name: str, scored: Sequence[Scored]) -> tuple[str | float, ...]:
-    """Row of means over the tables of a class."""
     tables, *scores = zip(*scored, strict=True)
 
     def both(of: Callable[[Score], float]) -> list[float]:
@@ -331,7 +325,6 @@ def _class_row(name: str, scored: Sequence[Scored]) -> tuple[str | float, ...]:
 
 
 def _values(scored: Sequence[Scored], coefficients: np.ndarray) -> dict[str, object]:
-    """All values as a JSON object."""
     return {
         "machine": scored[0][0].machine,
         "coefficients": dict(zip(TERMS, (round(float(c), 4) for c in coefficients), strict=True)),

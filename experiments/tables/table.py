@@ -19,7 +19,7 @@ MAKERS: dict[str, Callable[..., list[Table]]] = {}
 
 
 def modules() -> dict[str, str]:
-    """Name -> function of the tables in this package: `make` of modules or whole subpackages, or `make_NAME`."""
+    """Table's name -> path of its function in this package: `make` of a module or subpackage, or `make_NAME`."""
     return functions_of("make", "experiments.tables")
 
 

@@ -1,4 +1,4 @@
-"""Shared parts of both tunings: settings drawn at random, and the operators on which values may be chosen."""
+"""Shared parts of `tune` and `tune_budgets`: settings drawn at random, and the operators on which values may be chosen."""
 
 from __future__ import annotations
 

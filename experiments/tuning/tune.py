@@ -1,11 +1,11 @@
 """Choose the values of a traverser: successive halving over random settings on train, and a final choice on validation.
 
-`python -m experiments tune tune=markov` draws settings from the choices in `conf/tune/`. Each rung keeps the better part of them
+`python -m experiments tune tune=markov` draws settings from the choices in `conf/tune/`. Each rung keeps the better settings
 and uses more operators of the train part. Among the last settings, the best on validation is chosen. Only the analytic model is
 used, so that the result is the same on every machine. Operators of the test part are refused.
 
 The score of a setting is the mean over tasks of log(latency / roofline floor), plus a weight times the share of tasks on which
-the traverser is slower than Roller, because it should not lose to the search that it is compared with.
+the traverser is slower than Roller, because the traverser should not lose to Roller.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Task:
 
 
 def latency(strategy: str, values: Values, graph: ConstructionGraph, seed: int, kept: Journal) -> float:
-    """Seconds, by the model, of the best program that the traverser constructs; `kept` stores known results."""
+    """Predicted seconds of the best program that the traverser constructs; `kept` stores known results."""
     key = short_hash([strategy, values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)])
     if key not in kept.rows:
         found = get_strategy(strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]

@@ -17,9 +17,9 @@ VARIABLE = "GENSOR_GYM_CACHE"
 
 
 def cache_dir() -> Path:
-    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym, or for a user without a writable home a folder in the temporary folder.
+    """$GENSOR_GYM_CACHE, else ~/.cache/gensor_gym, else (without a writable home) a folder in the temporary folder.
 
-    It may not exist yet. ValueError if the variable names a file.
+    The folder may not exist yet. ValueError if the variable names a file.
     """
     forced = os.environ.get(VARIABLE, "").strip()
     if not forced:
@@ -38,13 +38,13 @@ def can_be_made(folder: Path) -> bool:
 
 
 def _temporary() -> Path:
-    """This user's folder in the system's temporary folder; if another user has taken its name, a folder of this process."""
+    """This user's folder in the temporary folder. If another user has taken its name, a folder of this process."""
     folder = Path(tempfile.gettempdir()) / f"gensor_gym-{os.geteuid()}"
     return folder if not os.path.lexists(folder) or is_own_folder(folder) else _own_folder("cache")
 
 
 def home_folder() -> Path | None:
-    """The user's home; None if neither $HOME nor the system's list of users names a home, as in some containers."""
+    """The user's home; None if neither $HOME nor the system's list of users names one, as in some containers."""
     try:
         home = Path.home()
     except RuntimeError:
@@ -55,9 +55,8 @@ def home_folder() -> Path | None:
 def make_cache_dir(name: str) -> Path:
     """The folder `name` in `cache_dir()`, for this user only, created if missing.
 
-    ValueError names a folder that cannot be created.
-
-    Permissions of another user's folder and of $GENSOR_GYM_CACHE itself are not changed; code belongs in a `private_dir`.
+    ValueError names a folder that cannot be created. Permissions of another user's folder and of $GENSOR_GYM_CACHE itself do not
+    change. Code belongs in a `private_dir`.
     """
     base, folder = cache_dir(), cache_dir() / name
     try:
@@ -73,7 +72,7 @@ def make_cache_dir(name: str) -> Path:
 
 
 def private_dir(name: str) -> Path:
-    """The folder `name` of the cache, for code. If others can write to it, warn and return a folder of this process."""
+    """The cache's folder `name`, for code. If others can write to it, warn and return a folder of this process."""
     folder = make_cache_dir(name)
     if is_own_folder(folder, cache_dir()):
         return folder
@@ -86,7 +85,7 @@ def private_dir(name: str) -> Path:
 
 @functools.cache
 def _own_folder(name: str) -> Path:
-    """A temporary folder for this process, deleted when the process ends."""
+    """A temporary folder of this process, deleted when the process ends."""
     folder = tempfile.mkdtemp(prefix=f"gensor-gym-{name}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

@@ -14,7 +14,7 @@ from gensor_gym.files import write_whole
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file, or None if the file is missing or does not contain an object."""
+    """The object in a JSON file; None if the file is missing or does not contain an object."""
     try:
         return foreign.read_json(path)
     except (OSError, ValueError):
@@ -22,7 +22,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_kept(path: Path) -> dict[str, Any] | None:
-    """Like `read_json`, for files of this user only: if others can write the file, warn and return None."""
+    """Same as `read_json`, for files of this user only: if others can write the file, warn and return None."""
     if path.exists() and not is_private(path):
         text = f"{path} belongs to another user or can be written by others: it is not believed"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
@@ -31,7 +31,7 @@ def read_kept(path: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON file atomically; only warn if it cannot be written."""
+    """Write a JSON file atomically. Warn if it cannot be written."""
     try:
         path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         write_whole(path, json.dumps(value, indent=2).encode(), 0o600)

@@ -14,7 +14,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or folder (for a link, its target) belongs to this user and nobody else can write to it."""
+    """Whether a file or folder (for a link, the target) belongs to this user and nobody else can write to it."""
     try:
         return _is_private(path.stat())
     except OSError:
@@ -24,7 +24,7 @@ def is_private(path: Path) -> bool:
 def is_own_folder(folder: Path, base: Path | None = None) -> bool:
     """Whether this user alone can write a folder and its parents up to `base`.
 
-    False if it is in a folder in which everybody may replace files; /tmp is protected from that by its sticky bit.
+    False inside a folder in which everybody may replace files. /tmp is no such folder, because it has the sticky bit.
     """
     if not is_private(folder):
         return False
@@ -38,12 +38,12 @@ def is_own_folder(folder: Path, base: Path | None = None) -> bool:
 
 
 def is_own(path: Path, base: Path | None = None) -> bool:
-    """Whether this user alone can write a file and its folder. Other files are not loaded into a process and not trusted."""
+    """Whether this user alone can write a file and its folder. Other files are neither loaded nor trusted."""
     return not path.is_symlink() and is_private(path) and is_own_folder(path.parent, base)
 
 
 def read_own(path: Path) -> bytes:
-    """Content of a file if only this user can write to it and to its folder; else ValueError with the reason.
+    """Content of a file that only this user can write, with its folder; ValueError with the reason for other files.
 
     The check is on the opened folder and file, so that nobody can exchange them before the read.
     """
@@ -64,11 +64,11 @@ def read_own(path: Path) -> bytes:
 
 
 def made_own(folder: Path) -> bool:
-    """Create a folder for loadable code, with its parents; return whether this user alone can write to it.
+    """Create a folder for loadable code, with its parents. Return whether this user alone can write to it.
 
-    The parent must be protected, too. If both are protected but an entry may come from another user, all entries are removed with
-    a warning. If they are not protected, a warning says so and nothing is changed. For a folder that this user cannot write to,
-    such as the administrator's, the result is False without a warning. OSError if the folder cannot be created.
+    The parent must be protected too. If both are protected but an entry may come from another user, all entries are removed with
+    a warning. If they are not protected, a warning says so and nothing changes. For a folder that this user cannot write to, such
+    as the administrator's, the result is False without a warning. OSError if the folder cannot be created.
     """
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)
@@ -104,5 +104,5 @@ def _is_private(known: os.stat_result) -> bool:
 
 
 def _is_open(known: os.stat_result) -> bool:
-    """Whether everybody may replace files in a folder: it is writable by all and has no sticky bit."""
+    """Whether everybody may replace files in a folder: all can write to it, and it has no sticky bit."""
     return bool(known.st_mode & stat.S_IWOTH) and not known.st_mode & stat.S_ISVTX

@@ -1,8 +1,8 @@
-"""The structure of a chain: a product, a row nest over its rows, and a second product that sums along the nest's columns.
+"""The structure of a chain: a matrix product, row-wise loops over its result (a row nest), and a second matrix product.
 
-As in attention, the first product's results are called scores, and the nest's results weights. A chain is recognised by axes,
-never by names. In a product, the axes of both operands and the output are the batch. The axis of the left operand and the output
-is the rows, the axis of the right operand and the output is the columns. The axis of the operands alone is reduced.
+The names are those of attention: the first product computes scores, the nest turns them into weights, and the second product
+sums over the weights' columns. A chain is recognised by axes, never by names. In a product, the batch is the axes of both
+operands and the output, rows are those of the left operand and the output, and columns those of the right operand and the output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Matrix:
-    """Positions in a tensor of one matrix per element of the batch: offset and strides, in elements."""
+    """A strided matrix in a tensor, one for each element of the batch. Offset and strides are in elements."""
 
     tensor: str
     offset: int
@@ -61,16 +61,16 @@ class Chain:
     weights: str
     """Name of the nest's value, which the second product reads; equal to `scores` if there is no nest."""
     middle: RowNest | None
-    """The nest over all rows of all elements of the batch, whose columns are the scores' columns; None if there is none."""
+    """The row nest over the rows of all batch elements and the columns of the scores. None if no nest is between the products."""
 
     @property
     def dtype(self) -> str:
-        """Data type of the three matrices that are read and of the result; scores and weights are float32."""
+        """Data type of the operands `left`, `first`, `second` and of `out`. Scores and weights are float32."""
         return self.graph.outputs[0].dtype
 
     @property
     def rows(self) -> int:
-        """Number of rows of one element of the batch."""
+        """Number of rows of `left` and `out` for one element of the batch."""
         return self.products[0].rows
 
     @property
@@ -87,7 +87,7 @@ class Chain:
         return found
 
     def nest_of_pitch(self, pitch: int) -> RowNest:
-        """The nest for scores and weights whose rows are `pitch` elements apart; ValueError without a nest."""
+        """The nest for scores and weights whose rows are `pitch` elements apart. ValueError if the chain has no nest."""
         if self.middle is None:
             raise ValueError(f"{self.graph.name}: there is nothing between the products")
 
@@ -103,12 +103,12 @@ class Chain:
 
 
 def is_chain(graph: Dataflow) -> bool:
-    """Whether a graph has the two products of a chain; `chain_of` checks the other conditions."""
+    """Whether a graph has exactly two products; `chain_of` checks the other conditions."""
     return sum(isinstance(node, Contract) and node.operator.body == "multiply_add" for _, node in graph.nodes) == 2
 
 
 def chain_of(graph: Dataflow) -> Chain:
-    """The chain of a graph; ValueError with the reason if it is not a chain."""
+    """Recognise a graph as a chain; ValueError with the reason if it is not one."""
     nodes, views = dict(graph.nodes), read_views(graph)
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     result, out = written_view(graph)
@@ -145,7 +145,7 @@ def chain_of(graph: Dataflow) -> Chain:
 
 @dataclass(frozen=True)
 class _Batched:
-    """Positions of a value [batch, rows, columns]: parts of the batch, and strides of rows and columns."""
+    """View with axes [batch, rows, columns]. `batch` has (extent, stride) of each part of the batch."""
 
     view: Strided
     batch: tuple[tuple[int, int], ...]
@@ -154,7 +154,6 @@ class _Batched:
 
     @classmethod
     def of(cls, view: Strided, name: str) -> _Batched:
-        """Split a view into batch, rows and columns; ValueError if rows or columns do not have a single stride."""
         *batch, rows, columns = view.axes
         if len(rows) > 1 or len(columns) > 1:
             raise ValueError(f"{name}: rows or columns of {view.tensor} have no one stride")
@@ -164,12 +163,11 @@ class _Batched:
         return cls(view, batch[0] if batch else (), *steps)
 
     def matrix(self, batch: tuple[int, ...]) -> Matrix:
-        """A copy of this matrix with the given strides along the batch."""
         return Matrix(self.view.tensor, self.view.offset, batch, self.row, self.column)
 
 
 def shape_of(op: Operator) -> Product:
-    """Extents of a plain product of matrices, with or without a batch; ValueError for any other operator."""
+    """Extents of a matrix product, batched or not; ValueError for any other operator."""
     plain = op.body == "multiply_add" and op.divisor == 1 and len(op.reads) == 2 and len(op.reduce) == 1
     accesses = (*op.reads, op.write)
     steps = [tuple(next((a for a, c in enumerate(row) if c), -1) for row in access.coefficients) for access in accesses]
@@ -189,10 +187,7 @@ def _is_whole(access: object) -> bool:
 
 
 def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> Iterator[str]:
-    """Nodes between the product `first` and the operand `name` of the second product, in the graph's order.
-
-    ValueError if they do not read the first product.
-    """
+    """Nodes from the product `first` to the operand `name` of the second, in graph order; ValueError if `first` is not read."""
     wanted, waiting = set(), [name]
     while waiting:
         one = waiting.pop()
@@ -206,7 +201,6 @@ def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> 
 
 
 def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], reads: list[str], result: str) -> None:
-    """Check that every node is a product, in the nest, or a view of an input or output of these; ValueError if not."""
     seen = set(known)
     waiting = [*reads, *graph.returns]
     while waiting:
@@ -219,7 +213,6 @@ def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], r
 
 
 def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: str, weights: str) -> RowNest:
-    """Row nest of the nodes between the products."""
     values = graph.values
     read = dict.fromkeys(one for name in inside for one in nodes[name].inputs if one not in inside)
     inputs = tuple(Value(name, values[name].shape, values[name].dtype if name != scores else "float32") for name in read)
@@ -227,10 +220,7 @@ def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: st
 
 
 def _multiplied(node: Node) -> Node:
-    """The node; in a map, products replace quotients by constants.
-
-    Products take a tenth of the time and stay within a quotient's error bound.
-    """
+    """Replace quotients by constants with products, which take a tenth of the time and stay within a quotient's error bound."""
     return Map(_inverted(node.expression)) if isinstance(node, Map) else node
 
 
@@ -244,7 +234,6 @@ def _inverted(expression: Expression) -> Expression:
 
 
 def _check_nest(chain: Chain) -> None:
-    """Check that the nest reads scores and writes weights once, both row by row; ValueError if not."""
     nest, name = chain.middle, chain.graph.name
     if nest is None:
         return

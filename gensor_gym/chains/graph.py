@@ -16,13 +16,13 @@ ACTIONS = actions_of(FIELDS)
 
 
 class ChainGraph(FieldGraph[ChainSchedule]):
-    """Nodes are schedules of `operator` for `hardware`; edges raise or lower a field."""
+    """Construction graph of a chain on a CPU: nodes are schedules of `operator` for `hardware`, edges raise or lower a field."""
 
     actions, kind, parts = ACTIONS, ChainSchedule, TERMS
     model: ChainModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """Recognise the chain and build its model. ValueError if it is not a chain, not on a CPU, or not in space `gir`."""
+        """Recognise the chain and build its model. ValueError for another graph, a machine but a CPU, or a space but `gir`."""
         if hardware.kind != "cpu" or space != "gir":
             raise ValueError(f"{operator} on {hardware.name}, space {space!r}: expected a CPU and space gir")
         self.operator, self.hardware, self.space = operator, hardware, space

@@ -21,7 +21,7 @@ from gensor_gym.gir.schedule import make_schedule
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "first", "nest", "second", "copies", "memory")
-"""Parts of the latency in seconds: launch, first product, nest, second product, copies, and traffic of the tensors."""
+"""Terms of the latency in seconds: launch, first product, nest, second product, copies, and traffic of the tensors."""
 _LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
 """Constants of the model.
 
@@ -30,7 +30,7 @@ multiply-adds; bytes per cycle from the second-level cache; cycles until a row a
 transpose an element.
 """
 _WAY = 4096
-"""Distance in bytes of addresses that map to the same set of the first-level cache."""
+"""Distance in bytes between addresses that map to the same set of the first-level cache."""
 _SPARE = 1
 """Number of registers for the broadcast factor, in addition to the tile and a row of the right operand."""
 
@@ -39,13 +39,16 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class ChainModel:
-    """The limits and the analytic model of one chain on one machine."""
+    """Limits and analytic model of one chain on one machine."""
 
     chain: Chain
     hardware: Hardware
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of rows int32 [B, ROW] is legal, bool [B]: registers and caches suffice, no value is needlessly large."""
+        """Whether each schedule of int32 [B, ROW] is legal, bool [B].
+
+        Registers and caches suffice, and no value is needlessly large.
+        """
         header, chain = ChainSchedule.columns(rows), self.chain
         fitting = header["vector"] <= self.hardware.lanes
         for name, product in zip(("first", "second"), chain.products, strict=True):
@@ -69,7 +72,7 @@ class ChainModel:
         return is_copied(self.chain.first, False) and is_copied(self.chain.second, False)
 
     def _unit(self, header: Columns) -> np.ndarray:
-        """Number of elements of a thread's scratch memory [B]: `Room.unit` or slightly more."""
+        """Number [B] of elements of a thread's scratch memory: `Room.unit` or slightly more."""
         found = header["block"] * pitch_of(self.chain) + header["rows"] * self._kept
         for matrix, product, name in self._rights:
             width = header[name] * header["vector"]
@@ -88,7 +91,7 @@ class ChainModel:
         return Room(self.chain, 0, (1, 1), (False, False), 1).unit
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every term of rows int32 [B, ROW]: float64 [B, 1 + len(TERMS)], their total first."""
+        """Seconds, float64 [B, 1 + len(TERMS)], of schedules int32 [B, ROW]: the total, then each term."""
         header, chain = ChainSchedule.columns(rows), self.chain
         block = np.minimum(header["block"], chain.rows)
         of_task = np.minimum(block * header["loop"], chain.rows)
@@ -109,7 +112,7 @@ class ChainModel:
         return np.stack([whole, *(found[name] for name in TERMS)], axis=1)
 
     def _product(self, header: Columns, matrix: Matrix, product: Product, name: str, stores: float) -> np.ndarray:
-        """Cycles of a product for one row [B]; `matrix` is its right operand."""
+        """Cycles [B] of a product for one row; `matrix` is its right operand."""
         height, vectors, width = header["height"], header[name], header["vector"]
         depth = np.where((header["depth"] == 0) | (header["depth"] > product.inner), product.inner, header["depth"])
         side = height * vectors
@@ -124,9 +127,9 @@ class ChainModel:
         return cycles * (tiles + 0.5 * last) / height * blocks
 
     def _waiting(self, header: Columns, matrix: Matrix, depth: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Cycles in a step of a sum until a row of `row` bytes of the right operand has arrived.
+        """Cycles until a row of `row` bytes of the right operand has arrived, in one step of a sum.
 
-        Rows that are a power of two apart map to few sets of a cache, so only a share of the cache is usable, and more rows evict
+        Rows that are a power of two apart map to few sets of a cache, so that only a share of it is usable and more rows evict
         one another. With a cache of 2 MB, 384 rows that are 4 KB apart take 5.0 ms, and copied rows 3.7 ms.
         """
         apart = math.gcd(4 * matrix.row, _WAY) or _WAY
@@ -137,7 +140,7 @@ class ChainModel:
         return found
 
     def _nest(self, header: Columns) -> np.ndarray:
-        """Cycles of the nest for one row [B], by the model of fused operators for rows in a near cache."""
+        """Cycles [B] of the nest for one row, by the model of fused operators for rows in a near cache."""
         found = np.zeros(len(header["rows"]))
         if self.chain.middle is None:
             return found
@@ -151,7 +154,7 @@ class ChainModel:
         return {}
 
     def _cycles_of(self, key: tuple[int, int, int]) -> float:
-        """Cycles of the nest for one row with (vector, rows, tile)."""
+        """Cycles of the nest for one row; `key` is (vector, rows, tile)."""
         if key not in self._known:
             nest = self.chain.middle
             assert nest is not None

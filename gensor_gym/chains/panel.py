@@ -1,7 +1,7 @@
-"""The structure of a panel: a product with post-ops, and a row nest that reads its value row by row.
+"""The structure of a panel: a product with post-ops, and a row nest that reads the product's value row by row.
 
 An example is a product followed by a layer norm. A panel is recognised by axes, like a chain. Its graph has several outputs if
-other kernels read the product's own value, or several values of the nest.
+other kernels read the product's value, or several values of the nest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Panel:
 
     @property
     def columns(self) -> int:
-        """Index of the product's axis that is the columns of its value."""
+        """Index of the product's last spatial axis, the columns of its value."""
         return self.product.spatial[-1]
 
     @cached_property
@@ -45,7 +45,7 @@ class Panel:
 
     @cached_property
     def home(self) -> str | None:
-        """Output whose memory contains the product's value until the nest has read it; None if there is none.
+        """Output whose memory holds the product's value until the nest has read it; None if no output can.
 
         It is the value's own output, or an output of the same layout whose elements are written only after the value's elements
         are read.
@@ -60,7 +60,7 @@ class Panel:
         return None
 
     def _is_last(self, cell: str, output: str) -> bool:
-        """Whether a tile of the product's value is never loaded again after the tile of a cell is stored to an output."""
+        """Whether no tile of the product's value is loaded after a tile of `cell` is stored to `output`."""
         stored = False
         for instruction in (one for kernel in self.lowered.kernels for part in kernel.passes for one in part.along):
             read, target = [part.access for _, part in instruction.sources if part.access is not None], instruction.target.access
@@ -71,12 +71,12 @@ class Panel:
 
 
 def is_panel(graph: Dataflow) -> bool:
-    """Whether a graph has the one product of a panel; `panel_of` checks the other conditions."""
+    """Whether a graph has exactly one product; `panel_of` checks the other conditions."""
     return sum(isinstance(node, Contract) for _, node in graph.nodes) == 1
 
 
 def panel_of(graph: Dataflow) -> Panel:
-    """The panel of a graph; ValueError with the reason if it is not a panel."""
+    """Recognise a graph as a panel; ValueError with the reason if it is not one."""
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     if len(products) != 1:
         raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")
@@ -119,7 +119,6 @@ def _is_input(graph: Dataflow, name: str) -> bool:
 
 
 def _nest(graph: Dataflow, made: str, op: Operator) -> RowNest:
-    """Row nest of all nodes after the product's value `made`; ValueError if it does not read `made` row by row."""
     returns = tuple(name for name in graph.returns if name != made)
     wanted = set(returns)
     for name, node in reversed(graph.nodes):

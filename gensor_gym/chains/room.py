@@ -1,4 +1,4 @@
-"""Scratch memory of a thread for a chain, in elements: copies of right operands, scores, row buffers of the nest."""
+"""Layout of a thread's scratch memory for a chain: copies of right operands, scores, and row buffers of the nest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level, Placement
 
 LINE = 16
-"""Number of elements of a cache line, to which everything is aligned."""
+"""Elements of a cache line, to which every part is aligned."""
 _SHORT = {"add", "subtract", "multiply", "negative", "maximum", "minimum"}
 """Scalar functions that take no longer than a load."""
 
@@ -29,14 +29,14 @@ def pitch_of(chain: Chain) -> int:
 
 
 def is_copied(matrix: Matrix, copy: bool) -> bool:
-    """Whether a right operand is copied: because the schedule says so (`copy`), or because its rows are not contiguous."""
+    """Whether a right operand is copied, because the schedule requests it (`copy`) or because its rows are not contiguous."""
     return copy or matrix.column not in (0, 1)
 
 
 def placement(nest: RowNest) -> Placement:
-    """Placement of the nest's crossing values.
+    """Placement of the nest's values that are used in a later pass.
 
-    Loads are repeated from their tensor, a sum or product is recomputed, and longer computations are kept in a row buffer.
+    Loads are repeated, values of one short operation are recomputed, and all others are kept in a row buffer.
     """
     return tuple(_level(nest, name) for name in nest.crossing)
 
@@ -60,7 +60,7 @@ def lowered(chain: Chain, nest: RowNest) -> Lowered:
 
 @dataclass(frozen=True)
 class Room:
-    """Offsets in a thread's scratch memory, in elements."""
+    """Layout of a thread's scratch memory. Offsets are in elements."""
 
     chain: Chain
     block: int
@@ -88,7 +88,7 @@ class Room:
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Name of each of the nest's row buffers -> its offset from `kept`."""
+        """Offset of each of the nest's row buffers from `kept`, by name."""
         if self.chain.middle is None:
             return {}
         found, place = {}, 0

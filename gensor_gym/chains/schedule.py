@@ -1,4 +1,4 @@
-"""A schedule of a chain: a row of int32 with named fields."""
+"""A schedule of a chain on a CPU: a row of int32 with named fields."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ FIELDS = (
 )  # fmt: skip
 ROW = len(FIELDS)
 TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
-"""The last index of each field."""
+"""Last index of each field."""
 
 
 class ChainSchedule(FieldSchedule):
-    """An immutable row: for each field the index of its value. Equal if the rows are equal."""
+    """An immutable row with, for each field, the index of its value. Schedules with equal rows are equal."""
 
     __slots__ = ()
     length, fields, tops = ROW, FIELDS, TOPS
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text of `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
+        """Read a schedule from `str(schedule)`; missing fields take their first value. ValueError names the unreadable part."""
         return cls(cls.row_of(cls.words(text)))

@@ -1,7 +1,7 @@
-"""Positions of a value's elements in a tensor after transposes, slices, reshapes, repetitions, copies, which then move no data.
+"""Strided views: positions of a value's elements in a tensor, so that transposes, slices, reshapes and repetitions move no data.
 
-An axis may need several strides, like one axis over all heads of a batch. It therefore consists of parts, each with an extent and
-a stride, the outermost first.
+An axis may need several strides, such as one axis over batch and heads. So it consists of parts, outermost first, each with an
+extent and a stride.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Axis = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Strided:
-    """Positions of a value's elements: element (i, j, ..) is at `offset` plus the contributions of all axes."""
+    """Positions of a value's elements in a tensor: `offset` plus the contribution of each axis, in elements."""
 
     tensor: str
     offset: int
     axes: tuple[Axis, ...]
 
     def permuted(self, order: Sequence[int]) -> Strided:
-        """The value whose axis i is axis `order[i]` of this value."""
+        """The view whose axis i is axis `order[i]` of this view."""
         return Strided(self.tensor, self.offset, tuple(self.axes[axis] for axis in order))
 
     def part(self, axis: int, start: int, stop: int) -> Strided | None:
-        """The elements `start` to `stop` along an axis; None if they are not whole steps of its outermost part."""
+        """The view of elements `start` to `stop` (exclusive) of an axis; None if they are no whole steps of its first part."""
         (extent, stride), *inner = self.axes[axis] or ((1, 0),)
         step = math.prod(size for size, _ in inner)
         if start % step or stop % step:
@@ -42,7 +42,7 @@ class Strided:
         return Strided(self.tensor, self.offset + start // step * stride, axes)
 
     def repeated(self, to: Shape) -> Strided:
-        """The elements repeated along axes of extent 1 and along new leading axes, which then have stride 0."""
+        """The view repeated to shape `to`: axes of extent 1 and new leading axes get stride 0."""
         new = len(to) - len(self.axes)
         sizes = [1] * new + [math.prod(size for size, _ in axis) for axis in self.axes]
         kept = ((),) * new + self.axes
@@ -50,7 +50,7 @@ class Strided:
         return Strided(self.tensor, self.offset, tuple(axes))
 
     def reshaped(self, to: Shape) -> Strided | None:
-        """The same elements in the same order with shape `to`; None if a part would have to be cut unevenly."""
+        """The view of the same elements, in the same order, with shape `to`; None if a part would be cut unevenly."""
         left = [part for axis in self.axes for part in axis]
         axes = [_taken(left, extent) for extent in reversed(to)]
         if None in axes:
@@ -59,7 +59,7 @@ class Strided:
 
 
 def merged(*parts: Part) -> Axis:
-    """Axis with the same positions in as few parts as possible, without parts of extent 1."""
+    """Merge parts into an axis of as few parts as possible; parts of extent 1 are dropped."""
     found: list[Part] = []
     for extent, stride in parts:
         if extent == 1:
@@ -72,7 +72,7 @@ def merged(*parts: Part) -> Axis:
 
 
 def _taken(left: list[Part], extent: int) -> Axis | None:
-    """Axis of `extent` elements made of the innermost parts, which are removed from `left`; None if they do not divide evenly."""
+    """Remove the innermost parts of `left` and return them as an axis of `extent` elements; None if they do not divide evenly."""
     found: list[Part] = []
     while extent > 1:
         if not left:
@@ -89,12 +89,12 @@ def _taken(left: list[Part], extent: int) -> Axis | None:
 
 
 def dense(tensor: str, shape: Shape) -> Strided:
-    """Positions of all elements of a row-major tensor."""
+    """View of all elements of a row-major tensor."""
     return Strided(tensor, 0, tuple(merged((extent, math.prod(shape[axis + 1 :]))) for axis, extent in enumerate(shape)))
 
 
 def read_views(graph: Dataflow) -> dict[str, Strided]:
-    """Name -> positions of every value that is an input, or a view or copy of one; copies may round or convert."""
+    """Views, by name, of all values that are an input, or a view or copy of one; copies may round or convert."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -120,7 +120,7 @@ def _moved(source: Strided, node: Node) -> Strided | None:
 
 
 def written_view(graph: Dataflow) -> tuple[str, Strided]:
-    """(name, positions to which the elements are written) of the only output, or of the value that the output is a view of.
+    """(name, view) of the value that a graph writes: its only output, or the value behind an output that is a view.
 
     ValueError for several outputs, or for a view that strides cannot express.
     """
@@ -141,7 +141,7 @@ def written_view(graph: Dataflow) -> tuple[str, Strided]:
 
 
 def refined(axes: Sequence[Axis]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None:
-    """(extents, strides of each axis) of the common parts into which axes of equal extent are cut; None if it is impossible."""
+    """Cut axes of equal extent into common parts: (extents of the parts, strides of each axis). None if that is impossible."""
     left = [list(axis) for axis in axes]
     extents: list[int] = []
     strides: list[list[int]] = [[] for _ in axes]

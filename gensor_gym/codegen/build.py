@@ -22,9 +22,9 @@ class BuiltKernel(Kernel):
 
     @cached_property
     def loaded(self) -> LoadedKernel:
-        """The kernel in this process, loaded at first use.
+        """The kernel loaded into this process, at first use.
 
-        If the kernel cannot run here, the target names the missing part: `CudaUnavailableError` without the GPU, for example.
+        If it cannot run here, the error names the missing part: `CudaUnavailableError` without a GPU, for example.
         """
         return targets.get(self.language).load(self)
 
@@ -37,9 +37,9 @@ class BuiltKernel(Kernel):
         return self.loaded(*inputs) if out is None else self.loaded(*inputs, out=out)
 
     def bind(self, *arrays: Any) -> Bound:
-        """A function without arguments that runs the kernel on these inputs (and this output, if given last) without checks.
+        """A function without arguments that runs the kernel on `arrays`, the inputs and optionally the output, without checks.
 
-        The arrays are checked here: ValueError like a call of the kernel, and if an input would have to be copied.
+        The arrays are checked here: ValueError as in a call of the kernel, and if an input would have to be copied.
         """
         return self.loaded.bind(*arrays)
 
@@ -62,7 +62,7 @@ class BuiltKernel(Kernel):
 
 
 def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> Kernel:
-    """The kernel's source for a schedule on `hw` (a name or a Hardware), in the language of its target; nothing is compiled.
+    """Write the kernel's source for a schedule on `hw` (a name or a Hardware), in the language of its target; compile nothing.
 
     A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`, a chain of two products a
     `chains.ChainSchedule` (on a GPU a `GpuChainSchedule`), and a product followed by a row nest the `Schedule` of the product.
@@ -78,7 +78,7 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
 
 
 def check_kind(op: Operator | Dataflow, schedule: object, hw: Hardware) -> None:
-    """Check that the schedule has the class of the operator's schedules for a machine; ValueError if not."""
+    """Check that `schedule` has the class of the operator's schedules on a machine; ValueError if not."""
     wanted = family_of(op).schedules[hw.kind]
     if not isinstance(schedule, wanted):
         raise ValueError(f"schedule {schedule!r}: expected a {wanted.__name__} for {op}; {wanted.__name__}.parse reads its text")
@@ -100,6 +100,6 @@ def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardwa
 
 
 def built(kernel: Kernel) -> BuiltKernel:
-    """A callable kernel of generated code, compiled like `build`'s."""
+    """Make generated code callable, compiled as by `build`."""
     targets.get(kernel.language).prepare(kernel)
     return BuiltKernel(**{field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)})

@@ -1,7 +1,7 @@
 """Families of computations that share a kind of schedule, a construction graph of schedules and a code generator.
 
-A new family is a class here, an entry in `FAMILIES`, a folder of its own and a `generate_..` of the targets that print it
-(`codegen/targets/target.py`); CONTRIBUTING.md lists the rest. Other code finds the family of a computation by `family_of`.
+A new family is a class here, an entry in `FAMILIES`, a folder of its own, and a method `generate_..` of the targets that support
+it (`codegen/targets/target.py`); CONTRIBUTING.md lists the rest. Other code finds the family of a computation by `family_of`.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ AnyGraph = ConstructionGraph | GirGraph | ChainGraph | GpuChainGraph
 
 
 class Family(Protocol):
-    """Computations with one class of schedules and one kind of construction graph a kind of machine, and one code generator."""
+    """Computations with one code generator and, for each kind of machine, one class of schedules and of construction graphs."""
 
     @property
     def schedules(self) -> Mapping[str, type[AnySchedule]]:
-        """Kind of machine (`Hardware.kind`) -> class of the family's schedules for it."""
+        """Class of the family's schedules for each kind of machine (`Hardware.kind`)."""
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
         """Whether the computation belongs to the family; called only if no earlier family of `FAMILIES` accepts it."""
 
     def scheduled(self, computation: Any) -> Operator | Dataflow:
-        """The part of a computation to which its schedules apply: the whole of it, or its product."""
+        """The part of a computation to which its schedules apply: the whole computation, or its product."""
 
     def graph(self, computation: Any, hardware: Hardware, space: str | None) -> AnyGraph:
         """The construction graph of the schedules in a space; None means the largest space, which contains all others."""
 
     def generate(self, computation: Any, schedule: Any, hardware: Hardware) -> Kernel:
-        """The generated kernel of a schedule; ValueError if no code can be generated for it."""
+        """Generate the kernel of a schedule; ValueError if no code can be generated for it."""
 
 
 class LoopNests:
-    """The family of plain operators: each is one nest of loops."""
+    """The family of plain operators: each is one loop nest."""
 
     schedules: ClassVar[Schedules] = {"cpu": Schedule, "gpu": Schedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation is an operator, not a fused one."""
+        """Whether the computation is a plain operator, not a fused one."""
         return isinstance(computation, Operator)
 
     def scheduled(self, computation: Operator) -> Operator:
@@ -74,7 +74,7 @@ class LoopNests:
         return ConstructionGraph(computation, hardware, space or "extended")
 
     def generate(self, computation: Operator, schedule: Schedule, hardware: Hardware) -> Kernel:
-        """The target's kernel of the lowered schedule."""
+        """Generate the kernel of the lowered schedule, in the language of the machine's target."""
         return targets.target_of(hardware).generate(lower(computation, schedule, hardware))
 
 
@@ -96,17 +96,17 @@ class Panels:
         return ConstructionGraph(self.scheduled(computation), hardware, space or "extended")
 
     def generate(self, computation: Dataflow, schedule: Schedule, hardware: Hardware) -> Kernel:
-        """The target's kernel of the panel; ValueError if the target has no generator of panels."""
+        """Generate the kernel of the panel; ValueError if the machine's target has no generator of panels."""
         return targets.target_of(hardware).generate_panel(PanelProgram(panel_of(computation), schedule, hardware))
 
 
 class Chains:
-    """The family of chains: two products with a row nest between them, like attention."""
+    """The family of chains: two products with a row nest between them, as in attention."""
 
     schedules: ClassVar[Schedules] = {"cpu": ChainSchedule, "gpu": GpuChainSchedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation is a fused operator with the two products of a chain."""
+        """Whether the computation is a fused operator with exactly two products."""
         return isinstance(computation, Dataflow) and is_chain(computation)
 
     def scheduled(self, computation: Dataflow) -> Dataflow:
@@ -114,21 +114,21 @@ class Chains:
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ChainGraph | GpuChainGraph:
-        """The graph of the chain's schedules; `space` None means `gir`."""
+        """The construction graph of the chain's schedules; None means the space `gir`."""
         return (ChainGraph if hardware.kind == "cpu" else GpuChainGraph)(computation, hardware, space or "gir")
 
     def generate(self, computation: Dataflow, schedule: AnyChainSchedule, hardware: Hardware) -> Kernel:
-        """The target's kernel of the chain; ValueError if the target has no generator of chains."""
+        """Generate the kernel of the chain; ValueError if the machine's target has no generator of chains."""
         return targets.target_of(hardware).generate_chain(ChainProgram(chain_of(computation), schedule, hardware))
 
 
 class RowNests:
-    """The family of all other fused operators, which are computed as row nests (loops over rows and their columns)."""
+    """The family of all other fused operators, computed as row nests (loops over rows and their columns)."""
 
     schedules: ClassVar[Schedules] = {"cpu": GirSchedule, "gpu": GirSchedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation is a fused operator; earlier families have taken panels and chains."""
+        """Whether the computation is a fused operator; earlier families have accepted panels and chains."""
         return isinstance(computation, Dataflow)
 
     def scheduled(self, computation: Dataflow) -> Dataflow:
@@ -136,11 +136,11 @@ class RowNests:
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> GirGraph:
-        """The graph of the row nest's schedules; None means the space `gir`."""
+        """The construction graph of the row nest's schedules; None means the space `gir`."""
         return GirGraph(computation, hardware, space or "gir")
 
     def generate(self, computation: Dataflow, schedule: GirSchedule, hardware: Hardware) -> Kernel:
-        """The target's kernel of the row nest; ValueError if the target has no generator of fused operators."""
+        """Generate the kernel of the row nest; ValueError if the machine's target has no generator of fused operators."""
         return targets.target_of(hardware).generate_fused(GirProgram(nest_on(computation, hardware), schedule, hardware))
 
 
@@ -149,9 +149,9 @@ FAMILIES: tuple[Family, ...] = (LoopNests(), Panels(), Chains(), RowNests())
 
 
 def parsed(computation: Operator | Dataflow, text: str) -> AnySchedule:
-    """The schedule of a stored text, of whichever kind of machine; ValueError if the text is invalid.
+    """Parse the stored text of a schedule, for any kind of machine; ValueError if the text is invalid.
 
-    The fields of a family's kinds of schedules have different names.
+    Schedules of one family for different kinds of machines have fields of different names.
     """
     first, *others = dict.fromkeys(family_of(computation).schedules.values())
     for kind in others:

@@ -13,9 +13,9 @@ from gensor_gym.operators.types import Operator
 PACKS = "gg_pack"
 """Name of the entry of a prepacked C kernel that only packs the weights."""
 WHOLE = "gg_kernel"
-"""Name of the entry of a C kernel that needs no packed weights; a prepacked kernel has it besides its launched entries."""
+"""Name of the entry of a C kernel that needs no packed weights; a prepacked kernel has it in addition to its launched entries."""
 LAYOUT, FINISH = "_layout", "_finish"
-"""Suffixes of entry names: of launches before the main launch, to lay out operands, and after it, to add up partial sums."""
+"""Suffixes of entry names: of launches before the main launch, to lay out operands, and after it, to add up partial results."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Kernel:
     """Number of bytes at the workspace's start that must be zero before the first call. Every call leaves them zero, so they
     are cleared once, after allocation."""
     maps: tuple[TensorMap, ...] = ()
-    """Tensor maps that entries take before the plain arguments; the code that launches encodes them for its arrays."""
+    """Tensor maps that entries take before the plain arguments; the code that launches a kernel encodes them for its arrays."""
     packed: str = ""
     """Digest of the precompiled kernel that this object stands for, if its source is not available; else empty."""
 
@@ -79,7 +79,7 @@ class Kernel:
 
     @property
     def prepacked(self) -> bool:
-        """Whether launches read weights packed by an earlier call. Never compare times of such kernels with plain kernels."""
+        """Whether launches read weights packed by an earlier call. Never compare their times with times of plain kernels."""
         return bool(self.prepares)
 
     @property
@@ -88,13 +88,13 @@ class Kernel:
         return WHOLE if self.prepares else self.launches[0].entry
 
     def tasks_of(self, rows: int) -> int:
-        """Number of consecutive tasks that compute `rows` rows from a multiple of `rows`; 0 if they are not whole blocks."""
+        """Number of consecutive tasks that compute `rows` rows, from a multiple of `rows`; 0 if these are not whole blocks."""
         blocks, rest = divmod(rows, self.task_rows) if self.task_rows else (0, 0)
         return 0 if rest else blocks * self.tasks_of_block
 
     @property
     def main(self) -> Launch:
-        """The launch that computes the operator. Launches before it lay out operands, launches after it add up partial sums."""
+        """The launch that computes the operator. Earlier launches lay out operands, later launches add up partial results."""
         helpers = (LAYOUT, FINISH)
         return next(launch for launch in self.launches if not launch.entry.endswith(helpers))
 

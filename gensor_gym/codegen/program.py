@@ -1,4 +1,4 @@
-"""First half of lowering: a schedule's row of integers becomes a frozen `Program` with tiles by operator axis."""
+"""First half of lowering: a schedule's row of integers becomes a frozen `Program`, with tiles by operator axis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Program:
-    """A schedule of an operator on a kind of hardware, with tile sizes in the order of the operator's axes.
+    """A schedule of an operator on a machine, with tile sizes in the order of the operator's axes.
 
     tiles[0] is the register tile, tiles[-1] the outermost tile (block tile on a GPU, task tile on a CPU). Along a spatial
     axis of a GPU block, tile[1] = vthread x threads x inner, where inner = tile[0] / vthread. Element i of virtual thread v
@@ -66,7 +66,7 @@ class Program:
 
 
 def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program:
-    """The program of a schedule: slots of the row become operator axes, knob indices become values."""
+    """Lower a schedule to a program: slots of the row become operator axes, knob indices become values."""
     spatial = len(operator.spatial)
     slots = [slot_of(a, spatial) for a in range(len(operator.axes))]
     tiles = tuple(tuple(int(schedule.tile[level, s]) for s in slots) for level in range(LEVELS[hardware.kind]))
@@ -76,7 +76,7 @@ def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program
 
 
 def row_of(program: Program) -> np.ndarray:
-    """The schedule's row that a program was lowered from, with 0 as the level under construction (for `graph.resources`)."""
+    """Row of the schedule that a program was lowered from, with 0 as the level under construction (for `graph.resources`)."""
     slots = [slot_of(a, len(program.operator.spatial)) for a in range(len(program.operator.axes))]
     rows = [[1] * MAX_AXES for _ in range(MAX_LEVELS + 1)]
     levels = (*program.tiles, *(program.tiles[-1],) * (MAX_LEVELS - len(program.tiles)))

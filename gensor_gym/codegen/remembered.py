@@ -36,11 +36,10 @@ _KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows
 def remembered(
     op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, generated: Kernel | None = None
 ) -> BuiltKernel:
-    """A callable kernel like `build`'s, with its source from the cache if it was generated before.
+    """A callable kernel as from `build`, with its source from the cache if it was generated before.
 
-    `generated` is the kernel if it is known. The cache file of a GPU kernel is never written.
-
-    ValueError and CompileError like `build`.
+    `generated` is the kernel if the caller has it. The cache file of a GPU kernel is never written.
+    ValueError and CompileError as from `build`.
     """
     folder, key = cache_dir(), _key(op, schedule, hw)
     kernel = _lately(folder, key)
@@ -52,14 +51,13 @@ def remembered(
 
 @functools.lru_cache(maxsize=LATELY)
 def _lately(folder: Path, key: str) -> list[BuiltKernel]:
-    """An empty list in which the caller keeps the kernel of this key; later calls return the same list."""
+    """An empty list in which the caller keeps this key's kernel; later calls return the same list."""
     return []
 
 
 def _written(
     op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, key: str, generated: Kernel | None
 ) -> BuiltKernel:
-    """The kernel from its cache file, or else built now; a C kernel is then written to the file."""
     path = private_dir(FOLDER) / f"{key}.json"
     kernel = _read(path, op)
     if kernel is None:
@@ -88,13 +86,12 @@ def sources() -> str:
 
 
 def _text(kernel: Kernel) -> str:
-    """A kernel as JSON text, for its cache file."""
     launches = [dataclasses.asdict(launch) for launch in kernel.launches]
     return json.dumps({name: getattr(kernel, name) for name in _KEPT} | {"launches": launches})
 
 
 def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
-    """The kernel in a cache file; None if it is missing, incomplete or not this user's own."""
+    """The kernel in a cache file; None if the file is missing or incomplete, or if other users can write to it."""
     try:
         found = parse_object(read_own(path).decode())
         launches = tuple(_launch(one) for one in found["launches"])

@@ -1,4 +1,4 @@
-"""Occupancy: number of a kernel's blocks resident on a multiprocessor, as the rules of legality and the model count them."""
+"""Occupancy: number of a kernel's blocks resident on a multiprocessor, as the rules of legality and the model count it."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ from gensor_gym.hardware.types import Hardware
 
 @cache
 def shipped_fits() -> dict[str, dict[str, Any]]:
-    """Hardware name -> shipped fit {"coefficients": [...], "device": .., "date": ..}."""
+    """Shipped fits {"coefficients": [...], "device": .., "date": ..} by hardware name."""
     fits: dict[str, dict[str, Any]] = json.loads((resources.files("gensor_gym.cost") / "fits.json").read_text())
     return fits
 
 
 def coefficients_of(hardware: Hardware) -> tuple[float, ...]:
-    """Fitted multipliers in the order of `cost.terms.TERMS`; empty if no fit ships, which means all ones."""
+    """Fitted multipliers in the order of `cost.terms.TERMS`. Empty, for multipliers of 1, if no fit ships."""
     fit = shipped_fits().get(hardware.name)
     return tuple(float(c) for c in fit["coefficients"]) if fit else ()

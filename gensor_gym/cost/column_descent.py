@@ -1,9 +1,9 @@
-"""Coordinate descent on the model: one column of a program (`graph.coordinates`) after another gets its best value. Compiled.
+"""Coordinate descent on the model, compiled: one column of a program (`graph.coordinates`) after another gets its best value.
 
 A column changes as a whole, so a descent leaves local optima of walks by single primitives. Setting a column to the best of its
 values at once, or to each faster value in turn, gives the same result, because a value replaces the previous value completely. A
-descent ends after a whole sweep without a gain, or as soon as every column has gained nothing since the last gain, which gives
-the same program with fewer evaluations.
+descent ends after a whole sweep without a gain, or as soon as every column has gained nothing since the last gain. Both ends give
+the same program; the second takes fewer evaluations.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def descend(
     gain: float = 1.0,
     trace: np.ndarray | None = None,
 ) -> Descent:
-    """Descend from `row` int32 [ROW] with a tile written out for every level; change it in place to the program reached.
+    """Descend from `row` int32 [ROW], with a tile for every level. Change it in place to the program reached.
 
-    A program is taken if its seconds are below `gain` times the best seconds so far: with 1 any faster program. `sweeps`: whether
-    the descent ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace`
-    float64 [S, TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
+    A program is taken if its seconds are below `gain` times the best seconds so far: with 1 any faster program. With `sweeps` the
+    descent ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64
+    [S, TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
     """
     kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(
@@ -60,8 +60,7 @@ def descend(
 
 @compiled
 def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, trace):  # noqa: ANN001, ANN202
-    """Set one column after another to its best value, in place, until no column gains."""
-    terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves the terms as they are
+    terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves the terms unchanged
     tiles = np.empty(ROW, dtype=np.int32)
     best = latency(row, ints, floats, terms, tiles, space) if fits(row, ints) else np.inf
     tried, evaluated, improved = 1, 1, [1.0, best]
@@ -90,7 +89,7 @@ def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, tr
 
 @lean
 def _copy(values, into):  # noqa: ANN001, ANN202
-    """Copy an array into another of the same length in a loop; for a slice, Numba would compile broadcasting."""
+    """A loop, because for a slice Numba would compile broadcasting."""
     for i in range(values.shape[0]):
         into[i] = values[i]
 

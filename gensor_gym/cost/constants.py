@@ -68,18 +68,15 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 
 PAST_LINE = CONSTANT + len(CPU_CONSTANTS)
-"""Index of a value that is not fitted: offset in bytes of the inputs from the start of a cache line.
-
-It is ARRAY_OFFSET on the present machine, where kernels are timed and called, and 0 on described machines (and in the timings of
-the fit).
-"""
+"""Index of a value that is not fitted: offset in bytes of the inputs from the start of a cache line. It is ARRAY_OFFSET on the
+host, where kernels are timed and called, and 0 on all other machines (and in the timings of the fit)."""
 
 assert len(CPU_CONSTANTS) < NUM_CONSTANTS
 
 
 @cache
 def shipped_constants() -> dict[str, object]:
-    """The fit that ships: {"values": {name: value}, "device", "date", "operators", ..}."""
+    """The shipped fit: {"values": {name: value}, "device", "date", "operators", ..}."""
     return json.loads((resources.files("gensor_gym.cost") / FILE).read_text(encoding="utf-8"))
 
 

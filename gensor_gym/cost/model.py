@@ -1,4 +1,4 @@
-"""The analytic model behind one interface: latency of one row, of a batch, and its terms.
+"""The analytic model behind one interface: latency of one row or of a batch, and the terms of a latency.
 
 Numba selects the model by the type of the scratch array `room`, which a GPU's model does not need. So the other model, a third of
 the code, is not compiled.
@@ -28,7 +28,7 @@ def room(ints: np.ndarray) -> np.ndarray:
 
 @lean
 def latency(row, ints, floats, terms, tiles, space):  # noqa: ANN001, ANN201
-    """Seconds of a legal row; `terms` [NUM_TERMS] receives the parts. Scratch: `tiles` int32 [ROW], and `space` from `room`."""
+    """Seconds of a legal row. `terms` [NUM_TERMS] receives its terms. Scratch: `tiles` int32 [ROW], and `space` from `room`."""
     if space.ndim == 2:  # Numba knows the number of dimensions before it types the calls below
         return latency_gpu(row, ints, floats, terms)
     return latency_cpu(row, ints, floats, terms, tiles, space)
@@ -46,7 +46,7 @@ def fill_latencies(rows, ints, floats, space, seconds):  # noqa: ANN001, ANN201
 def fill_terms(rows, ints, floats, space, found):  # noqa: ANN001, ANN201
     """Write seconds, then terms, of every legal row into `found` float64 [B, 1 + NUM_TERMS].
 
-    The terms of a program without a resident block stay as they were.
+    For a program without a resident block the terms in `found` stay unchanged.
     """
     terms, tiles = np.empty(NUM_TERMS, dtype=np.float64), np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):

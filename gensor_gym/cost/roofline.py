@@ -10,13 +10,13 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 CAP_OVER_FLOOR = 1000.0
-"""T_cap of the reward, divided by the floor."""
+"""T_cap of the reward, divided by the roofline floor."""
 
 
 def roofline_floor(op: Computation, hardware: Hardware) -> float:
     """Seconds: the larger of arithmetic at peak rate and compulsory bytes at the bandwidth of the level that contains them.
 
-    Data that fits in a shared cache may stay there between calls (warm timing), so its bandwidth counts, not DRAM's
+    Data that fits in a shared cache may stay there between calls (warm timing), so the cache's bandwidth counts, not DRAM's
     (Williams et al. 2009, with the cache level chosen by footprint).
     """
     return max(op.flops / peak_rate(op, hardware), op.compulsory_bytes / resident_bandwidth(op, hardware))

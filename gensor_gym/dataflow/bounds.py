@@ -1,7 +1,7 @@
-"""Values with a bound on a correct kernel's error.
+"""Values with a bound on the error of a correct kernel.
 
-Errors are absolute, so cancellation does not weaken the bound: the errors of a difference add up. Numbers that are not finite
-have no error: a kernel must give the same infinity, or a NaN.
+Errors are absolute, so cancellation does not weaken the bound: the errors of a difference add up. Infinities and NaN have no
+error: a kernel must give the same infinity, or a NaN.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ import numpy as np
 from gensor_gym.operators.inputs import from_bfloat16, to_bfloat16
 
 UNDERFLOW = 2.0 * float(np.finfo(np.float32).tiny)
-"""Results nearer to zero may be flushed to zero by generated code, as exponentials below 2^-125 are."""
+"""Generated code may flush results nearer to zero to zero, such as exponentials below 2^-125."""
 OVERFLOW = float(np.finfo(np.float32).max)
 """Results farther from zero may become infinite, and functions of them NaN, so they have no error bound."""
 _HALVES = {"bfloat16": (2.0**-8, 2.0**-126, 2.0**128 - 2.0**120), "float16": (2.0**-11, 2.0**-24, 65504.0)}
-"""16-bit type -> (unit roundoff, distance of its numbers near zero or what may be flushed to zero, largest number)."""
+"""16-bit type -> (unit roundoff, distance of numbers near zero or the largest number flushed to zero, largest number)."""
 MOST_WHOLE = float(1 << 24)
-"""All whole numbers up to this are exact in float32."""
+"""All integers up to this number are exact in float32."""
 
 
 @dataclass(frozen=True)
 class Bounded:
-    """float64 values, and for each value a bound on the error of a correct kernel; both arrays have one shape."""
+    """float64 values, and for each a bound on the error of a correct kernel. Both arrays have the same shape."""
 
     value: np.ndarray
     error: np.ndarray
 
 
 def exact(value: np.ndarray) -> Bounded:
-    """Values without an error, such as inputs. One stored number represents the zero errors of all elements."""
+    """Values without an error, such as inputs. One stored zero represents the errors of all elements."""
     return Bounded(value, np.broadcast_to(np.float64(0.0), np.shape(value)))
 
 
 def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
-    """The same values; the error of an operation's `roundings` roundings is added, none for 0.
+    """Add the error of an operation's `roundings` roundings; 0 roundings add none.
 
-    `nearest`: the operation returns the nearest number (IEEE 754), so exact results that float32 represents get no error.
+    `nearest`: the operation returns the nearest number (IEEE 754), so results that float32 represents exactly get no error.
     """
     if not roundings:
         return Bounded(found.value, _settled(found.value, found.error))
@@ -51,9 +51,9 @@ def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False
 
 
 def stored(found: Bounded, dtype: str) -> Bounded:
-    """The same values; the error of rounding to the nearest number of a 16-bit type is added, none if all are such numbers.
+    """Add the error of rounding to a 16-bit type, unless all values are exact in the type.
 
-    A kernel may round later, or not at all where it keeps a value for its own use, so the values themselves are not rounded.
+    The values themselves are not rounded, because a kernel may round later, or not at all if it keeps a value for its own use.
     """
     unit, least, most = _HALVES[dtype]
     with np.errstate(all="ignore"):
@@ -65,7 +65,7 @@ def stored(found: Bounded, dtype: str) -> Bounded:
 
 
 def nearest_half(value: np.ndarray, dtype: str) -> np.ndarray:
-    """float32 of the numbers of a 16-bit type that are nearest to float64 values."""
+    """Nearest numbers of a 16-bit type to float64 values, as float32."""
     if dtype == "float16":
         return value.astype(np.float16).astype(np.float32)
     with np.errstate(over="ignore"):
@@ -79,21 +79,21 @@ def _held(value: np.ndarray) -> np.ndarray:
 
 
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """The errors; 0 for infinite and NaN values, infinite if the error is NaN or the value may leave float32's range."""
+    """The errors: 0 for infinite and NaN values; infinite if the error is NaN or the value may leave float32's range."""
     with np.errstate(all="ignore"):
         lost = np.isnan(error) | (np.abs(value) + error > OVERFLOW)
     return np.where(np.isfinite(value), np.where(lost, np.inf, error), 0.0)
 
 
 def gamma(count: int, unit: float) -> float:
-    """Bound on the relative error of n consecutive roundings: n u / (1 - n u), Higham's lemma 3.1; infinite if n u reaches 1."""
+    """Bound on the relative error of n roundings: n u / (1 - n u) (Higham, lemma 3.1); infinite if n u reaches 1."""
     return count * unit / (1.0 - count * unit) if count * unit < 1.0 else float("inf")
 
 
 def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
-    """Sums along axes, kept with extent 1, in any order: n - 1 roundings of partial sums (Higham, section 4.2).
+    """Sums along axes in any order: n - 1 roundings of partial sums (Higham, section 4.2). The axes keep extent 1.
 
-    Sums of exact whole numbers are not rounded if the magnitudes add up to at most 1 / `unit`.
+    Sums of exact integers are not rounded if the magnitudes add up to at most 1 / `unit`.
     """
     count = int(np.prod([np.shape(found.value)[axis] for axis in axes]))
     with np.errstate(all="ignore"):
@@ -108,12 +108,12 @@ def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
 
 
 def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
-    """Maxima along axes, kept with extent 1, with a bound from the ends of the elements' intervals."""
+    """Maxima along axes, with a bound from the ends of the elements' intervals. The axes keep extent 1."""
     return enclosed(lambda array: np.max(array, axis=axes, keepdims=True), found)
 
 
 def enclosed(rising: Callable[[np.ndarray], np.ndarray], found: Bounded) -> Bounded:
-    """A non-decreasing function of float64 arrays; the error is the larger error at the two ends of the interval."""
+    """Apply a non-decreasing function to values. The error is the larger error at the two ends of the interval."""
     value = rising(found.value)
     with np.errstate(all="ignore"):
         high, low = rising(found.value + found.error), rising(found.value - found.error)

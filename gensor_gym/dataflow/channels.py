@@ -1,4 +1,4 @@
-"""Vectors with one number for each channel of a product's output, and the channel dimension of its reads."""
+"""Vectors with one number per channel of a product's output, and the channel dimension of the product's reads."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
     while isinstance(made := graph.makers.get(source), Reshape) and values[source].shape != (extent,):
         source = made.source
     while isinstance(made := graph.makers.get(graph.behind(source, (Reshape,))[-1]), Broadcast):
-        source = made.source  # only a source with as many elements stores the channels contiguously
+        source = made.source  # only a source with the same number of elements stores the channels contiguously
         if math.prod(values[source].shape) != extent:
             return None
     return source if math.prod(values[source].shape) == extent else None
 
 
 def channel_axes(op: Operator) -> dict[int, int]:
-    """Index of a read -> its dimension that the channel indexes as in the output; reads without such a dimension are left out.
+    """Index of each read that the output's channel axis indexes -> the dimension that it indexes.
 
     A factor per channel may be multiplied into any of these reads.
     """

@@ -1,4 +1,4 @@
-"""The evaluator: outputs of a graph in float64, with a bound on the error of a correct kernel; int64 nodes are exact."""
+"""Evaluates a graph in float64, with a bound on the error of a correct kernel. int64 nodes are exact."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from gensor_gym.dataflow.whole import computed_node
 from gensor_gym.operators.inputs import decode
 
 UNIT = {"float32": 2.0**-24}
-"""Unit roundoff of the arithmetic of each data type."""
+"""Data type -> unit roundoff of the arithmetic."""
 
 
 def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ...]:
-    """The outputs for inputs in the graph's order; ValueError for a wrong number of inputs or wrong shapes."""
+    """Outputs for inputs in the graph's order; ValueError for a wrong number of inputs or wrong shapes."""
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"{graph.name}: {len(inputs)} arrays given, expected {len(graph.inputs)}")
     known: dict[str, Bounded] = {}
@@ -45,10 +45,10 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
         shape, dtype = graph.values[name].shape, graph.values[name].dtype
         found = evaluate_node(node, known, name in graph.whole)
         found = stored(found, dtype) if dtype in HALVES else found
-        if dtype == "int8":  # whole numbers, and so are their errors
+        if dtype == "int8":  # quantised values are integers, so errors are too
             found = Bounded(found.value, np.floor(found.error))
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
-        for source in dict.fromkeys(node.inputs):  # a value that no later node reads is freed
+        for source in dict.fromkeys(node.inputs):  # frees a value that no later node reads
             left[source] -= 1
             if not left[source] and source not in graph.returns:
                 del known[source]
@@ -56,14 +56,14 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
 
 
 def evaluate_node(node: Node, known: Mapping[str, Bounded], is_whole: bool = False) -> Bounded:
-    """The value of one node, from the values `known` that it reads; int64 without an error if the node computes in int64."""
+    """Value of one node, from the values `known` that it reads. A node that computes in int64 has no error."""
     if is_whole:
         return exact(computed_node(node, {one: known[one].value for one in node.inputs}))
     return _EVALUATE[type(node)](node, known if isinstance(node, VIEWS) else {one: _as_float(known[one]) for one in node.inputs})
 
 
 def _as_float(given: Bounded) -> Bounded:
-    """The values in float64; an int64 is rounded to float32, as kernels load it."""
+    """The values in float64. int64 is rounded to float32, as kernels do when they load it."""
     is_integer = given.value.dtype.kind == "i"
     return Bounded(given.value.astype(np.float32).astype(np.float64), given.error) if is_integer else given
 
@@ -80,9 +80,9 @@ def _reduce(node: Reduce, known: Mapping[str, Bounded]) -> Bounded:
 def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
     """Value and error of a product, sum or maximum.
 
-    The operator is applied to the errors of each source and the absolute values of the other source.
+    An error is the operator applied to the errors of one source and the absolute values of the other.
     """
-    op = node.operator.renamed(epilogue=(), pad_value=0.0)  # an error of what is padded is 0
+    op = node.operator.renamed(epilogue=(), pad_value=0.0)  # padding has no error
     sources, added = [known[name] for name in node.sources[: len(op.reads)]], node.sources[len(op.reads) :]
     if op.body == "max":
         return enclosed(node.operator.reference, sources[0])
@@ -109,12 +109,12 @@ def _slice(node: Slice, array: np.ndarray) -> np.ndarray:
 
 
 def _moves(move: Callable[[Any, np.ndarray], np.ndarray]) -> Callable[[Any, Mapping[str, Bounded]], Bounded]:
-    """The evaluator of a node that only rearranges elements: `move` is applied to values and to errors."""
+    """Evaluator of a node that only rearranges elements: `move` is applied to values and errors."""
     return lambda node, known: Bounded(move(node, known[node.source].value), move(node, known[node.source].error))
 
 
 def _gather(node: Gather, known: Mapping[str, Bounded]) -> Bounded:
-    """Select rows of the table. An uncertain id may select any row, so its row has an infinite error."""
+    """Rows of the table. An uncertain id may select any row, so its row has an infinite error."""
     table, ids = known[node.table], known[node.ids]
     count = np.shape(table.value)[0]
     inside = (ids.value >= 0) & (ids.value < count)

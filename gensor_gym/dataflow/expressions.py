@@ -23,12 +23,12 @@ class Operand:
 
 
 MOST_IN_FLOAT64 = 1 << 53
-"""All whole numbers up to this are exact in float64."""
+"""All integers up to this number are exact in float64."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A number; an int if it is a whole number that float64 may not represent."""
+    """A number. It is an int if float64 may not represent the integer."""
 
     value: float | int
 
@@ -49,7 +49,7 @@ class Call:
             raise ValueError(f"function {self.function!r}: expected one of {', '.join(SCALARS)}")
         if len(self.arguments) != scalar.arity:
             raise ValueError(f"{self.function} of {len(self.arguments)} arguments: expected {scalar.arity}")
-        if self.function == "negative" and isinstance(self.arguments[0], Constant):  # each number has only one text
+        if self.function == "negative" and isinstance(self.arguments[0], Constant):  # so that each number has only one text
             raise ValueError(f"the negative of {self.arguments[0]}: expected the number itself")
 
     def __str__(self) -> str:
@@ -65,19 +65,18 @@ class Call:
 Expression = Operand | Constant | Call
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<"}
 _BINDING = {"less": 0, "add": 1, "subtract": 1, "multiply": 2, "divide": 2, "negative": 3}
-"""Precedence of each function's sign in Python's grammar; a higher number binds more tightly."""
+"""Function -> precedence of its sign in Python's grammar. A higher number binds more tightly."""
 _TIGHT = 4
 
 
 def _binding(part: Expression) -> int:
-    """Precedence of the text of an expression; a negative number has the precedence of its sign."""
+    """Precedence of an expression's text. A negative number has the precedence of its sign."""
     if isinstance(part, Constant) and math.copysign(1.0, part.value) < 0:
         return _BINDING["negative"]
     return _BINDING.get(part.function, _TIGHT) if isinstance(part, Call) else _TIGHT
 
 
 def _bracketed(part: Expression, least: int) -> str:
-    """The text of an operand, in brackets if its precedence is below `least`."""
     return str(part) if _binding(part) >= least else f"({part})"
 
 
@@ -87,7 +86,7 @@ def operands(expression: Expression) -> list[str]:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """The expression and all its parts, outer parts first."""
+    """Yield the expression and all its parts, outer parts first."""
     yield expression
     if isinstance(expression, Call):
         for part in expression.arguments:
@@ -95,7 +94,7 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
-    """The expression with its operands renamed: `names` maps each old name to the new name."""
+    """The expression with its operands renamed. `names` maps each old name to the new name."""
     if isinstance(expression, Operand):
         return Operand(names[expression.name])
     if isinstance(expression, Call):
@@ -104,7 +103,7 @@ def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
 
 
 def divisors(expression: Expression) -> list[str]:
-    """Names of the operands that are divisors of a quotient, each once."""
+    """Names of the operands that are divisors in the expression, each once."""
     found = (
         part.arguments[1].name
         for part in walk(expression)
@@ -139,19 +138,20 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
 
 INT8 = "int8"
 LEAST, MOST = -128.0, 127.0
-"""Type of quantised numbers, and its ends. A map of int8 has the expression `quantize(..)`, or copies one: its value is whole and
-fits, so that it is the same where a kernel keeps it in float32. torch's uint8 numbers are int8 numbers 128 higher."""
+"""Type of quantised numbers, and the ends of its range. A map of int8 has the expression `quantize(..)`, or copies an int8 value.
+Its value is an integer in the range, so it stays the same if a kernel keeps it in float32. torch's uint8 numbers are int8 numbers
+plus 128."""
 
 
 def quantize(x: Expression, zero: Expression | float, least: float = LEAST, most: float = MOST) -> Expression:
-    """Expression of the int8 number of `x`, in units of the scale: rounded to nearest, ties to even, then clipped."""
+    """Expression that quantises `x`, in units of the scale: round to nearest, ties to even, add `zero`, then clip."""
     zero = zero if isinstance(zero, Call | Constant | Operand) else Constant(float(zero))
     inner = Call("add", (Call("round", (x,)), zero))
     return Call("minimum", (Call("maximum", (inner, Constant(float(least)))), Constant(float(most))))
 
 
 def quantized(expression: Expression) -> tuple[Expression, Expression, float, float] | None:
-    """(x, zero, least, most) of the expression `quantize(x, zero, least, most)`; None for other expressions."""
+    """(x, zero, least, most) of an expression `quantize(x, zero, least, most)`; None for other expressions."""
     match expression:
         case Call("minimum", (Call("maximum", (Call("add", (Call("round", (x,)), zero)), Constant(least))), Constant(most))):
             if LEAST <= least <= most <= MOST and least == round(least) and most == round(most):
@@ -160,13 +160,13 @@ def quantized(expression: Expression) -> tuple[Expression, Expression, float, fl
 
 
 def check_int8(expression: object) -> None:
-    """Check that the expression of a map makes an int8 number, or copies one; ValueError if not."""
+    """ValueError unless the expression of a map is a `quantize(..)` or a copy."""
     if not isinstance(expression, Operand) and (not isinstance(expression, Call) or quantized(expression) is None):
         raise ValueError(f"int8 = {expression}: expected minimum(maximum(round(x) + zero, -128), 127), or a copy of int8")
 
 
 def dequantized(expression: Expression) -> tuple[str, float, float] | None:
-    """(name, zero, scale) of the expression (name - zero) * scale; None for others."""
+    """(name, zero, scale) of an expression (name - zero) * scale; None for other expressions."""
     match expression:
         case Call("multiply", (Call("subtract", (Operand(name), Constant(zero))), Constant(scale))):
             return name, zero, scale

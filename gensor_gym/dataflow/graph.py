@@ -1,4 +1,4 @@
-"""A dataflow graph: inputs, nodes that each make one value, and outputs."""
+"""A dataflow graph: inputs, nodes that each compute one value, and outputs."""
 
 from __future__ import annotations
 
@@ -29,35 +29,38 @@ from gensor_gym.dataflow.nodes import (
 from gensor_gym.dataflow.whole import is_computable
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
-"""Limits: nodes of a graph, axes of a value, elements of a value."""
+"""Largest number of nodes of a graph, of axes of a value, and of elements of a value."""
 VIEWS = (Broadcast, Reshape)
-"""Nodes that compute nothing and need no separate kernel, because their readers index the source instead."""
+"""Nodes that need no kernel, because their readers index the source instead."""
 MOVES = (Slice, Transpose, Concat, Pad, Gather)
-"""Nodes that move elements without computing; what they make has the type of `STORED` of all that they move."""
+"""Nodes that move elements without computing. If all elements have one type of `STORED`, the value has it too."""
 
 
 @dataclass(frozen=True)
 class Dataflow:
-    """A computation of tensors in static single assignment: every name is an input, or is made once before it is read."""
+    """A computation of tensors in static single assignment: each name is an input, or the value of one earlier node."""
 
     name: str
     inputs: tuple[Value, ...]
     nodes: tuple[tuple[str, Node], ...]
-    """(name of a value, its node) pairs; a node comes after its inputs."""
+    """(name of a value, its node) pairs. A node comes after the nodes whose values it reads."""
     returns: tuple[str, ...]
     """Names of the outputs, in order."""
     label: str = field(default="", compare=False)
-    """The call of the factory that made the graph, such as `softmax(m=128, n=768)`; empty for a graph from no factory."""
+    """Call of the factory that made the graph, such as `softmax(m=128, n=768)`; empty for other graphs."""
     whole: frozenset[str] = frozenset()
-    """Names of the nodes that compute in int64 (`dataflow.whole`); all other nodes compute in float32."""
+    """Names of the nodes that compute in int64 (`dataflow.whole`). All other nodes compute in float32."""
     rounded: frozenset[tuple[str, str]] = frozenset()
-    """(name of a map or reduction, type of `STORED`) pairs. Such a value is rounded where a kernel stores it; until then kernels
-    may keep it in float32. int8 is of maps (`dataflow.expressions`). What a contraction makes has its operator's type."""
+    """(name of a map or reduction, type of `STORED`) pairs. Such a value is rounded where a kernel stores it; inside a kernel it
+    may stay float32. Only maps can be int8 (`dataflow.expressions`). A contraction's value has the type of its operator."""
     dtype: ClassVar[str] = "float32"
     whole_dtype: ClassVar[str] = "int64"
 
     def __post_init__(self) -> None:
-        """Check the graph: ValueError for unknown, duplicate or unread names, wrong shapes, and graphs above the limits."""
+        """Check the graph.
+
+        ValueError for unknown, duplicate or unread names, wrong shapes or types, and graphs above the limits.
+        """
         if len(self.nodes) > MOST_NODES:
             raise ValueError(f"{self.name}: {len(self.nodes)} nodes, expected at most {MOST_NODES}")
         if not self.nodes or not self.returns or len(set(self.returns)) != len(self.returns):
@@ -132,23 +135,23 @@ class Dataflow:
 
     @cached_property
     def makers(self) -> Mapping[str, Node]:
-        """Name of each value that is not an input -> its node."""
+        """Name of each value that is not an input -> the node that computes it."""
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """The name, then its source, and so on while the node belongs to one of the classes `views`."""
+        """The name, then the name of its source, and so on while the node belongs to one of the classes `views`."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs
         return found
 
     def is_repeated(self, name: str) -> bool:
-        """Whether a value is a broadcast: memory has only a smaller value, whose elements are read repeatedly."""
+        """Whether a value is a broadcast: memory has a smaller value, whose elements are read repeatedly."""
         return self.behind(name, (Reshape,))[-1] != self.behind(name)[-1]
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
-        """Name of every value -> names of the values that read it."""
+        """Name of every value -> names of the values computed from it."""
         found: dict[str, list[str]] = {name: [] for name in self.values}
         for name, node in self.nodes:
             for one in dict.fromkeys(node.inputs):
@@ -182,7 +185,7 @@ class Dataflow:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def __str__(self) -> str:
-        """The call that made the graph (`label`); without a label, the graph's name and the first twelve digits of its digest."""
+        """The call that made the graph (`label`); without a label, its name and the first twelve digits of its digest."""
         return self.label or f"{self.name}@{self.digest[:12]}"
 
     @property
@@ -208,7 +211,7 @@ class Dataflow:
 
     @property
     def flops(self) -> int:
-        """Number of floating-point operations of maps (those of the expression per element), reductions and contractions."""
+        """Number of floating-point operations of maps, reductions and contractions."""
         return sum(self._flops(name, node) for name, node in self.nodes)
 
     def _flops(self, name: str, node: Node) -> int:

@@ -1,6 +1,6 @@
-"""Concatenations and slices without a kernel: values are made or read directly in their part of a larger value.
+"""Concatenations and slices without a kernel: values are computed or read in place, in a part of a larger value.
 
-Parts must be contiguous in memory. This requires extent 1 for all axes before the joined or cut axis, as for channels at batch 1
+Each part must be contiguous in memory, so all axes before the joined or cut axis must have extent 1, as for channels at batch 1
 or steps of a sequence.
 """
 
@@ -20,10 +20,10 @@ def is_leading(shape: Sequence[int], axis: int) -> bool:
 
 
 def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
-    """Name of every value that is made inside a `Concat` -> (name of the concat, offset in bytes).
+    """Name of every value computed in place in a `Concat` -> (name of the concat, offset in bytes).
 
-    All parts of the concat must qualify. A value is made at one address only: a part of a second concat, an input, a broadcast,
-    an integer and an output must be copied first (`with_parts_of_their_own`).
+    All parts of the concat must qualify. A value has only one address, so these parts must be copied first
+    (`with_parts_of_their_own`): a part of a second concat, an input, a broadcast, an integer and an output.
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     returned = {_root(nodes, name) for name in graph.returns}
@@ -45,7 +45,7 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
     """Name of every slice that is read in place -> (name of the value that contains it, offset there in bytes).
 
     Other slices are not read in place: outputs and parts of concats need separate memory, constants are cut once for all calls,
-    integers are converted, and readers of a transposed or repeated value read the original.
+    integers are converted, and readers of a transposed or repeated value read its source.
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     elsewhere = {_root(nodes, name) for name in graph.returns} | joins(graph).keys()
@@ -61,12 +61,10 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
 
 
 def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], dict[str, str]]:
-    """(nodes, including a copy of each part of a concat that cannot be made in place; name of each copy -> name of its concat).
+    """(nodes with copies of the parts of concats that cannot be computed in place, name of each copy -> name of its concat).
 
-    A copy has the type of its concat.
-
-    A concat that begins with all parts of an earlier concat takes that concat as its first part, like the growing features of
-    DenseNet.
+    A copy has the type of its concat. A concat that begins with all parts of an earlier concat takes that concat as its first
+    part, as for the growing features of DenseNet.
     """
     nodes: dict[str, Node] = {}
     taken, returned = set[str](), {_root(dict(graph.nodes), name) for name in graph.returns}
@@ -93,7 +91,7 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
 
 
 def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
-    """The parts of a concat; if it begins with all parts of earlier concats, the longest of these replaces its parts."""
+    """Parts of a concat. If it begins with all parts of earlier concats, the longest of these replaces its parts."""
     fits = [
         (len(one.sources), name) for name, one in before
         if one.axis == node.axis and len(one.sources) > 1 and node.sources[: len(one.sources)] == one.sources
@@ -105,19 +103,19 @@ def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
 
 
 def _root(nodes: Mapping[str, Node], name: str) -> str:
-    """The value that `name` is a reshape of, or `name` itself."""
+    """Name of the value behind all reshapes; `name` itself if it is no reshape."""
     while isinstance(node := nodes.get(name), Reshape):
         name = node.source
     return name
 
 
 def _is_alike(graph: Dataflow, part: str, whole: str) -> bool:
-    """Whether a part has the same type as the value that contains it; False for integers."""
+    """Whether a part has the type of the value that contains it; False for integers."""
     return part not in graph.whole and graph.values[part].dtype == graph.values[whole].dtype
 
 
 def _is_fixed(nodes: Mapping[str, Node], root: str) -> bool:
-    """Whether a value cannot be made at a chosen address, because it is an input or a broadcast."""
+    """Whether a value cannot be computed at a chosen address, because it is an input or a broadcast."""
     return root not in nodes or isinstance(nodes[root], Broadcast)
 
 

@@ -1,4 +1,4 @@
-"""Parts of a dataflow graph as frozen plain data: values, and nodes that each make one value from others."""
+"""Parts of a dataflow graph as frozen plain data: values, and nodes that each compute one value from others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MOST_ROWS = 1 << 24
 """Limit on the rows of a table, because computed ids are float32."""
 Reduction = Literal["sum", "max"]
 HALVES = ("bfloat16", "float16")
-"""Floating-point types of 16 bits. Kernels convert them to float32, compute, and round what they store."""
+"""Floating-point types of 16 bits. Kernels convert them to float32, compute, and round the values that they store."""
 STORED = (*HALVES, "int8")
-"""Types in which maps may be stored, and operands of products of these types."""
+"""Types in which maps may be stored. Products of these types need operands of the type."""
 DTYPES = ("float32", *STORED, "int32", "int64", "bool")
-"""Data types of inputs. Nodes of float32 round integers, which is exact up to 2**24; bools are 0 or 1."""
+"""Data types of inputs. Nodes in float32 round integers, which is exact up to 2**24; bools are 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class Value(Tensor):
 
     dtype: str = "float32"
     constant: bool = False
-    """Whether the value is a parameter, the same at every call, so that it may be packed once."""
+    """Whether the value is a parameter, equal at every call, so that kernels may pack it once."""
 
     def as_constant(self) -> Value:
-        """The same tensor as a parameter."""
+        """The tensor as a parameter."""
         return dataclasses.replace(self, constant=True)
 
 
 @dataclass(frozen=True)
 class Map:
-    """A scalar expression of the elements at the same index of all operands, which have the same shape."""
+    """A scalar expression, applied to the elements at the same index of all operands. They have one shape."""
 
     expression: Expression
 
@@ -49,7 +49,7 @@ class Map:
         return tuple(operands(self.expression))
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same node with other inputs: `names` maps each old name to the new name."""
+        """The node with other inputs. `names` maps each old name to the new name."""
         return dataclasses.replace(self, expression=renamed(self.expression, names))
 
     def shape(self, *given: Shape) -> Shape:
@@ -61,8 +61,6 @@ class Map:
 
 @dataclass(frozen=True)
 class _OfOne:
-    """A node that reads one value."""
-
     source: str
 
     @property
@@ -71,19 +69,19 @@ class _OfOne:
         return (self.source,)
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same node with another input: `names` maps the old name to the new name."""
+        """The node with another input. `names` maps the old name to the new name."""
         return dataclasses.replace(self, source=names[self.source])
 
 
 @dataclass(frozen=True)
 class Reduce(_OfOne):
-    """Sums or maxima along axes, which are kept with extent 1."""
+    """Sums or maxima along axes, which keep extent 1."""
 
     body: Reduction
     axes: tuple[int, ...]
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of the node's value; ValueError for axes that do not exist or are not in order, and for no axes."""
+        """Shape of the node's value; ValueError unless the axes exist, are in order, and are one or more."""
         if not self.axes or list(self.axes) != sorted(set(self.axes)) or not set(self.axes) <= set(range(len(given))):
             raise ValueError(f"axes {list(self.axes)} of shape {list(given)}: expected some of 0 to {len(given) - 1}, in order")
         return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(given))
@@ -91,12 +89,12 @@ class Reduce(_OfOne):
 
 @dataclass(frozen=True)
 class Broadcast(_OfOne):
-    """The elements repeated along axes of extent 1 and along new leading axes, like NumPy's broadcasting."""
+    """The elements repeated along axes of extent 1 and along new leading axes, as in NumPy's broadcasting."""
 
     to: Shape
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of the node's value, `to`; ValueError if NumPy could not broadcast to it."""
+        """Shape `to` of the node's value; ValueError if NumPy could not broadcast to it."""
         last = self.to[len(self.to) - len(given) :]
         if len(given) > len(self.to) or any(extent not in (1, wanted) for extent, wanted in zip(given, last, strict=True)):
             raise ValueError(f"shape {list(given)} does not repeat to {list(self.to)}: expected its last extents, or 1 there")
@@ -118,12 +116,12 @@ class Transpose(_OfOne):
 
 @dataclass(frozen=True)
 class Reshape(_OfOne):
-    """The same elements in the same order."""
+    """The same elements, in the same order, with another shape."""
 
     to: Shape
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of the node's value, `to`; ValueError if it has another number of elements."""
+        """Shape `to` of the node's value; ValueError if it has another number of elements."""
         if math.prod(given) != math.prod(self.to):
             raise ValueError(f"shape {list(given)} to {list(self.to)}: expected {math.prod(given)} elements")
         return self.to
@@ -148,7 +146,7 @@ class Slice(_OfOne):
 
 @dataclass(frozen=True)
 class Gather:
-    """Rows of a table: element (i.., j..) is `table[ids[i..], j..]`; NaN for an id outside the table."""
+    """Rows of a table: element (i.., j..) is `table[ids[i..], j..]`, or NaN for an id outside the table."""
 
     table: str
     ids: str
@@ -159,7 +157,7 @@ class Gather:
         return (self.table, self.ids)
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same node with other inputs: `names` maps each old name to the new name."""
+        """The node with other inputs. `names` maps each old name to the new name."""
         return dataclasses.replace(self, table=names[self.table], ids=names[self.ids])
 
     def shape(self, table: Shape, ids: Shape) -> Shape:
@@ -171,7 +169,7 @@ class Gather:
 
 @dataclass(frozen=True)
 class Concat:
-    """Values joined one after another along an axis."""
+    """Values joined along an axis."""
 
     sources: tuple[str, ...]
     axis: int
@@ -182,11 +180,11 @@ class Concat:
         return self.sources
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same node with other inputs: `names` maps each old name to the new name."""
+        """The node with other inputs. `names` maps each old name to the new name."""
         return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:
-        """Shape of the node's value; ValueError if extents of other axes differ, and without operands."""
+        """Shape of the node's value; ValueError without operands, or if the extents of other axes differ."""
         if not given:
             raise ValueError("concat of no values: expected one at least")
         _check_axis(self.axis, given[0])
@@ -215,16 +213,16 @@ class Pad(_OfOne):
 
 @dataclass(frozen=True)
 class Contract:
-    """A loop nest such as a product: an operator without epilogue, because maps take the epilogue's role.
+    """A loop nest such as a product: an operator without epilogue, because maps compute the epilogue.
 
-    A product of int8 makes int32, and may add int32 numbers per channel (the stage `bias`), which float32 would round.
+    A product of int8 gives int32, and may add int32 numbers per channel (the stage `bias`), which float32 would round.
     """
 
     operator: Operator
     sources: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check that the operator is a sum of products, sum or maximum of floats without epilogue; ValueError if not."""
+        """Check the operator; ValueError unless it is a sum of products, sum or maximum of floats (or int8) without epilogue."""
         op, types = self.operator, ("float32", *HALVES)
         added = [stage.name for stage in op.epilogue]
         if op.dtype == "int8" and op.body in ("multiply_add", "max") and added in ([], ["bias"][: op.body != "max"]):
@@ -238,7 +236,7 @@ class Contract:
         return self.sources
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same node with other inputs: `names` maps each old name to the new name."""
+        """The node with other inputs. `names` maps each old name to the new name."""
         return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:

@@ -1,9 +1,9 @@
-"""Scalar functions of maps: their values, and bounds on a computed value's error.
+"""Scalar functions of maps: values, and bounds on a computed value's error.
 
-An error rule bounds |f(x^) - f(x)| for every x^ within the argument's error of x; the function's own rounding is added. If there
-is no bound (a logarithm near zero, a quotient whose divisor may be zero), the rule returns infinity. The rules are ours, by
-interval arithmetic on monotone pieces and the standard model of floating point (Higham, Accuracy and Stability of Numerical
-Algorithms, section 2.2).
+An error rule bounds |f(x^) - f(x)| for every x^ whose distance from x is at most the argument's error. The function's own
+rounding is added. Without a bound (a logarithm near zero, a quotient whose divisor may be zero) the rule returns infinity. The
+rules are ours: interval arithmetic on monotone pieces, and the standard model of floating point (Higham, Accuracy and Stability
+of Numerical Algorithms, section 2.2).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Scalar:
 
     arity: int
     value: Callable[..., Array]
-    """The function itself, for float64 arrays."""
+    """The function itself, on float64 arrays."""
     error: Callable[..., Array]
     """(values.., errors..) -> bound on the error due to the arguments' errors, without the function's own rounding."""
     roundings: float
     """Bound on a kernel's own error, in unit roundoffs of the result; 0 if the result is exact."""
     operations: int
-    """Number of floating-point operations that the model and the roofline count for the function."""
+    """Number of floating-point operations that the model and the roofline count."""
 
 
 def _between(value: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
@@ -52,7 +52,7 @@ def _quotient(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Array], Array]:
-    """Error rule like `_between`, but infinite if part of the interval is not above `lowest`.
+    """Error rule as `_between`, but infinite if part of the interval is not above `lowest`.
 
     `lowest` itself is allowed for an argument without error.
     """
@@ -66,12 +66,12 @@ def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Ar
 
 
 def _wave(x: Array, e: Array) -> Array:
-    """Error of a sine or cosine, whose slope and values are at most 1."""
+    """Error of a sine or cosine: slope and values are at most 1."""
     return np.minimum(e, 2.0)
 
 
 def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: Array) -> Array:
-    """Error of a choice. `unsure` is 1 if the sides of its comparison are too close to decide; either branch is then possible."""
+    """Error of a choice. If `unsure` is 1, the comparison is too close to decide, and either branch is possible."""
     sure = np.where(condition != 0, ea, eb)
     return np.where(unsure == 0, sure, np.maximum(ea, eb) + np.abs(a - b))
 
@@ -85,7 +85,7 @@ def _compared(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _larger(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Error of a maximum or a minimum: the larger of both errors, because either argument may be chosen."""
+    """Error of a maximum or minimum: the larger of both errors, because either argument may be chosen."""
     return np.maximum(ea, eb)
 
 
@@ -105,12 +105,12 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _near_erfc(x: Array, e: Array) -> Array:
-    """Error of erfc: the error of erf, and at most the value at the lower end, which is small far above 0."""
+    """Error of erfc: that of erf, but at most erfc at the interval's lower end, which is small far above 0."""
     return np.minimum(_near_erf(x, e), np.where(np.isinf(e), np.inf, _erfc(x - e)))
 
 
 def _log_gamma_of(x: float) -> float:
-    """The logarithm of |Gamma(x)|; infinite at 0, at negative whole numbers, at infinities, and beyond the range of float64."""
+    """Logarithm of |Gamma(x)|; infinite at 0, at negative integers, at infinities, and beyond the range of float64."""
     try:
         return math.lgamma(x)
     except (ValueError, OverflowError):
@@ -119,7 +119,7 @@ def _log_gamma_of(x: float) -> float:
 
 _log_gamma = np.vectorize(_log_gamma_of, otypes=[np.float64])
 _LEAST_GAMMA = 1.4616321449683623
-"""Argument of the minimum of the gamma function above 0: NIST Digital Library of Mathematical Functions, 5.4(iii)."""
+"""Argument at which the gamma function is least above 0: NIST Digital Library of Mathematical Functions, 5.4(iii)."""
 
 
 def _near_log_gamma(x: Array, e: Array) -> Array:
@@ -183,10 +183,10 @@ SCALARS = {
     "fmod": Scalar(2, np.fmod, _near_remainder, 0, 20),
     "bits_and": Scalar(2, _bits_and, _unsure, 0, 4),
 }
-"""Name -> function. Generated code must keep to these roundings; a quotient may be a product with a refined reciprocal.
+"""Name -> function. Generated code must keep to these roundings. A quotient may be a product with a refined reciprocal.
 
-`round` rounds to the nearest whole number, ties to even. `fmod` is the remainder, with the sign of the first argument. `bits_and`
-takes whole numbers of 32 bits, in two's complement.
+`round` rounds to the nearest integer, ties to even. `fmod` is the remainder, with the sign of the first argument. `bits_and`
+takes 32-bit integers in two's complement.
 """
 NEAREST = ("add", "subtract", "multiply")
-"""Functions that generated code computes with one IEEE 754 operation, possibly fused: the nearest number to the exact one."""
+"""Functions that generated code computes as one IEEE 754 operation, possibly fused: the result is the nearest number."""

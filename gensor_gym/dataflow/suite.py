@@ -1,6 +1,6 @@
 """Memory-bound fused operators by name, from IntelliGen's public code and its hooks, Ansor (NRM), and current networks.
 
-IntelliGen's own table of operators is not public; this is a declared stand-in for it. Each factory writes the text of one graph.
+IntelliGen's own table of operators is not public; this suite stands in for it. Each factory writes the text of one graph.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ FACTORIES: dict[str, Callable[..., Dataflow]] = {}
 
 
 def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
-    """The graph of the factory `name` for its extents; ValueError for an unknown name or invalid arguments."""
+    """Graph of the factory `name` for its extents; ValueError for an unknown name or invalid arguments."""
     if name not in FACTORIES:
         raise ValueError(f"fused operator {name!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
     return FACTORIES[name](*values, **arguments)
 
 
 def arguments_of(graph: Dataflow) -> dict[str, Any]:
-    """Name -> value of the arguments of a factory's graph, with defaults; ValueError for a graph that no factory made."""
+    """Name -> value of the arguments from which a factory made the graph, with defaults; ValueError for other graphs."""
     if graph.name not in FACTORIES or not graph.label:
         raise ValueError(f"{graph}: expected the graph of a factory: {', '.join(FACTORIES)}")
     values, options = read_call(graph.label)
@@ -39,7 +39,7 @@ def arguments_of(graph: Dataflow) -> dict[str, Any]:
 
 
 def _factory(made: Callable[..., str]) -> Callable[..., str]:
-    """Register a function that writes a graph's text as a factory that checks its arguments and makes the graph."""
+    """Register a function that writes a graph's text. The factory checks the arguments and parses the text."""
 
     @functools.wraps(made)
     def build(*values: Any, **options: Any) -> Dataflow:
@@ -59,7 +59,6 @@ def _factory(made: Callable[..., str]) -> Callable[..., str]:
 
 
 def _check(name: str, value: object, kind: str) -> None:
-    """Check an argument: ValueError for an invalid extent, and for another argument that is not a finite number."""
     if kind == "int" and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_ELEMENTS):
         raise ValueError(f"{name}={value!r}, expected a whole number of 1 to {MOST_ELEMENTS}")
     if kind == "float" and (not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value)):
@@ -68,7 +67,7 @@ def _check(name: str, value: object, kind: str) -> None:
 
 @_factory
 def softmax(m: int, n: int) -> str:
-    """Softmax of every row."""
+    """Softmax of each row."""
     return f"""
 def softmax(x: float32[{m}, {n}]):
     top = reduce_max(x, axes=[1])
@@ -81,7 +80,7 @@ def softmax(x: float32[{m}, {n}]):
 
 @_factory
 def masked_softmax(m: int, n: int, scale: float = 0.125) -> str:
-    """Softmax of every row of scaled scores plus a mask, which is 0 for visible and -inf for hidden elements.
+    """Softmax of each row of scaled scores plus a mask. The mask is 0 for visible and -inf for hidden elements.
 
     A fully masked row gives NaN.
     """
@@ -107,7 +106,7 @@ _NORMALISED = """    mean = reduce_sum({x}, axes=[1])
 
 @_factory
 def layernorm(m: int, n: int, eps: float = 1e-5) -> str:
-    """Layer normalisation of every row, with gain and offset.
+    """Layer normalisation of each row, with gain and offset.
 
     The variance takes a second pass, because E[x^2] - E[x]^2 cancels.
     """
@@ -119,7 +118,7 @@ def layernorm(x: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constan
 
 @_factory
 def add_layernorm(m: int, n: int, eps: float = 1e-5) -> str:
-    """Sum with a residual, and its layer normalisation; both are outputs."""
+    """Sum with a residual, and the sum's layer normalisation. Both are outputs."""
     return f"""
 def add_layernorm(x: float32[{m}, {n}], r: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constant(float32[{n}])):
     s = x + r
@@ -129,7 +128,7 @@ def add_layernorm(x: float32[{m}, {n}], r: float32[{m}, {n}], gamma: constant(fl
 
 @_factory
 def rmsnorm(m: int, n: int, eps: float = 1e-6) -> str:
-    """RMS normalisation of every row, with gain."""
+    """RMS normalisation of each row, with gain."""
     return f"""
 def rmsnorm(x: float32[{m}, {n}], gamma: constant(float32[{n}])):
     squares = x * x
@@ -203,7 +202,7 @@ def rope(x: float32[{t}, {h}, {d}], cosines: float32[{t}, 1, {half}], sines: flo
 
 @_factory
 def channel_shuffle(n: int, groups: int, c: int, h: int, w: int) -> str:
-    """Channel shuffle (ShuffleNet, arXiv 1707.01083): the channels of all groups, c channels each, are interleaved."""
+    """Channel shuffle (ShuffleNet, arXiv 1707.01083): interleaves the channels of all groups, c channels each."""
     return f"""
 def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
     apart = reshape(x, to=[{n}, {groups}, {c}, {h * w}])
@@ -215,7 +214,7 @@ def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
 
 @_factory
 def transpose_relu(a: int, b: int, c: int, d: int) -> str:
-    """IntelliGen's transpose (2, 0, 3, 1), followed by a ReLU."""
+    """IntelliGen's transpose (2, 0, 3, 1), then a ReLU."""
     return f"""
 def transpose_relu(x: float32[{a}, {b}, {c}, {d}]):
     turned = transpose(x, order=[2, 0, 3, 1])
@@ -256,7 +255,7 @@ def relu_sub(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
 
 @_factory
 def bias(m: int, n: int) -> str:
-    """A parameter added to every row, like the bias over pixels and channels in IntelliGen's code."""
+    """A parameter added to each row, as the bias over pixels and channels in IntelliGen's code."""
     return f"""
 def bias(x: float32[{m}, {n}], offset: constant(float32[{n}])):
     y = x + offset
@@ -266,7 +265,7 @@ def bias(x: float32[{m}, {n}], offset: constant(float32[{n}])):
 
 @_factory
 def reduce_mean(a: int, b: int, c: int) -> str:
-    """Mean along the last axis, which is kept with extent 1, as in IntelliGen's code."""
+    """Mean along the last axis, which keeps extent 1, as in IntelliGen's code."""
     return f"""
 def reduce_mean(x: float32[{a}, {b}, {c}]):
     total = reduce_sum(x, axes=[2])
@@ -287,7 +286,7 @@ def gelu(x: float32[{m}, {n}]):
 
 @_factory
 def kv_concat(h: int, t: int, d: int) -> str:
-    """Keys (or values) of the t previous tokens, then of a new token, for each of h heads with d numbers."""
+    """Keys (or values) of the t previous tokens and of a new token, for each of h heads with d numbers."""
     return f"""
 def kv_concat(before: float32[{h}, {t}, {d}], now: float32[{h}, 1, {d}]):
     y = concat(before, now, axis=1)

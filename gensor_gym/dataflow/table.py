@@ -1,4 +1,4 @@
-"""The suite's operators and shapes: a declared stand-in for IntelliGen's table of operators, stored in `suite.json`."""
+"""The suite's operators and shapes, stored in `suite.json`. They stand in for IntelliGen's table of operators."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def stand_in() -> Mapping[str, str]:
 
 
 def source() -> str:
-    """Text that names the source of the suite's operators and shapes."""
+    """Text with the source of the suite's operators and shapes."""
     return str(_content()["source"])
 
 
 def fused_operator(text: str) -> Dataflow:
-    """The graph that a text names: an id of the suite, a factory's call or a graph's text; ValueError for anything else."""
+    """Graph that a text names: an id of the suite, a factory's call or a graph's text; ValueError for anything else."""
     known = stand_in()
     found = resolve_computation(known.get(text, text)) if text in known or "(" in text else None
     if not isinstance(found, Dataflow):

@@ -1,4 +1,4 @@
-"""Reading and writing of dataflow graphs as text, in the syntax of a Python function that is never executed.
+"""Dataflow graphs as text, in the syntax of a Python function that is never executed.
 
     def softmax(x: float32[128, 768]):
         top = reduce_max(x, axes=[1])
@@ -7,9 +7,9 @@
         y = e / total
         return y
 
-Operands of an expression are broadcast like in NumPy; the graph then has `broadcast` nodes, named after their source, which
-`text_of` writes explicitly. A parameter that is the same at every call is `weight: constant(float32[768])`. A node that computes
-in int64 is written `n: int64 = a + b`, one whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
+Operands of an expression are broadcast as in NumPy. The graph then has `broadcast` nodes, named after their source, which
+`text_of` writes explicitly. A parameter that is equal at every call is `weight: constant(float32[768])`. A node that computes in
+int64 is written `n: int64 = a + b`, a node whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from gensor_gym.registry import near
 MOST_CHARACTERS, MOST_NESTED = 100_000, 64
 """Limits on the characters of a text and on the nesting of an expression."""
 _AROUND = 8
-"""Number of a syntax tree's levels that are above and below an expression."""
+"""Number of levels of a syntax tree above and below an expression."""
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 _NODES: dict[str, Callable[..., Node]] = {
     "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
@@ -61,11 +61,11 @@ _NODES: dict[str, Callable[..., Node]] = {
     "pad": lambda source, axis, before, after, value=0.0: Pad(source, axis, before, after, float(value)),
     "contract": lambda *sources, operator: Contract(parse_operator(operator), sources),
 }
-"""Name -> function that makes a node other than a map, from names of sources and then keywords."""
+"""Name -> function that makes a node other than a map, from names of sources and keywords."""
 
 
 def parse(text: str) -> Dataflow:
-    """The graph that a text describes; ValueError gives the line and the expected syntax."""
+    """Graph that a text describes. ValueError gives the line and the expected syntax."""
     if not isinstance(text, str):
         raise ValueError(f"dataflow text {text!r}: expected text")
     if len(text) > MOST_CHARACTERS:
@@ -82,7 +82,7 @@ def parse(text: str) -> Dataflow:
 
 
 def _levels(tree: ast.AST) -> int:
-    """Depth of a syntax tree, counted without recursion, so that trees too deep for recursive functions are detected first."""
+    """Depth of a syntax tree, counted without recursion: a tree may be too deep for recursive functions."""
     count, level = 0, [tree]
     while level:
         count, level = count + 1, [inner for node in level for inner in ast.iter_child_nodes(node)]
@@ -90,7 +90,7 @@ def _levels(tree: ast.AST) -> int:
 
 
 def text_of(graph: Dataflow) -> str:
-    """The text of a graph, which `parse` reads."""
+    """Text of a graph, which `parse` reads."""
     given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
     kinds = {name: f": {graph.whole_dtype}" for name in graph.whole} | {name: f": {kind}" for name, kind in graph.rounded}
     lines = [f"    {name}{kinds.get(name, '')} = {_text_of_node(node)}" for name, node in graph.nodes]
@@ -128,8 +128,6 @@ def _text_of_node(node: Node) -> str:
 
 
 class _Reader:
-    """Reads the syntax tree of one function, line by line, into the parts of a graph."""
-
     def __init__(self, function: ast.FunctionDef) -> None:
         self.function = function
         self.inputs: list[Value] = []
@@ -138,7 +136,7 @@ class _Reader:
         self.whole, self.rounded = set[str](), set[tuple[str, str]]()
 
     def graph(self) -> Dataflow:
-        """The graph of the function; ValueError gives the line and the expected syntax."""
+        """Graph of the function. ValueError gives the line and the expected syntax."""
         rest = self.function.args
         if rest.posonlyargs or rest.kwonlyargs or rest.vararg or rest.kwarg or rest.defaults or self.function.decorator_list:
             raise self._wrong(self.function, "plain parameters without defaults, and no decorator")
@@ -192,7 +190,7 @@ class _Reader:
             raise ValueError(f"{self.function.name}, line {call.lineno}: {call.func.id}: {error}") from error
 
     def _map(self, made: ast.expr) -> Map:
-        """The map of an expression; a broadcast is added before it for every operand that is smaller than the result."""
+        """Map of an expression. A broadcast is added before it for every operand that is smaller than the result."""
         expression = self._expression(made, 0)
         names = operands(expression)
         if not names:
@@ -206,7 +204,6 @@ class _Reader:
         return Map(renamed(expression, {name: self._repeated(made, name, shape) for name in names}))
 
     def _repeated(self, made: ast.expr, name: str, shape: tuple[int, ...]) -> str:
-        """Name of the value `name` broadcast to a shape: itself, an existing broadcast, or a broadcast that is added now."""
         if self.shapes[name] == shape:
             return name
         wanted = Broadcast(name, shape)
@@ -284,19 +281,17 @@ class _Reader:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a literal is a number in the range of a float."""
     return isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     )
 
 
 def _is_whole(value: object) -> bool:
-    """Whether a literal is a whole number that may be an extent or an index."""
+    """Whether a literal is an integer that may be an extent or an index."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST_ELEMENTS
 
 
 def _is_list(value: object) -> bool:
-    """Whether a literal is a list of such whole numbers, of at most `MOST_AXES`."""
     return isinstance(value, list | tuple) and len(value) <= MOST_AXES and all(map(_is_whole, value))
 
 
@@ -311,7 +306,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Check that keywords accept their values; ValueError if not. Unknown keywords are left to the node."""
+    """ValueError unless keywords accept their values. Nodes check unknown keywords."""
     for word, value in options.items():
         fits, expected = _KINDS.get(word, (lambda _: True, ""))
         if not fits(value):

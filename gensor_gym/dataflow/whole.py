@@ -1,7 +1,7 @@
 """Integer arithmetic of nodes that compute in int64: exact, with wrap-around at 64 bits, in two's complement.
 
-Operands of other types are converted: float32 is truncated towards 0 and limited to the range of int64, bool is 0 or 1. Quotients
-are rounded down; a quotient or remainder of a division by 0 is 0. An index outside a table selects zeros.
+Operands of other types are converted: float32 is truncated towards 0 and limited to the range of int64; bool is 0 or 1. Quotients
+are rounded down. A quotient or remainder of a division by 0 is 0. An index outside a table selects zeros.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ WHOLE: Mapping[str, Callable[..., Any]] = {
     "less": lambda a, b: (a < b).astype(np.int64), "at_most": lambda a, b: (a <= b).astype(np.int64),
     "where": lambda condition, a, b: np.where(condition != 0, a, b), "bits_and": np.bitwise_and,
 }  # fmt: skip
-"""Scalar function -> the function of int64 arrays; other functions have no integer form."""
+"""Scalar function -> its function of int64 arrays. Functions that are missing have no integer form."""
 
 
 def is_computable(node: Node) -> bool:
-    """Whether a node can compute in int64: products cannot, nor can expressions with other functions or with fractions.
+    """Whether a node can compute in int64. Products cannot, nor expressions with fractions or functions without integer form.
 
     Infinite constants become the ends of int64's range, except in comparisons, because no integer compares like an infinity.
     """
@@ -60,14 +60,14 @@ def _is_number(value: float) -> bool:
 
 
 def whole_number(value: float) -> int:
-    """A constant as an int64; infinities are the ends of the range, and larger numbers wrap around."""
+    """A constant as int64. Infinities become the ends of the range; larger numbers wrap around."""
     if math.isinf(value):
         return MOST if value > 0 else LEAST
     return (int(value) - LEAST) % (1 << 64) + LEAST
 
 
 def converted(array: Array) -> Array:
-    """Elements of another type as int64: truncated towards 0 and limited to the range of int64; NaN becomes the least number."""
+    """Elements of another type as int64: truncated towards 0 and limited to the range. NaN becomes the least number."""
     if array.dtype.kind != "f":
         return array.astype(np.int64, copy=False)
     with np.errstate(invalid="ignore"):
@@ -76,7 +76,7 @@ def converted(array: Array) -> Array:
 
 
 def computed(expression: Expression, given: Mapping[str, Array]) -> Array:
-    """int64 values of an expression from the int64 arrays `given` by name."""
+    """int64 values of an expression, from the int64 arrays `given` by name."""
     if isinstance(expression, Operand):
         return given[expression.name]
     if isinstance(expression, Constant):
@@ -86,7 +86,7 @@ def computed(expression: Expression, given: Mapping[str, Array]) -> Array:
 
 
 def computed_node(node: Node, known: Mapping[str, Array]) -> Array:
-    """int64 values of a node that `is_computable`, from the arrays `known` by name, of any type."""
+    """int64 values of a node that `is_computable`, from arrays of any type in `known`, by name."""
     given: Any = {name: converted(known[name]) for name in node.inputs}
     match node:
         case Map(expression):

@@ -1,4 +1,7 @@
-"""The Gymnasium environments; `register` registers `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0`, `Fuse-v0`, `Recorded-v0`."""
+"""The Gymnasium environments.
+
+`register` registers `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0`, `Fuse-v0` and `Recorded-v0`.
+"""
 
 from __future__ import annotations
 

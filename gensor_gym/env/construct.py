@@ -18,8 +18,8 @@ class ConstructEnv(EpisodeEnv):
     """Construct a tensor program, primitive by primitive.
 
     ## Description
-    A state is an operator with its partial schedule. A level of tiles that is not opened yet copies the tiles of the level inside
-    it, so every state is a complete program. The process has a finite horizon: see `docs/design.md`.
+    A state is an operator with its partial schedule. A level that construction has not reached copies the tiles of the level
+    inside it, so every state is a complete program. The process has a finite horizon: see `docs/design.md`.
 
     ## Action Space
     `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread and inverse_vthread on
@@ -87,7 +87,6 @@ class ConstructEnv(EpisodeEnv):
         self._room = tasks.room()
 
     def _begin(self) -> None:
-        """Start an episode at the row (`process.begin`)."""
         tasks = self.tasks
         process.begin_one(
             self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
@@ -95,7 +94,6 @@ class ConstructEnv(EpisodeEnv):
         )  # fmt: skip
 
     def _advance(self, action: int) -> tuple[float, bool]:
-        """Take one step in place: (reward without a measured R, terminated), by `process.advance`."""
         tasks = self.tasks
         done: tuple[float, bool] = process.step_one(
             self._task, self._row, self._scalars, action, tasks.ints, tasks.floats, tasks.sizes, self._vector,
@@ -104,7 +102,7 @@ class ConstructEnv(EpisodeEnv):
         return done
 
     def meaning(self, action: int) -> str:
-        """Text of an action, such as `tile[4]`; ValueError for a number that is not an action."""
+        """Text of an action, such as `tile[4]`. ValueError if no action has this number."""
         if not 0 <= action < NUM_ACTIONS:
             raise ValueError(f"action {action!r} is none; they are 0 to {NUM_ACTIONS - 1}")
         return str(ACTIONS[action])

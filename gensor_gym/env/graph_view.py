@@ -29,11 +29,11 @@ class GraphView:
     """Turns groups of features into a graph.
 
     Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), the tensors that it reads, the tensor that
-    it writes, and the program. Node features, float32: one hot of KINDS; for an axis log extent, whether it is reduced, log
-    tile of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU stages it, number
-    of dimensions; for the program the groups knobs, level, resources, terms, remaining and hardware, if `observation_groups`
-    has them. Features of other kinds of node are 0. Edges: (axis, tensor) for every nonzero coefficient, and (program, node)
-    for every other node.
+    it writes, and the program. Node features, float32: one hot of KINDS; for an axis log extent, whether it is reduced, log tile
+    of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU stages it, number of
+    dimensions; for the program the groups knobs, level, resources, terms, remaining and hardware, if `observation_groups` has
+    them. Features of other kinds of node are 0. Edges: (axis, tensor) for every nonzero coefficient, and (program, node) for
+    every other node.
     """
 
     def __init__(self, groups: Iterable[str]) -> None:
@@ -44,7 +44,7 @@ class GraphView:
         self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], op: Operator) -> GraphInstance:
-        """Graph of one state of an operator; `groups` are float32 [F] by name, as in the flat observation."""
+        """Graph of one state of an operator. `groups` maps each group to its features float32 [F], as in the flat observation."""
         if str(op) not in self._fixed:
             self._fixed[str(op)] = (self._fixed_nodes(op), *_edges(op))
         nodes, edges, links = self._fixed[str(op)]
@@ -60,7 +60,7 @@ class GraphView:
         return GraphInstance(nodes=nodes, edges=edges.copy(), edge_links=links.copy())
 
     def _fixed_nodes(self, op: Operator) -> np.ndarray:
-        """Node features float32 [V, F]; only features that are constant in an episode are filled, the rest are 0."""
+        """Node features float32 [V, F] that are constant in an episode; all others are 0."""
         tensors = (*op.reads, op.write)
         nodes = np.zeros((len(op.axes) + len(tensors) + 1, self._width), dtype=np.float32)
         for row, axis in enumerate(op.axes):
@@ -82,7 +82,7 @@ class GraphView:
 
 
 class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gymnasium.utils.RecordConstructorArgs):
-    """Wrapper of a `ConstructEnv` with observation `flat` or `dict` that observes what `observation="graph"` would give."""
+    """Wrapper of a `ConstructEnv` with observation `flat` or `dict`. Its observations equal those of `observation="graph"`."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         """Wrap the environment; ValueError if its observation is neither `flat` nor `dict`."""
@@ -102,13 +102,12 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
         return self._view.of(groups, inner.graph.operator)
 
     def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        """Features of a flat observation by group."""
         ends = np.cumsum([GROUPS[name] for name in self._names])
         return dict(zip(self._names, np.split(flat, ends[:-1]), strict=True))
 
 
 def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
-    """(edge features float32 [E, EDGE_FEATURES], source and target node of each edge int32 [E, 2])."""
+    """Edge features float32 [E, EDGE_FEATURES], and source and target node of each edge, int32 [E, 2]."""
     features, links = [], []
     for t, access in enumerate((*op.reads, op.write)):
         strides = access.strides()
@@ -125,5 +124,5 @@ def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(*shape: int) -> gymnasium.spaces.Box:
-    """Box of this shape with the limits of all observations, -LIMIT to LIMIT, float32."""
+    """Float32 Box of this shape with the limits of all observations, -LIMIT to LIMIT."""
     return gymnasium.spaces.Box(-LIMIT, LIMIT, shape, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""R and the facts of a finished program, by the chosen backend: the analytic model or a measurement."""
+"""Final reward R of a program, and facts about it, by the chosen backend: the analytic model or a measurement."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from gensor_gym.networks.planning.graph import PlanGraph
 
 Graph = ConstructionGraph | GirGraph | PlanGraph
 PATIENCE = 20.0
-"""A program that takes this many times its roofline floor is timed by one call: random play on gemm(m=256, n=384, k=512) ends
-mostly in such programs (AMD EPYC, Zen 4, one thread), and each was called twelve times."""
+"""A program that takes this many times its roofline floor is timed by a single call. Random play on gemm(m=256, n=384, k=512)
+mostly ends in such programs, and twelve calls each would be needed otherwise (AMD EPYC, Zen 4, one thread)."""
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
-"""Entries of `info` for an illegal program: it has no latency by the model, and no backend measures it."""
+"""Entries of `info` for an illegal program. The model gives no latency, and no backend measures the program."""
 
 
 def optimum_of(graph: Graph) -> float | None:
-    """Proved optimum in seconds by the model: of a certificate, of a fused space's table, of all plans; None if unknown."""
+    """Proved optimum of a task by the model, in seconds; None if unknown.
+
+    It comes from a certificate, from the table of a fused operator's space, or from all plans of a network.
+    """
     if isinstance(graph, GirGraph | PlanGraph):
         return graph.least
     certificate = certificate_of(graph)
@@ -34,27 +37,28 @@ def optimum_of(graph: Graph) -> float | None:
 
 
 class FinalReward:
-    """Computes R and the facts that go into `info` at the end of an episode.
+    """Computes the final reward R, and the facts that go into `info` at the end of an episode.
 
-    With `timing="pooled"` this object times each program once; with `"fresh"` it times a program at every request.
+    With `timing="pooled"` the object times each program once; with `"fresh"` it times a program at every request.
     """
 
     def __init__(self, backend: str | Backend, hardware: Hardware, timing: str) -> None:
-        """Find the backend; ValueError for an unknown name lists the known backends."""
+        """Find the backend. ValueError for an unknown name lists the known backends."""
         self.backend = None if backend == "analytic" else get_backend(backend, hardware)
         self.name = "analytic" if self.backend is None else self.backend.name
         self.hardware = hardware
         self.pooled = timing == "pooled"
         self._seen: dict[tuple[str, str], Measurement] = {}
         self._certified: dict[int, tuple[Graph, float | None]] = {}
-        """id of a graph -> (graph, its proved optimum). The entry keeps the graph alive, so that its id is not reused."""
+        """id of a graph -> (graph, its proved optimum). The graph stays alive, so that no other graph gets its id."""
 
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
-        """(R to add to the reward, facts) of each finished program; R is 0 with the model, because the process has paid it.
+        """Final reward R, to be added, and facts of each finished program.
 
-        `latencies` are seconds by the model, infinite for an illegal program.
+        With the model R is 0, because the process has paid it. `latencies` are seconds by the model, infinite for an illegal
+        program.
         """
         if self.backend is None:
             return [(0.0, self._modelled(graph, seconds)) for graph, seconds in zip(graphs, latencies, strict=True)]
@@ -68,9 +72,9 @@ class FinalReward:
         return found
 
     def regret(self, graph: Graph, row: np.ndarray, modelled: float) -> float | None:
-        """Regret of a legal program: from a complete recorded table, or with the model from a certified optimum; None if unknown.
+        """Regret of a legal program, from a complete recorded table, or with the model from a certified optimum. None if unknown.
 
-        `modelled` is its latency by the model in seconds.
+        `modelled` is the program's latency by the model in seconds.
         """
         if self.backend is not None:
             return self.backend.regret(graph, graph.schedule(row)) if isinstance(self.backend, Replay) else None
@@ -78,14 +82,13 @@ class FinalReward:
         return None if optimum is None else math.log(modelled / optimum)
 
     def _optimum(self, graph: Graph) -> float | None:
-        """`optimum_of` a graph, computed at the first call."""
         if id(graph) not in self._certified:
             with at_once():
                 self._certified[id(graph)] = graph, optimum_of(graph)
         return self._certified[id(graph)][1]
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
-        """Facts of a program with this latency by the model; `regret` is among them if the task's optimum is known."""
+        """`seconds` is the latency by the model. `regret` is present if the task's optimum is known."""
         if seconds == math.inf:
             return ILLEGAL
         optimum = self._optimum(graph)
@@ -93,19 +96,19 @@ class FinalReward:
         return {"runtime_s": seconds, "status": "OK", **known}
 
     def restart(self) -> None:
-        """Restart the noise of a recorded backend, so that it repeats from the start if it has a seed."""
+        """Restart the noise of a recorded backend; with a seed it repeats from the start."""
         if isinstance(self.backend, Replay):
             self.backend.restart()
 
     def _measure(self, backend: Backend, graphs: list[Graph], schedules: list[Any]) -> list[Measurement]:
-        """Measurements of programs, new or remembered. Schedules whose kernels have equal digests count as one program.
+        """Measure new programs; look up the others. Schedules whose kernels have equal digests count as one program.
 
         The backend gets all new programs at once, so that it can compile some programs while it times others.
         """
         asked = [(graph.operator, schedule) for graph, schedule in zip(graphs, schedules, strict=True)]
         keys = [(str(op), backend.digest(op, schedule, self.hardware)) for op, schedule in asked]
         fresh = [*range(len(keys))]
-        if self.pooled:  # the first of equal programs
+        if self.pooled:  # measure the first of equal programs
             fresh = sorted({key: place for place, key in reversed([*enumerate(keys)]) if key not in self._seen}.values())
         measured = together(backend, [asked[place] for place in fresh], self.hardware, PATIENCE)
         found = dict(zip(fresh, measured, strict=True))
@@ -113,23 +116,23 @@ class FinalReward:
         return [found.get(place, self._seen[key]) for place, key in enumerate(keys)]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and copy: a registered backend is its name, because its worker processes belong to this process."""
+        """State for pickle and copy. A registered backend becomes its name, because its workers belong to the running process."""
         name = None if self.backend is None else registered_name(self.backend)
         return self.__dict__ | {"_certified": {}} | ({"backend": name} if name is not None else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state of `__getstate__`; find a backend by its name."""
+        """Restore the state of `__getstate__`. A backend's name becomes the backend."""
         backend = state["backend"]
         self.__dict__.update(state, backend=get_backend(backend, state["hardware"]) if isinstance(backend, str) else backend)
 
     def close(self) -> None:
-        """Release the backend's workers."""
+        """Stop the backend's workers."""
         if self.backend is not None:
             self.backend.close()
 
 
 def reward(graph: Graph, measurement: Measurement) -> float:
-    """R of a measurement (`env.reward.final_reward`); 0 if the status is not OK."""
+    """Final reward R of a measurement. 0 if the status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0
     with at_once():
@@ -137,7 +140,7 @@ def reward(graph: Graph, measurement: Measurement) -> float:
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:
-    """Entries of `info` for a measurement; `regret` is among them unless it is None. A slow program has one sample."""
+    """Entries of `info` for a measurement. `regret` is left out if it is None. `samples` is the number of timings."""
     known = {} if regret is None else {"regret": regret}
     samples = len(measurement.samples)
     return {"runtime_s": measurement.seconds, "status": measurement.status.value, "samples": samples, **known}

@@ -1,7 +1,7 @@
-"""Observation of a schedule: groups of float32 features in a fixed layout, about 1 in size, clipped to [-LIMIT, LIMIT].
+"""Observation of a schedule: groups of float32 features in a fixed layout.
 
-Compiled code writes the dynamic groups at every step. The groups `operator` and `hardware` are constant over an episode and are
-computed once per task.
+Features are about 1 in size and clipped to [-LIMIT, LIMIT]. Compiled code writes the dynamic groups at every step. The groups
+`operator` and `hardware` are constant in an episode and computed once per task.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: AN
 
 @lean
 def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
-    """Write the groups that do not need the model: tiles, knobs, level, resources."""
+    """Write the groups that do not depend on the model: tiles, knobs, level, resources."""
     for axis in range(MAX_AXES):
         _fill_tiles(row, axis, out)
     for k in range(_NUM_KNOBS):
@@ -86,7 +86,7 @@ def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
 
 @lean
 def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
-    """Write log tiles and virtual threads of one axis; only a tile that differs from the next inner tile takes a logarithm."""
+    """Write log tiles and virtual threads of one axis. A tile equal to the next inner tile reuses its logarithm."""
     inside, feature = 1, 0.0
     for level in range(MAX_LEVELS):
         tile = row[TILE + level * MAX_AXES + axis]
@@ -99,9 +99,11 @@ def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
 
 @lean
 def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
-    """Write the group `resources`. CPU: vector registers, L1, L2 as fractions of limits; log code.
+    """Write the group `resources`, six features.
 
-    GPU: threads, registers, shared memory as fractions of limits; log code, share of a last warp, log threads.
+    CPU: vector registers, bytes of the L1 tile and of the task tile, as fractions of the limits; log code; two zeros. GPU:
+    threads, registers and shared memory as fractions of the limits; log code; threads in a last, partial warp divided by 32; log
+    threads.
     """
     for i in range(6):
         out[_RESOURCES + i] = 0.0
@@ -147,7 +149,6 @@ def _operator_features(op: Operator) -> np.ndarray:
 
 
 def _hardware_features(hw: Hardware) -> np.ndarray:
-    """Group `hardware`: whether it is a CPU; logs of rates, capacities, units and lanes."""
     levels = {level.name: level for level in hw.memory}
     dram, l2 = levels["dram"], levels["l2"]
     inner = levels.get("l1", levels.get("shared", l2))
@@ -160,7 +161,7 @@ def _hardware_features(hw: Hardware) -> np.ndarray:
 
 
 def group_slices(names: tuple[str, ...] | list[str] | None) -> dict[str, slice]:
-    """Group -> slice of the flat observation, in its order, for these groups or all; ValueError names an unknown group."""
+    """Slices of the flat observation by group, for the named groups or for all. ValueError names an unknown group."""
     chosen = list(GROUPS) if names is None else list(names)
     unknown = [name for name in chosen if name not in GROUPS]
     if unknown or not chosen:

@@ -1,9 +1,8 @@
-"""The compiled decision process: it steps a range of episodes, with the same code for one environment and for thousands.
+"""The compiled decision process. It steps a range of episodes; one environment and thousands use the same code.
 
-It is the finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays discount * Phi(s') -
-Phi(s) - step_cost; `stop` pays R - Phi(s). The caller adds R if it is measured. With `reward="best_so_far"`, `stop` pays the gain
-in R over the best program, plus the reward of a step without a change; the episode continues, and its last step pays
-gain - Phi(s).
+The finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays discount * Phi(s') - Phi(s) -
+step_cost; `stop` pays R - Phi(s). The caller adds R if it is measured. With `reward="best_so_far"`, `stop` pays the gain in R
+over the best program, plus the reward of a step without a change, and the episode continues; its last step pays gain - Phi(s).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ REMAINING_AT = OFFSETS["remaining"]
 
 @lean
 def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: ANN001, ANN201
-    """Write latency and potential of a state into `scalars`, and its dynamic features into `obs`.
+    """Write latency and potential of a state into `scalars`, and the state's dynamic features into `obs`.
 
     `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (from `cost.model.room`) are scratch space.
     """
@@ -50,7 +49,7 @@ def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: 
 
 @lean
 def observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Call `look`, and write the mask of the state."""
+    """Write latency, potential and dynamic features (`look`), and the mask."""
     look(task, row, scalars, ints, floats, scratch, room, terms, obs)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
@@ -67,7 +66,7 @@ def leave_stop(mask):  # noqa: ANN001, ANN201
 
 @lean
 def open_episode(task, scalars, ints, floats, static, initial, starts, scratch, room, terms, obs):  # noqa: ANN001, ANN201
-    """Write the scalars of a new episode, and its constant features.
+    """Write the scalars and constant features of a new episode.
 
     Potentials are relative to the latency of the task's unscheduled program, initial[task]. `starts` [K] caches that latency; 0
     means not computed yet.
@@ -92,9 +91,9 @@ def begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scra
 
 @lean
 def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN201
-    """Do `stop`: (reward, terminated). It ends the episode, unless `reward="best_so_far"` and steps are left.
+    """Do `stop`; return (reward, terminated). It ends the episode, unless `reward="best_so_far"` and steps are left.
 
-    If the backend measures, the caller adds R, or its gain over the best program so far.
+    If the backend measures, the caller adds the final reward R, or the gain in R over the best program before.
     """
     before, gain = settings[2] * scalars[POTENTIAL], 0.0
     if settings[3] == MODEL_REWARD:
@@ -113,10 +112,10 @@ def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN2
 
 @lean
 def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Take one step in place: (reward, terminated).
+    """Take one step in place; return (reward, terminated).
 
-    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` belongs to
-    `row`, so legality is not computed again. An illegal action is a no-op that costs its step; with one step left any action
+    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` is the mask of
+    `row`, so legality is not computed again. An illegal action changes nothing and costs its step; with one step left any action
     counts as `stop`.
     """
     if action == STOP or scalars[REMAINING] <= 1:
@@ -142,14 +141,14 @@ def stand_still(task, scalars, ints, mask, obs):  # noqa: ANN001, ANN201
 
 @lean
 def fill_remaining(scalars, ints, obs):  # noqa: ANN001, ANN201
-    """Write the group `remaining` of an observation, and no other."""
+    """Write only the group `remaining` of an observation."""
     obs[REMAINING_AT] = scalars[REMAINING] / ints[HORIZON]
     obs[REMAINING_AT + 1] = math.log2(scalars[REMAINING] + 1.0) / 8.0
 
 
 @early
 def begin_one(task, row, scalars, ints, floats, sizes, static, initial, starts, room, mask, obs):  # noqa: ANN001, ANN201
-    """Do `begin` for a single environment, with scratch space of its own."""
+    """Do `begin` for a single environment. Allocate the scratch space."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scratch, room, terms, mask, obs)
@@ -157,7 +156,7 @@ def begin_one(task, row, scalars, ints, floats, sizes, static, initial, starts, 
 
 @early
 def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, mask, obs):  # noqa: ANN001, ANN201
-    """Do `advance` for a single environment, with scratch space of its own."""
+    """Do `advance` for a single environment. Allocate the scratch space."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     return advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs)
@@ -167,7 +166,7 @@ def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, ma
 def step_range(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended
 ):  # noqa: ANN001, ANN201
-    """Do `advance` for environments low..high-1; an environment with `skip` set is unchanged and gets reward 0."""
+    """Do `advance` for environments low..high-1. Those with `skip` set stay unchanged and get reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     _step_each(
@@ -181,7 +180,6 @@ def _step_each(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended, scratch,
     room, terms
 ):  # noqa: ANN001, ANN202  # fmt: skip
-    """Call `step_range` with the given scratch space."""
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False
         if not skip[b]:

@@ -16,7 +16,7 @@ from gensor_gym.spaces.moves import STOP, Moves, moves_of
 from gensor_gym.spaces.space import TIMINGS, TuningSpace
 
 NUM_FACTS = 6
-"""Number of features between the indices and the mask: see `RecordedEnv`."""
+"""Number of features between the indices and the mask in the observation of `RecordedEnv`."""
 CLIP = 8.0
 
 
@@ -72,7 +72,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         shaping: bool = True,
         render_mode: str | None = None,
     ) -> None:
-        """Read the file and build its moves; ValueError names a bad value."""
+        """Read the file and build the moves. ValueError names a bad value."""
         check_process(discount, step_cost)
         check_arguments(timing, seconds, horizon, render_mode)
         self.space = path if isinstance(path, TuningSpace) else load_space(path, format, unit)
@@ -81,7 +81,6 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         self._statistic = "reported" if timing == "resample" else timing
         self.seconds = self.space.seconds(self._statistic)
         self.best = self.space.best(self._statistic)
-        """Index of the best configuration."""
         self.cap = float(self.seconds[self.space.ok].max())
         """T_cap in seconds."""
         if timing == "resample":
@@ -95,7 +94,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         self._running = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode; option "configuration" (values by parameter) chooses its first state.
+        """Start an episode. Option "configuration" (values by parameter) chooses the first state.
 
         The observation is float32 [2M + 6 + 2 + 2M]. ValueError for other options, and for a configuration that is not recorded.
         """
@@ -115,9 +114,9 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), self._info()
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Take one action. ResetNeeded if no episode is running, ValueError if the action is not a whole number.
+        """Take one action.
 
-        Illegal actions never raise.
+        ResetNeeded if no episode is running, ValueError if the action is not an integer. An illegal action never raises.
         """
         if not self._running:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
@@ -135,7 +134,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), float(reward), False, False, self._info()
 
     def _measure(self) -> None:
-        """Look up the time of the configuration; the first time in an episode it costs the recorded seconds."""
+        """Look up the time of the configuration. The first time in an episode costs the recorded seconds."""
         if self.index in self._seen:
             return
         self.spent += float(self.space.charges[self.index])
@@ -153,21 +152,19 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return math.log(capped[0] / capped[1]) if self.shaping else 0.0
 
     def _final(self) -> float:
-        """R, from the recorded time of the incumbent."""
+        """Final reward R, from the recorded time of the incumbent."""
         return 0.0 if self.incumbent is None else max(0.0, math.log(self.cap / float(self.seconds[self.incumbent])))
 
     def _only_stop(self) -> bool:
-        """Whether only `stop` is legal."""
         return not self._running or self.remaining <= 1 or (self.budget is not None and self.spent >= self.budget)
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [A] (the name MaskablePPO looks for)."""
+        """Legal actions, bool [A]. MaskablePPO requires the name."""
         if self._only_stop():
             return np.arange(self.moves.number) == STOP
         return self.moves.mask(self.index)
 
     def _observation(self) -> np.ndarray:
-        """Observation of the state, float32 [2M + 6 + 2 + 2M], as the class describes it."""
         now = self._seen[self.index]
         gains = [0.0 if t == math.inf else max(-CLIP, min(CLIP, math.log(self.cap / t))) for t in (now, self._time)]
         left = 1.0 if self.budget is None else max(0.0, 1.0 - self.spent / self.budget)
@@ -181,7 +178,6 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return found
 
     def _info(self) -> dict[str, Any]:
-        """Info dictionary: mask, status and seconds of the configuration, facts of the incumbent, seconds spent."""
         best = self.incumbent
         return {
             "action_mask": self.action_masks().astype(np.int8),
@@ -194,7 +190,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         }
 
     def render(self) -> str | None:
-        """Text with the configuration, its time and the incumbent's time (render mode `ansi`); None without a render mode."""
+        """Text with the configuration, its time and the incumbent's time (render mode `ansi`). None without a render mode."""
         if self.render_mode is None:
             return None
         if not hasattr(self, "index"):
@@ -206,7 +202,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
 
 
 def check_arguments(timing: str, seconds: float | None, horizon: int | None, render_mode: str | None) -> None:
-    """Check arguments; ValueError names a bad value and the accepted values."""
+    """Raise ValueError, with the accepted values, for a bad argument."""
     if timing not in (*TIMINGS, "resample"):
         raise ValueError(f"no timing {timing!r}; it is one of {(*TIMINGS, 'resample')}")
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0):
@@ -218,7 +214,7 @@ def check_arguments(timing: str, seconds: float | None, horizon: int | None, ren
 
 
 def check_samples(space: TuningSpace) -> None:
-    """Check that every successful configuration has raw samples to draw from; ValueError if not."""
+    """Raise ValueError unless every successful configuration has raw samples to draw from."""
     lacking = sum(len(s) == 0 for s, ok in zip(space.samples, space.ok, strict=True) if ok)
     if lacking:
         raise ValueError(
@@ -228,6 +224,6 @@ def check_samples(space: TuningSpace) -> None:
 
 
 def places(space: TuningSpace, moves: Moves) -> np.ndarray:
-    """Index of every value among its parameter's values, scaled to [0, 1], float64 [N, M]."""
+    """Index of each configuration's value among the values of its parameter, scaled to [0, 1]; float64 [N, M]."""
     counts = np.array([len(space.parameters[i].values) for i in moves.movable])
     return space.indices[:, moves.movable] / np.maximum(1, counts - 1)

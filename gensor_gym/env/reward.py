@@ -1,4 +1,4 @@
-"""The rewards that all environments share: R of the final program, and the reward of a step (docs/design.md).
+"""Rewards that all environments share: R of the final program, and the reward of a step (docs/design.md).
 
 `env/measured.py` computes R of measured programs and after a failure.
 """
@@ -13,13 +13,19 @@ from gensor_gym.graph.compiled import lean
 
 @lean
 def final_reward(floor, seconds):  # noqa: ANN001, ANN201
-    """R = max(0, log(T_cap / T)) of a program's seconds T; T_cap is CAP_OVER_FLOOR times the task's roofline floor in seconds."""
+    """Final reward R = max(0, log(T_cap / T)) of a program that takes T seconds.
+
+    T_cap is CAP_OVER_FLOOR times the task's roofline floor in seconds.
+    """
     return max(0.0, math.log(CAP_OVER_FLOOR * floor / seconds))
 
 
 @lean
 def improvement(floor, best, seconds):  # noqa: ANN001, ANN201
-    """Gain in R of a program over the best program before it (infinite seconds if there is none); 0 if it is not faster."""
+    """Gain in R of a program over the best program before it; 0 if it is not faster.
+
+    `best` is infinite before the first program.
+    """
     if best == math.inf:
         return final_reward(floor, seconds)
     return max(0.0, final_reward(floor, seconds) - final_reward(floor, best))
@@ -27,5 +33,5 @@ def improvement(floor, best, seconds):  # noqa: ANN001, ANN201
 
 @lean
 def step_reward(before, after, discount, step_cost):  # noqa: ANN001, ANN201
-    """Reward of a step, discount * Phi(s') - Phi(s) - step_cost, from the potentials before and after it."""
+    """Reward of a step, discount * Phi(s') - Phi(s) - step_cost, from the potentials before and after the step."""
     return discount * after - before - step_cost

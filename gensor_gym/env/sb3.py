@@ -1,4 +1,4 @@
-"""Vector environments as a `VecEnv` of stable-baselines3, for its algorithms, callbacks and MaskablePPO."""
+"""Vector environments as a `VecEnv` of stable-baselines3, for the library's algorithms and callbacks and for MaskablePPO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.env.writing.env import WriteVectorEnv
 
 _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
-"""Attribute of a single environment -> the vector environment's attribute that lists it for all."""
+"""Attribute of a single environment -> attribute of the vector environment that lists it for all environments."""
 
 
 class ConstructVecEnv(VecEnv):
@@ -31,7 +31,7 @@ class ConstructVecEnv(VecEnv):
     """
 
     def __init__(self, envs: EpisodesVectorEnv) -> None:
-        """Wrap `envs`; ValueError unless their autoreset mode is SAME_STEP."""
+        """Wrap `envs`. ValueError unless their autoreset mode is SAME_STEP."""
         if envs.autoreset_mode is not AutoresetMode.SAME_STEP:
             raise ValueError(
                 f"autoreset_mode is {envs.autoreset_mode}; stable-baselines3 needs {AutoresetMode.SAME_STEP}"
@@ -45,11 +45,11 @@ class ConstructVecEnv(VecEnv):
 
     @property
     def discount(self) -> float:
-        """The discount of the process, to be used as gamma by an agent."""
+        """Discount of the process; agents take gamma from here."""
         return self.envs.discount
 
     def reset(self) -> Any:
-        """Start all episodes with the seeds and options set before; return their observations."""
+        """Start all episodes with the seeds and options set before; return the observations."""
         options = self._options
         if any(o != options[0] for o in options):
             for i, own in enumerate(options):
@@ -69,7 +69,7 @@ class ConstructVecEnv(VecEnv):
         self._actions = np.asarray(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Take the actions of `step_async`: (observations, rewards float32 [B], ended bool [B], list of infos)."""
+        """Take the actions of `step_async`; return (observations, rewards float32 [B], ended bool [B], list of infos)."""
         observations, rewards, ended, _, info = self.envs.step(self._actions)
         self._returns += rewards
         self._lengths += 1
@@ -79,7 +79,6 @@ class ConstructVecEnv(VecEnv):
         return observations, rewards.astype(np.float32), ended, infos
 
     def _end(self, ended: np.ndarray, info: dict[str, Any], infos: list[dict[str, Any]]) -> None:
-        """Fill `infos` of the episodes that ended in this step, and reset their sums of rewards and steps."""
         facts, elapsed = info["final_info"], round(time.time() - self._begun, 6)
         regret = facts.get("regret", np.full(self.num_envs, np.nan))
         columns = (self._returns, self._lengths, facts["runtime_s"], facts["status"], facts["steps"], regret)
@@ -103,16 +102,16 @@ class ConstructVecEnv(VecEnv):
         self.envs.close()
 
     def state(self) -> dict[str, Any]:
-        """A copy of the running episodes (`ConstructVectorEnv.state`) with the sums of their rewards and steps, for `restore`."""
+        """Copy of the running episodes (`EpisodesVectorEnv.state`) with their sums of rewards and steps, for `restore`."""
         return {"envs": self.envs.state(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from the `state` of an adapter with the same arguments; no `reset` is needed."""
+        """Continue from `state`, which an adapter with the same arguments returned. No `reset` is needed."""
         self.envs.restore(state["envs"])
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Attribute of every given environment; a shared attribute is repeated. AttributeError if it is unknown."""
+        """Attribute of every environment in `indices`. A shared attribute is repeated. AttributeError if it is unknown."""
         chosen = self._chosen(indices)
         if attr_name in _OF_ONE:
             values = getattr(self.envs, _OF_ONE[attr_name])
@@ -120,7 +119,7 @@ class ConstructVecEnv(VecEnv):
         return [getattr(self.envs, attr_name)] * len(chosen)
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Set an attribute that all environments share; ValueError if `indices` are not all environments."""
+        """Set an attribute that all environments share. ValueError if `indices` leave out an environment."""
         if set(self._chosen(indices)) != set(range(self.num_envs)):
             raise ValueError(
                 f"attribute {attr_name!r} is shared by all {self.num_envs} environments; indices must be None"
@@ -130,7 +129,7 @@ class ConstructVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Results of `action_masks` (bool [N]) or `render` for every given environment; AttributeError for other methods."""
+        """Results of `action_masks` (bool [N]) or `render`, one per environment. AttributeError for other methods."""
         if method_name not in ("action_masks", "render"):
             raise AttributeError(f"no method {method_name!r} per environment; there are 'action_masks' and 'render'")
         chosen = self._chosen(indices)
@@ -145,11 +144,11 @@ class ConstructVecEnv(VecEnv):
         return [issubclass(Monitor, wrapper_class)] * len(self._chosen(indices))
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Figure of every environment, uint8 [H, W, 3] (render mode `rgb_array`); None without a render mode."""
+        """Figure of every environment, uint8 [H, W, 3] (render mode `rgb_array`). None without a render mode."""
         return self.env_method("render")
 
     def _chosen(self, indices: VecEnvIndices) -> list[int]:
-        """Indices as a list; None selects all environments."""
+        """None selects all environments."""
         if indices is None:
             return list(range(self.num_envs))
         found: Iterable[int] = self._get_indices(indices)
@@ -157,20 +156,20 @@ class ConstructVecEnv(VecEnv):
 
 
 def make_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """A `VecEnv` of `num_envs` constructions; `arguments` are those of `ConstructVectorEnv` without `autoreset_mode`."""
+    """`VecEnv` of `num_envs` environments `Construct-v0`. Takes arguments of `ConstructVectorEnv` but `autoreset_mode`."""
     return ConstructVecEnv(ConstructVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_fused_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """A `VecEnv` of `num_envs` fused operators; `arguments` are those of `GirVectorEnv` without `autoreset_mode`."""
+    """`VecEnv` of `num_envs` environments `Gir-v0`. Takes the arguments of `GirVectorEnv` except `autoreset_mode`."""
     return ConstructVecEnv(GirVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_writing_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """A `VecEnv` of `num_envs` environments `Write-v0`; `arguments` are those of `WriteVectorEnv` without `autoreset_mode`."""
+    """`VecEnv` of `num_envs` environments `Write-v0`. Takes the arguments of `WriteVectorEnv` except `autoreset_mode`."""
     return ConstructVecEnv(WriteVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_planning_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """A `VecEnv` of `num_envs` plans of networks; `arguments` are those of `FuseVectorEnv` without `autoreset_mode`."""
+    """`VecEnv` of `num_envs` environments `Fuse-v0`. Takes the arguments of `FuseVectorEnv` except `autoreset_mode`."""
     return ConstructVecEnv(FuseVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))

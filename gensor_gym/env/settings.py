@@ -1,4 +1,4 @@
-"""The arguments of the environment, checked once, and their JSON form for `env.spec`."""
+"""Arguments of the environments, checked once, and their JSON form for `env.spec`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
 REWARDS = ("final", "best_so_far")
-"""Rewarded programs: the final program, or every program that is faster than all programs evaluated before it."""
+"""Which programs are rewarded: the final program, or each program that is faster than all programs evaluated before it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the decision process: everything but the task."""
+    """Settings of the decision process: all arguments except the task's."""
 
     backend: str
     observation: str
@@ -42,7 +42,7 @@ class Settings:
     reward: str = "final"
 
     def __post_init__(self) -> None:
-        """Check the settings; ValueError names a bad value and the accepted values."""
+        """Raise ValueError, with the accepted values, for a bad setting."""
         if self.observation not in OBSERVATIONS:
             raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS}")
         if self.timing not in TIMINGS:
@@ -60,12 +60,12 @@ class Settings:
 
     @property
     def goes_on(self) -> bool:
-        """Whether an episode continues after `stop`, which then only evaluates the program."""
+        """Whether `stop` only evaluates the program, and the episode continues."""
         return self.reward == "best_so_far"
 
 
 def check_moves(moves: str) -> None:
-    """Check that `moves` is "primitives"; ValueError if not. `gensor_gym/Write-v0` is the environment that sets whole columns."""
+    """Raise ValueError unless `moves` is "primitives". The environment `gensor_gym/Write-v0` sets whole columns."""
     if moves != "primitives":
         raise ValueError(
             f"no moves {moves!r}: expected 'primitives'; gensor_gym/Write-v0 with choices='columns' sets whole columns"
@@ -73,7 +73,7 @@ def check_moves(moves: str) -> None:
 
 
 def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
-    """Names of observation groups as a tuple; None stands for all groups. ValueError if it is not a collection of names."""
+    """Names of observation groups as a tuple; None stands for all groups. ValueError for anything but a collection of names."""
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
@@ -82,7 +82,7 @@ def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
 
 
 def check_process(discount: float, step_cost: float) -> None:
-    """Check that discount is in (0, 1] and step_cost is finite and not negative; ValueError if not."""
+    """Raise ValueError unless discount is in (0, 1], and step_cost is finite and not negative."""
     if not isinstance(discount, Real) or not 0.0 < discount <= 1.0:
         raise ValueError(f"discount {discount!r} is not in (0, 1]")
     if not isinstance(step_cost, Real) or not 0.0 <= step_cost < math.inf:
@@ -90,7 +90,7 @@ def check_process(discount: float, step_cost: float) -> None:
 
 
 def whole(action: SupportsIndex) -> int:
-    """The action as an int; ValueError if it is not a whole number, because actions are not rounded."""
+    """The action as an int. ValueError if it is not an integer: actions are not rounded."""
     try:
         return operator.index(action)
     except TypeError:
@@ -98,9 +98,10 @@ def whole(action: SupportsIndex) -> int:
 
 
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Constructor arguments with operators, hardware and paths as text, so that `env.spec.to_json()` can be read back.
+    """Constructor arguments as JSON values: `env.spec.to_json()` can be read back.
 
-    A Hardware that differs from the known machine of its name stays an object, because the name would mean that machine.
+    Operators, machines and paths become text. A Hardware that differs from the known machine of its name stays an object, because
+    the name would stand for the known machine.
     """
 
     def plain(value: object) -> object:
@@ -123,7 +124,7 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 class TextSpec:
-    """Mixin whose attribute `spec`, which `gymnasium.make` and `make_vec` set, keeps its arguments as plain text."""
+    """Mixin whose attribute `spec`, which `gymnasium.make` and `make_vec` set, keeps the arguments as plain text."""
 
     @property
     def spec(self) -> EnvSpec | None:
@@ -132,7 +133,6 @@ class TextSpec:
 
     @spec.setter
     def spec(self, spec: EnvSpec | None) -> None:
-        """Keep a copy with plain-text arguments."""
         self._spec = copy.copy(spec)
         if self._spec is not None:
             self._spec.kwargs = json_arguments(self._spec.kwargs)
@@ -141,7 +141,7 @@ class TextSpec:
 
 
 def kept_slices(names: tuple[str, ...] | None, slices: Mapping[str, slice]) -> dict[str, slice]:
-    """Group of features -> its slice, for these groups or all, in the order of `slices`; ValueError names an unknown group."""
+    """Slices by group of features, for the named groups or all, in the order of `slices`. ValueError for an unknown group."""
     chosen = tuple(slices) if names is None else names
     if unknown := [name for name in chosen if name not in slices]:
         raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(slices)}{near(unknown, slices)}")

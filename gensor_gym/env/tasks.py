@@ -1,4 +1,4 @@
-"""The tasks that an environment draws from: one construction graph per operator, with the tables of all graphs stacked."""
+"""Tasks that an environment draws from: one construction graph per operator, with the tables of all graphs stacked."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from gensor_gym.operators.types import Operator
 
 
 class Tasks(Protocol):
-    """The tasks that an environment draws from, for any kind of graph."""
+    """Tasks that an environment draws from, for any kind of graph."""
 
     graphs: list[Any]
     """Graph of each task."""
     space: str
     initial: np.ndarray
-    """First state of each task, rows int32 [K, R]."""
+    """First state of each task: rows int32 [K, R]."""
     num_actions: int
     num_features: int
-    """Number of actions, the same for all graphs, and number of features of a state."""
+    """Number of actions, equal for all graphs, and number of features of a state."""
     starts_anywhere: bool
     """Whether an episode may begin at any schedule."""
 
     def add(self, op: Any) -> int:
-        """Index of the task of an operator or its text, which is created if missing; ValueError if it is not an operator."""
+        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is unknown."""
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task drawn uniformly from the given operators; with a single operator `stream` is not called."""
+        """Index of a task, drawn uniformly. With a single operator `stream` is not called."""
 
 
 OperatorSpec = Operator | str | Sequence["Operator | str"]
 
 
 def _is_fused(operator: object) -> str:
-    """Hint for the error about a fused operator, which names the environment for it; empty for other operators."""
-    from gensor_gym.dataflow.suite import FACTORIES  # here, because nothing else needs it
+    """Hint for the error about a fused operator, with the environment to use; empty for other operators."""
+    from gensor_gym.dataflow.suite import FACTORIES  # not at the top, because only errors need it
 
     named = isinstance(operator, str) and operator.partition("(")[0].strip() in FACTORIES
     return "; it is a fused operator, which has the environment gensor_gym/Gir-v0" if named else ""
 
 
 class TaskSet:
-    """Construction graphs of one or many operators on one hardware, with their tables as stacked arrays.
+    """Construction graphs of one or more operators on one machine, with their tables as stacked arrays.
 
-    ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static float32 [K, F],
-    initial int32 [K, ROW], starts float64 [K]: the model's latency of the unscheduled program, 0 until an episode begins.
+    ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static float32 [K, F], initial int32
+    [K, ROW]. starts float64 [K] is the model's latency of each unscheduled program, 0 until an episode begins.
     """
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str) -> None:
-        """Resolve operators by `operators.resolve` and build their graphs; ValueError names an unknown operator or machine."""
+        """Resolve operators (`operators.resolve`) and build their graphs. ValueError names an unknown operator or machine."""
         self.hardware = machines.get(hardware)
         self.space = space
         try:
@@ -74,7 +74,7 @@ class TaskSet:
     starts_anywhere = True
 
     def add(self, op: Operator | str) -> int:
-        """Index of the task of an operator or its text, which is created if missing; ValueError if it is not an operator."""
+        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is unknown."""
         op = operators.resolve_one(op)
         if op not in self._index:
             self._append(op)
@@ -82,13 +82,11 @@ class TaskSet:
         return self._index[op]
 
     def _append(self, op: Operator) -> None:
-        """Make the graph of an operator unless it exists."""
         if op not in self._index:
             self._index[op] = len(self.graphs)
             self.graphs.append(ConstructionGraph(op, self.hardware, self.space))
 
     def _stack(self) -> None:
-        """Stack the graphs' tables."""
         tables = [graph.tables for graph in self.graphs]
         width = max(len(t.sizes) for t in tables)
         self.ints = np.stack([t.ints for t in tables])
@@ -99,10 +97,10 @@ class TaskSet:
         self.starts = np.zeros(len(tables))
 
     def room(self) -> np.ndarray:
-        """Scratch space of the compiled process, from `cost.model.room`; each thread needs its own."""
+        """Scratch space of the compiled process, from `cost.model.room`. Each thread needs its own."""
         return self.graphs[0].room()
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task drawn uniformly from the given operators; with a single operator `stream` is not called."""
+        """Index of a task, drawn uniformly. With a single operator `stream` is not called."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -1,4 +1,4 @@
-"""The native vector environment: compiled code steps thousands of constructions, on several threads."""
+"""Vector environment of constructions: compiled code steps thousands of them, on several threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ class ConstructVectorEnv(EpisodesVectorEnv):
     single = ConstructEnv
 
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Start episodes of the chosen environments (`process.begin`)."""
         tasks = self.tasks
         process.begin_range(
             chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
@@ -25,7 +24,6 @@ class ConstructVectorEnv(EpisodesVectorEnv):
         )  # fmt: skip
 
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """Step environments low..high-1 that are not skipped (`process.advance`)."""
         tasks = self.tasks
         process.step_range(
             low, high, self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes,

@@ -1,4 +1,4 @@
-"""Observations made of the features: flat, by group, one row for every action's successor, or a graph."""
+"""Observations made of the features: flat, by group, one row per action's successor, or a graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ObservationView:
     """Turns the flat features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
-        """Choose the observation by its settings; ValueError names an unknown group."""
+        """Take the kind of observation and the groups from the settings. ValueError names an unknown group."""
         self.kind = settings.observation
         self.slices = group_slices(settings.groups)
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
@@ -40,7 +40,6 @@ class ObservationView:
         self.space = self._space()
 
     def _space(self) -> gymnasium.Space:
-        """Observation space of one environment."""
         if self.kind == "dict":
             boxes: dict[str, gymnasium.Space] = {name: box(s.stop - s.start) for name, s in self.slices.items()}
             return gymnasium.spaces.Dict(boxes)
@@ -51,7 +50,7 @@ class ObservationView:
         return box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> Any:
-        """Observation of one environment from its features [F]."""
+        """Observation of one environment from its features float32 [F]."""
         if self.kind == "successors":
             return successor_features(graph, row, mask)
         if self.kind == "graph":
@@ -59,20 +58,23 @@ class ObservationView:
         return self.batch(features.copy())
 
     def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
-        """Function of a graph and a schedule that draws the schedule in a render mode."""
+        """Function that draws a schedule in a render mode."""
         from gensor_gym.env.pictures import render
 
         return render.as_text if mode == "ansi" else render.as_image
 
     def batch(self, features: np.ndarray) -> Any:
-        """Observation of features [..., F], flat or by group; the flat observation of all groups is the array itself."""
+        """Observation, flat or by group, from features [..., F]. The flat observation of all groups is `features` itself."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features if self.whole else features[..., self.keep]
 
 
 def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; an illegal action has only its primitive."""
+    """Features of the successor by every action, float32 [N, NUM_SUCCESSOR_FEATURES].
+
+    Of an illegal action only the one hot of the primitive is set.
+    """
     out = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), dtype=np.float32)
     tables = graph.tables
     _fill_successors(row, mask.view(np.int8), tables.ints, tables.floats, tables.sizes, graph.room(), out)
@@ -82,7 +84,6 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
 
 @early
 def _fill_successors(row, mask, ints, floats, sizes, space, out):  # noqa: ANN001, ANN202
-    """Write features of every legal successor: its terms and latency relative to `row`, its level and its resources."""
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     here, there = np.empty(NUM_TERMS), np.empty(NUM_TERMS)
     flat = np.zeros(_RESOURCES + 6)

@@ -18,13 +18,13 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "hardware", "space", "fingerprint", "method", "latency", "schedule", "bound"), str),
     **dict.fromkeys(("candidates", "visited", "evaluated", "pruned"), _COUNT), "optima": _COUNT_OR_NONE, "seconds": _NUMBER,
 }  # fmt: skip
-"""Name of a certificate's field -> its type when read."""
+"""Types of a certificate's fields when read, by name."""
 _WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from 0, or null", _NUMBER: "seconds from 0"}
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The optimum of a task."""
+    """The proved optimum of a task."""
 
     operator: str
     hardware: str
@@ -36,7 +36,7 @@ class Certificate:
     schedule: str
     """Text of a schedule with this latency."""
     optima: int | None
-    """Number of schedules with this latency and all levels opened (their tiles chosen); None if there are too many to count."""
+    """Number of schedules with this latency and a tile for every level; None if there are too many to count."""
     candidates: int
     """Number of combinations of tiles, virtual threads and knobs in the space, legal or not."""
     visited: int
@@ -46,12 +46,12 @@ class Certificate:
     pruned: int
     """Number of nodes that were left out because no program below them is faster."""
     bound: str
-    """Proved lower bound on the seconds of every legal program, as a hexadecimal float; equal to `latency` if that is proved."""
+    """Proved lower bound on the seconds of every legal program, as a hexadecimal float: `latency` after a complete proof."""
     seconds: float
-    """Processor seconds of the search, compilation excluded."""
+    """Processor seconds of the search without compilation."""
 
     def __post_init__(self) -> None:
-        """Check the method; ValueError if it is unknown."""
+        """ValueError for an unknown method."""
         if self.method not in METHODS:
             raise ValueError(f"no method {self.method!r}: expected one of {METHODS}")
 
@@ -76,7 +76,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, line: str) -> Certificate:
-        """The certificate of a line that `to_json` wrote; ValueError names missing or unknown fields and invalid values."""
+        """The certificate of a line that `to_json` wrote. ValueError names missing or unknown fields and invalid values."""
         data = parse_object(line)
         expected = {field.name for field in dataclasses.fields(cls)}
         if set(data) != expected:
@@ -100,14 +100,14 @@ def _seconds(text: str) -> float:
 
 
 def read_certificates(path: Path) -> list[Certificate]:
-    """All certificates of a file of JSON lines; a missing file has none."""
+    """Certificates in a file of JSON lines. A missing file has none."""
     if not path.exists():
         return []
     return [_at(path, number, line) for number, line in read_lines(path)]
 
 
 def _at(path: Path, number: int, line: str) -> Certificate:
-    """The certificate of a line; ValueError gives its position."""
+    """ValueError gives file and line."""
     try:
         return Certificate.from_json(line)
     except ValueError as error:
@@ -115,7 +115,7 @@ def _at(path: Path, number: int, line: str) -> Certificate:
 
 
 def append_certificate(path: Path, certificate: Certificate) -> None:
-    """Add a certificate as one line to a file; file and folder are created if they are missing."""
+    """Add a certificate as one line to a file. File and folder are created if they are missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(certificate.to_json() + "\n")

@@ -1,9 +1,9 @@
-"""The depth-first search for the optimum: register tiles, block tiles, the reduction, virtual threads. Compiled.
+"""Depth-first search for the optimum: register tiles, block tiles, the reduction, virtual threads. Compiled.
 
 A node fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program so far. The
 search does not branch on choices without influence on the model: virtual threads along axes that change no bank and no sector,
-and the split of the reduction's register tile over its axes, because only the product matters. The longest of these tiles is
-taken if it is never slower.
+and the split of the reduction's register tile over its axes, because only the product matters. If the longest register tile of
+the reduction is never slower, no other is tried.
 """
 
 from __future__ import annotations
@@ -47,11 +47,8 @@ from gensor_gym.graph.tables.tables import (
 SLACK = 1.0 - 1e-9
 """Factor of floors, because they are summed in another order than the model's latency and round differently."""
 CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
-"""Indices of counters: tiles fixed; register tiles, block tiles and reductions visited; nodes pruned; programs evaluated; classes
-of best programs; and the limit.
-
-At most counts[LIMIT] block tiles and reductions together are visited.
-"""
+"""Indices of counters. Tiles fixed; register tiles, block tiles and reductions visited; nodes pruned; programs evaluated; classes
+of best programs; and the limit. At most counts[LIMIT] block tiles and reductions together are visited."""
 NUM_COUNTS = 8
 CHOICE, SKIPPED, LAST = range(3)
 
@@ -93,7 +90,7 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
 def is_longest_best(row, ints):  # noqa: ANN001, ANN201
     """Whether a longer register tile of the reduction is never slower.
 
-    It is never slower if no threads share it, `row[STAGES]` is below 2, no read's last dimension is a window, and every read is
+    True if no threads share the reduction, `row[STAGES]` is below 2, no read's last dimension is a window, and every read is
     staged. With more points of a window in flight the model counts more registers (`graph.resources.registers_of`), and the width
     of an unstaged read's loads depends on the tile's divisors.
     """
@@ -105,7 +102,7 @@ def is_longest_best(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def next_vthreads(row, free):  # noqa: ANN001, ANN201
-    """Advance to the next virtual threads along the axes set in `free`; after the last, set them to 1 and return False."""
+    """Advance to the next virtual threads along the axes set in `free`. After the last, set them to 1 and return False."""
     for axis in range(SPATIAL_SLOTS):
         if not free[axis]:
             continue
@@ -121,7 +118,7 @@ def next_vthreads(row, free):  # noqa: ANN001, ANN201
 
 @compiled
 def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
-    """Advance to the reduction's next register tile that divides its block tile; after the last, set it to 1 and return False."""
+    """Advance to the reduction's next register tile that divides its block tile. After the last, set 1 and return False."""
     for axis in range(SPATIAL_SLOTS, MAX_AXES):
         outer, tile = row[TILE + MAX_AXES + axis], row[TILE + axis]
         for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
@@ -134,9 +131,9 @@ def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @compiled
 def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, ANN201
-    """Record a program that is better than the best or tied with it; return whether its class has no tied program yet (`first`).
+    """Record a program if it is faster than the best, or equally fast and the first of its class.
 
-    `ties` receives only one program of each class.
+    `first` says whether the class has no program in `ties` yet; return the new value. `ties` receives one program of each class.
     """
     if seconds < best[0]:
         best[0] = seconds
@@ -174,7 +171,7 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
 
 @compiled
 def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack):  # noqa: ANN001, ANN201
-    """Search all block tiles `reduce` [R, 3] of the reduction; `inner` [R, CODE + 1] is `longest` of `reduction_tiles`."""
+    """Search all block tiles `reduce` [R, 3] of the reduction. `inner` [R, CODE + 1] is `longest` of `reduction_tiles`."""
     for axis in range(SPATIAL_SLOTS):
         free[axis] = matters(row, axis, ints)
     cap = CODE_LIMIT_GPU // (spatial_product(row, 0, ints) * power_value(row[UNROLL]))
@@ -192,7 +189,7 @@ def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, be
 
 @compiled
 def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN201
-    """Whether a node may have legal completions with at most `limit` elements of padded output; tiles not yet fixed are 1."""
+    """Whether a node may have legal completions with at most `limit` elements of padded output. Tiles not yet fixed are 1."""
     if depth < SPATIAL_SLOTS:
         tile = spatial_product(row, 0, ints)
         return tile * power_value(row[UNROLL]) <= CODE_LIMIT_GPU and registers_of(row, ints) <= ints[REGS_THREAD]
@@ -201,9 +198,9 @@ def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN
 
 @compiled
 def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN001, ANN201
-    """Advance to the next size of the tile of a depth: CHOICE, or SKIPPED if the register tile does not divide it.
+    """Advance to the next size of the tile of a depth. Return CHOICE, or SKIPPED if the register tile does not divide it.
 
-    LAST after the last size, when the tile is reset. For a block tile `padded` [depth + 1] is set.
+    After the last size reset the tile and return LAST. A block tile sets `padded` [depth + 1].
     """
     outer = depth >= SPATIAL_SLOTS
     axis = depth - SPATIAL_SLOTS if outer else depth
@@ -229,7 +226,7 @@ def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN
 
 @compiled
 def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, counts, slack, backwards):  # noqa: ANN001, ANN201
-    """Search all programs with the knobs of `row`, and update `best` [1], in seconds, and `best_row`.
+    """Search all programs with the knobs of `row`; update `best` [1], in seconds, and `best_row`.
 
     `ties` [N, ROW] receives one program of every class that has the best seconds. Floors are multiplied by `slack`; `backwards`
     tries sizes from the largest down. Return whether the search finished within counts[LIMIT] nodes.

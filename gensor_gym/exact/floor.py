@@ -1,4 +1,4 @@
-"""A lower bound on the time of all completions of a partial program on a GPU's CUDA cores, by the analytic model. Compiled.
+"""Lower bound, by the analytic model, on the time of all completions of a partial program on a GPU's CUDA cores. Compiled.
 
 The register tile and the block tile of all spatial axes are chosen, and perhaps the block tile of the reduction. The reduction's
 other tiles and the virtual threads are free. Every quantity of `cost/gpu/` is replaced by a lower bound (resident blocks and
@@ -107,7 +107,7 @@ def reduction_points(ints):  # noqa: ANN001, ANN201
 def launches(row, ints, floats):  # noqa: ANN001, ANN201
     """Seconds to launch the kernel, and the second kernel that adds up the parts of a split reduction.
 
-    No choice that affects them is free in a partial program, so the model's own term is the lower bound.
+    The free choices of a partial program do not affect these seconds, so the model's term is the lower bound.
     """
     return floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM] + second_kernel(row, ints, floats)
 
@@ -140,7 +140,7 @@ def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lower bound of the output's `warp_sectors` for any virtual threads: an item's bytes, or more for a single lane in a row."""
+    """Lower bound of the output's `warp_sectors` for any virtual threads: an element's bytes, more for one lane per row."""
     item = ints[ITEM + tensor] * 1.0
     axis = SPATIAL_SLOTS - 1
     if row[REDUCE_THREADS] > 0 or ints[STRIDE + tensor * MAX_AXES + axis] == 0 or lanes_along(row, axis, ints) > 1:
@@ -162,7 +162,7 @@ def least_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lower bound of `window_share`: along a dimension of several axes a thread loads at least one element per unrolled point."""
+    """Lower bound of `window_share`: along a dimension of several axes a thread loads an element or more per unrolled point."""
     if ints[WINDOW + tensor] == 0:
         return 1.0
     share = 1.0
@@ -176,7 +176,7 @@ def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """Lower bounds for copies in all steps: (instructions of a thread, wavefronts of a block, waits); the block tile is free."""
+    """Lower bounds for copies in all steps, with any block tile: instructions of a thread, wavefronts of a block, waits."""
     matrix = row[CONVOLUTION] == 3
     count = least_box(row, tensor, matrix, ints) / power_value(row[SPLIT_K])
     waves = count * ints[ITEM + tensor] / 128.0
@@ -192,7 +192,7 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """Bounds of a read's bytes: (lower of a block's step, lower of all blocks from L2, upper of a block's loads in flight)."""
+    """Bounds of a read's bytes: lower for a step of a block, lower for all blocks from L2, upper for a block in flight."""
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:
@@ -230,14 +230,14 @@ def most_resident(row, fixed, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_stored(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lower bound of a block's wavefronts to store a staged tile, without conflicts: the padding depends on virtual threads."""
+    """Lower bound of a block's wavefronts to store a staged tile: no conflicts, because padding depends on virtual threads."""
     waves = staged_elements(row, tensor, ints) * ints[ITEM + tensor] / 128.0
     return waves if row[CONVOLUTION] == 3 and is_window(tensor, ints) else waves + row_lines(row, tensor, ints)
 
 
 @lean
 def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # noqa: ANN001, ANN201
-    """Lower bounds for a block over all its steps: (cycles of the busiest pipe, cycles of the block alone, consecutive waits).
+    """Lower bounds for a block over all its steps: cycles of the busiest pipe, cycles of the block alone, consecutive waits.
 
     `inner` is the largest product of the reduction's register tiles; it is used only if the block tile is fixed.
     """
@@ -277,7 +277,7 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
 def least_cycles(row, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats):  # noqa: ANN001, ANN201
     """Lower bound of the cycles of all waves: the larger of the fullest multiprocessor's work and of all waves alone, plus ramps.
 
-    The model's own waves of `resident` blocks would be no bound, since a completion may have fewer resident blocks and still end
+    The model's waves of `resident` blocks would be no bound, because a completion may have fewer resident blocks and still end
     sooner. For example, four blocks on a multiprocessor each need 1 cycle of the busiest pipe, and 2.5 cycles alone. They end
     after 5 cycles in waves of two and two, but after 5.5 in waves of three and one.
     """
@@ -323,7 +323,7 @@ def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: A
 
 @lean
 def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
-    """Lower bound on the seconds of every completion of `row`; infinite if none is legal. See the module.
+    """Lower bound on the seconds of every completion of `row`; infinite if no completion is legal.
 
     `fixed` is 1 if the reduction's block tile is chosen; `inner` is then the largest product of its register tiles.
     """

@@ -16,9 +16,9 @@ from gensor_gym.graph.tables.layout import KNOB
 def incumbent(
     graph: ConstructionGraph, moving: Sequence[int], restarts: int = 12, seed: int = 0
 ) -> tuple[np.ndarray, float, int]:
-    """(row int32 [ROW], its seconds, model evaluations) of the best of `restarts` descents; the same every time.
+    """Best program of `restarts` descents: row int32 [ROW], its seconds, number of model evaluations.
 
-    Descents change the knobs in `moving`; all other knobs stay at their default.
+    The result is the same every time. Descents change the knobs in `moving`; all other knobs stay at their default.
     """
     rng, initial = np.random.default_rng(seed), graph.initial().row
     coordinates = graph.coordinates.moving(moving)

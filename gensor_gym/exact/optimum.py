@@ -27,14 +27,14 @@ from gensor_gym.registry import near
 ENUMERATED = 2_000_000
 """Largest number of candidates of a space that is enumerated."""
 MOST_NODES = 1_000_000_000
-"""Largest number of block tiles, with and without the reduction's, that a search visits in about ten minutes."""
+"""Largest number of block tiles that a search visits, of spatial axes and of the reduction: about ten minutes."""
 MOST_TIES = 1 << 14
 """Largest number of classes of optimal programs for which all optimal schedules are counted."""
 
 
 @dataclass
 class Result:
-    """Result of a search: the best row, its seconds, the number of optimal schedules (None if too many), and its counters."""
+    """Result of a search: the best row, its seconds, the number of optimal schedules (None if too many), and counters."""
 
     row: np.ndarray
     seconds: float
@@ -98,7 +98,7 @@ def branch_and_bound(
 ) -> Result:
     """Find the optimum by depth-first search with `exact.floor`, separately for each setting of the knobs.
 
-    It runs in one thread and gives the same result every time. Arguments and ValueError are those of `certify`.
+    The search runs in one thread and gives the same result every time. Arguments and ValueError are those of `certify`.
     """
     moving = moving_knobs(graph, knobs)
     check_bounded(graph, moving)
@@ -128,7 +128,7 @@ def branch_and_bound(
 
 
 def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -> list[int]:
-    """Indices of the knobs that the space varies, or of those in `names`; ValueError for a knob that the space fixes."""
+    """Indices of the knobs that the space varies, or of those in `names`. ValueError for a knob that the space fixes."""
     moved = moved_knobs(graph.tables.ints)
     if names is None:
         return moved
@@ -146,7 +146,7 @@ def count_candidates(graph: ConstructionGraph, moving: Sequence[int]) -> int:
 
 def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[np.ndarray]:
     """Yield the values int32 [K] of all knobs, for every setting of the knobs in `moving` that is valid on CUDA cores."""
-    tensor = [index for index, knob in enumerate(KNOBS) if 0 not in knob.cores]  # these are for tensor cores alone
+    tensor = [index for index, knob in enumerate(KNOBS) if 0 not in knob.cores]  # knobs of tensor cores alone
     for values in itertools.product(*(usable_values(graph.tables.ints, k) for k in moving)):
         knobs = graph.initial().row[KNOB:].copy()
         knobs[list(moving)] = values
@@ -155,7 +155,7 @@ def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[n
 
 
 def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
-    """Check that `exact.floor` applies; ValueError for a CPU, tensor cores, or an axis in two indices of one tensor."""
+    """ValueError if `exact.floor` cannot bound the task: CPU, tensor cores, or a reduce axis in two dimensions of a tensor."""
     ints = graph.tables.ints
     if ints[IS_CPU]:
         raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")

@@ -1,9 +1,9 @@
-"""A shortest sequence of actions from the unscheduled program to a given program.
+"""A shortest sequence of actions from the unscheduled program to a wanted program.
 
 It comes from a best-first search (A*) over the graph's own actions. The bound on the remaining steps adds up the axes: without
 the hardware's limits every axis changes independently, level by level. The bound is exact if no limit intervenes, and then the
 search makes no detour. On tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a
-shorter path may exist. This search is ours; none of the papers needs one.
+shorter path may exist. The search is ours; none of the papers needs one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ def _beside(ladder: Sequence[int], value: int) -> tuple[int, ...]:
 
 
 def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
-    """Actions from the first state to the state `key`."""
     actions = []
     while key in came:
         key, action = came[key]
@@ -87,10 +86,10 @@ def _lowest(row: np.ndarray) -> np.ndarray:
 
 
 class _Left:
-    """A lower bound on the steps left to a goal."""
+    """Lower bound on the steps left to a goal."""
 
     def __init__(self, graph: ConstructionGraph, goal: np.ndarray) -> None:
-        """Compute for every axis the steps to the goal from each register tile and virtual threads, and from each outer tile."""
+        """Compute steps to the goal, for every axis, from each register tile and virtual threads, and from each outer tile."""
         self.graph, self.goal = graph, goal
         self.ints = graph.tables.ints
         self.level = int(goal[LEVEL])
@@ -103,7 +102,7 @@ class _Left:
         self.knobs = [usable_values(graph.tables.ints, knob) for knob in range(NUM_KNOBS)]
 
     def of(self, row: np.ndarray) -> int:
-        """Lower bound on the steps from a state to the goal; `_FAR` or more if a closed level differs from the goal's."""
+        """Lower bound on the steps from a state to the goal. `_FAR` or more if a completed level differs from the goal's."""
         at = row.tolist()
         level = at[LEVEL]
         if level > self.level:
@@ -129,13 +128,13 @@ class _Left:
         return steps + sum(ladder.get(self.tiles[level + i][axis], _FAR) for i, ladder in enumerate(later))
 
     def _level_steps(self, axis: int, level: int, base: int) -> dict[int, int]:
-        """Size of an axis's tile at a level above registers -> steps to the goal's size."""
+        """Steps to the goal's size by the size of an axis's tile, at a level above registers."""
         sizes = [size for size in self.graph.tables.ladder(axis) if size % base == 0]
         there = sizes.index(self.tiles[level][axis])
         return {size: abs(place - there) for place, size in enumerate(sizes)}
 
     def _register_steps(self, axis: int) -> dict[tuple[int, int], int]:
-        """(register tile, virtual threads) -> steps to the goal's, by a search from the goal: every action has an inverse."""
+        """Steps to the goal by (register tile, virtual threads). The search starts at the goal: every action has an inverse."""
         frontier = [(self.tiles[0][axis], int(self.goal[VTHREAD + axis]))]
         steps = {frontier[0]: 0}
         while frontier:

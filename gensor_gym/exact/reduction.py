@@ -13,7 +13,7 @@ from gensor_gym.graph.tables.tables import Tables
 
 
 def reduction_tiles(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
-    """(block tiles int64 [R, 3], longest int64 [R, CODE_LIMIT_GPU + 1]).
+    """Block tiles int64 [R, 3] of the reduction, and longest int64 [R, CODE_LIMIT_GPU + 1].
 
     `longest[r, c]` is the largest product, at most c, of register tiles on the ladders that divide block tile r.
     """

@@ -1,4 +1,4 @@
-"""Programs drawn evenly from a space that is too large to enumerate."""
+"""Programs drawn uniformly from a space that is too large to enumerate."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ from gensor_gym.locate import ROOT
 
 
 def folder() -> Path:
-    """Folder of the certificates: $GENSOR_GYM_CERTIFICATES if it is set, else that of the package."""
+    """Folder of the certificates: $GENSOR_GYM_CERTIFICATES if it is set, else the folder in the package."""
     chosen = os.environ.get("GENSOR_GYM_CERTIFICATES")
     return Path(chosen) if chosen else ROOT / "gensor_gym" / "data" / "certificates"
 
 
 def certificate_of(graph: ConstructionGraph) -> Certificate | None:
-    """The certificate of a task; None if there is none, or if it is for other rules or another model.
+    """The certificate of a task. None if there is none, or if it is for other rules or another model.
 
     The fingerprint must match, and the certified schedule must still be legal and take the certified time, to the last bit. One
     check alone does not suffice if a machine has the name of another, or if a graph was made without calibration.
@@ -51,6 +51,6 @@ def regret_of(latency: float, certificate: Certificate) -> float:
 
 @cache
 def _certificates(where: Path) -> dict[tuple[str, str, str], Certificate]:
-    """(operator, hardware, space) -> the last certificate of this task in the files *.jsonl of a folder."""
+    """The last certificate of each (operator, hardware, space) in the files *.jsonl of a folder."""
     files = sorted(where.glob("*.jsonl")) if where.is_dir() else []
     return {certificate.key: certificate for path in files for certificate in read_certificates(path)}

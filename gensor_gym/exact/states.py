@@ -15,10 +15,10 @@ MOST_STATES = 200_000
 
 @dataclass(frozen=True, eq=False)
 class StateGraph:
-    """States in the order of their distance from the first, and every legal action but `stop` as an edge.
+    """States in the order of their distance from the first, and every legal action except `stop` as an edge.
 
-    rows int32 [S, ROW], seconds float64 [S] by the model, depth int64 [S] (least actions from state 0); edges sorted by
-    source: source, action and target int64 [E].
+    rows int32 [S, ROW], seconds float64 [S] by the model, depth int64 [S] (least actions from state 0); edges sorted by source:
+    source, action and target int64 [E].
     """
 
     rows: np.ndarray
@@ -34,7 +34,7 @@ class StateGraph:
         return self.seconds == self.seconds.min()
 
     def index(self, row: np.ndarray) -> int:
-        """Index of the state with this row; ValueError if it cannot be reached."""
+        """Index of the state with this row. ValueError if it cannot be reached."""
         found = np.flatnonzero((self.rows == row).all(axis=1))
         if len(found) == 0:
             raise ValueError(f"row {np.asarray(row).tolist()} is none of the {len(self.rows)} reachable states")

@@ -18,7 +18,7 @@ from gensor_gym.graph.tables.tables import ALLOWED, EXTENT
 def count_ties(classes, best, ints, floats, sizes):  # noqa: ANN001, ANN201
     """Number of legal schedules with the tiles and knobs of the rows `classes` [N, ROW] that take exactly `best` seconds.
 
-    A class leaves virtual threads and the reduction's register tile open.
+    Schedules of a class differ in virtual threads and in the reduction's register tile.
     """
     terms, free, count = np.empty(NUM_TERMS), np.zeros(SPATIAL_SLOTS, dtype=np.bool_), 0
     for axis in range(SPATIAL_SLOTS):

@@ -1,6 +1,6 @@
-"""Readers of files that others may have written, with limits on size, nesting and decompression; nothing is read as code.
+"""Readers of files that others may have written, with limits on size, nesting and decompression. Nothing is read as code.
 
-All readers of such files in these packages use these functions, so the limits are defined once.
+All packages of this project read such files through these functions, so the limits are defined once.
 """
 
 from gensor_gym.foreign.files import MOST_BYTES, read_bytes, read_lines, read_text, unfolded

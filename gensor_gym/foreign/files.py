@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_BYTES = 64 << 20
-"""Limit on the bytes of a file and of its gunzipped content: 20 times the largest shipped file; below 500 MB as parsed values."""
+"""Limit on the bytes of a file and of its gunzipped content. 20 times the largest shipped file; the parsed values take less than
+500 MB."""
 _GZIP, _BLOCK = b"\x1f\x8b", 1 << 20
 
 
@@ -28,7 +29,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
-    """Decompressed content of gzip data; other data unchanged. ValueError if it is truncated, corrupt or larger than `most`."""
+    """Decompressed content of gzip data; other data unchanged. ValueError for broken data, or more than `most` bytes."""
     if not data.startswith(_GZIP):
         return data
     size = 0
@@ -43,7 +44,7 @@ def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
-    """Decompressed content of gzip data, block by block; ValueError if truncated, zlib.error if corrupt."""
+    """Decompressed blocks of gzip data. ValueError if the data are truncated, zlib.error if corrupt."""
     while data:
         part = zlib.decompressobj(wbits=31)
         while not part.eof:
@@ -56,7 +57,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
-    """The UTF-8 text of a file, gzipped or not. Errors are those of `read_bytes`, and ValueError if it is not UTF-8 text."""
+    """The UTF-8 text of a file, gzipped or not. Errors of `read_bytes`, and ValueError for anything but UTF-8 text."""
     try:
         return unfolded(read_bytes(path, most), most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -66,6 +67,6 @@ def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
 
 
 def read_lines(path: str | os.PathLike[str], most: int = MOST_BYTES) -> Iterator[tuple[int, str]]:
-    """(line number from 1, text) for every line of a file that is not blank; errors like `read_text`."""
+    """Number, from 1, and text of every line of a file that is not blank. Errors of `read_text`."""
     text = read_text(Path(path), most)
     return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())

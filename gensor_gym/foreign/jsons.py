@@ -16,7 +16,7 @@ from gensor_gym.foreign.files import read_lines, read_text
 
 Made = TypeVar("Made")
 MOST_NESTING = 64
-"""Limit on nested brackets; these packages write a dozen."""
+"""Limit on nested brackets. Files of these packages nest a dozen."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]++|[\]}]++', re.DOTALL)
 
 
@@ -32,7 +32,7 @@ def parse_json(text: str, finite: bool = True) -> Any:
 
 
 def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
-    """The object of JSON text, like `parse_json`; ValueError also if the value is not an object."""
+    """The object of JSON text, as of `parse_json`. ValueError also if the value is not an object."""
     value = parse_json(text, finite)
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {_KINDS.get(type(value), 'number')}; expected an object, {{..}}")
@@ -40,7 +40,7 @@ def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
 
 
 def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, Any]:
-    """The object in a JSON file. ValueError names the file and the fault; OSError if the file is missing."""
+    """The object in a JSON file. ValueError names the file and the fault. OSError if the file is missing."""
     text = read_text(path)
     try:
         return parse_object(text, finite)
@@ -49,7 +49,7 @@ def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, An
 
 
 def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines (`parse_object`). ValueError names file and line; OSError if the file is missing."""
+    """The objects of a file of JSON lines (`parse_object`). ValueError names file and line. OSError if the file is missing."""
     found = []
     for number, line in read_lines(path):
         try:
@@ -78,7 +78,7 @@ _KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 
 
 def check_nesting(text: str) -> None:
-    """Check the nesting of brackets outside strings; ValueError if it is deeper than MOST_NESTING."""
+    """ValueError if brackets outside strings are nested deeper than MOST_NESTING."""
     depth = 0
     for found in _BRACKETS.finditer(text):
         first = text[found.start()]
@@ -91,7 +91,7 @@ def check_nesting(text: str) -> None:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object from its pairs; ValueError for duplicate keys (a dict would keep only the last)."""
+    """A JSON object from its pairs. ValueError for duplicate keys, because a dict would keep only the last."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [key for key, _ in pairs]
@@ -101,12 +101,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(name: str) -> float:
-    """Raise ValueError for NaN or an infinity."""
     raise ValueError(f"the number {name}; expected finite ones")
 
 
 def _finite(text: str) -> float:
-    """The float of a number's text; ValueError if it is too large for a float."""
+    """ValueError if the number is too large for a float."""
     value = float(text)
     return value if math.isfinite(value) else _refuse(text[:20])
 

@@ -1,4 +1,4 @@
-"""Errors in the values of a file: faults that show only when the values are used name the file, too."""
+"""Errors in the values of a file. Faults that show only when the values are used name the file, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FAULTS = (KeyError, TypeError, AttributeError, IndexError, OverflowError, Recur
 
 @contextmanager
 def meant(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Context that uses values of a file as `what`; it turns errors of missing or unsuitable values into ValueError."""
+    """Context that uses values of a file as `what`. It turns errors of missing or unsuitable values into ValueError."""
     try:
         yield
     except _FAULTS as error:
@@ -20,5 +20,4 @@ def meant(path: str | os.PathLike[str], what: str) -> Iterator[None]:
 
 
 def _told(error: Exception) -> str:
-    """Text that describes an exception."""
     return f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__

@@ -1,1 +1,1 @@
-"""Conversion of other libraries' networks to `networks.Network`; `torch_export` reads PyTorch's modules."""
+"""Conversion of other libraries' networks to `networks.Network`. `torch_export` reads PyTorch's modules."""

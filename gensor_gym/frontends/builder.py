@@ -1,4 +1,4 @@
-"""A network under construction: nodes that are added one after another, with their names and shapes."""
+"""A network under construction: named nodes with shapes, added in order."""
 
 from __future__ import annotations
 
@@ -39,52 +39,51 @@ from gensor_gym.operators.types import Operator
 
 
 class Builder:
-    """Builder of a network. Values are known by name, and a method that adds a value returns its name."""
+    """Builds a network. Values are known by name, and a method that adds a value returns the name."""
 
     def __init__(self) -> None:
-        """Begin an empty network."""
         self.shapes: dict[str, Shape] = {}
         self.origin = ""
-        """Name of the operation that added nodes belong to."""
+        """Name of the operation to which added nodes belong."""
         self.reads: Mapping[str, str] = {}
-        """Name of a value that the operation reads -> its data type in the module; kernels may compute in another type."""
+        """Name of a value that the operation reads -> its data type in the module. Kernels may compute in another type."""
         self.is_whole = False
-        """Whether the operation computes integers from integers only."""
+        """Whether the operation computes integers from only integers."""
         self.half = ""
-        """The 16-bit type of all floats that the operation reads and makes; empty if there is none."""
+        """The 16-bit type of all floats that the operation reads and computes; empty if there is none."""
         self.whole: set[str] = set()
-        """Names of the values that operations from integers to integers have added."""
+        """Names of the values added by operations from integers to integers."""
         self.given: list[Value] = []
-        """Inputs and constants in the order of their addition."""
+        """Inputs and constants in the order of addition."""
         self._made: dict[str, Node] = {}
         self._constants: dict[str, np.ndarray] = {}
         self._origins: dict[str, str] = {}
         self._known: dict[tuple[Node, bool, str], str] = {}
         self._rounded: dict[str, str] = {}
-        """Name of a map or reduction whose value has 16 bits -> its type (`Dataflow.rounded`)."""
+        """Name of a map or reduction that is rounded when it is stored -> its type (`Dataflow.rounded`)."""
         self.quantized: dict[str, Any] = {}
         """Name of a dequantised value -> its int8 numbers (`aten.quantized.Quantized`)."""
         self.integer: Callable[[Builder, Operator, tuple[str, ...]], str | None] = lambda *_: None
-        """Rule for products of dequantised values in integers."""
+        """Rule that computes products of dequantised values in integers."""
         self._joined: dict[str, str] = {}
-        """Name of a concatenation -> its 16-bit type, empty for other types."""
+        """Name of a concatenation -> its 16-bit type; empty for other types."""
         self._wraps: dict[str, str] = {}
         """Name of a value of int32 -> the value whose lowest 32 bits it keeps."""
         self._numbers: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> str:
-        """Add an input, a tensor that is given at every call."""
+        """Add an input: a tensor that every call passes."""
         return self._given(Value(self._fresh(name), tuple(shape), dtype))
 
     def constant(self, name: str, array: np.ndarray, half: str = "") -> str:
-        """Add a constant, a tensor that is the same at every call.
+        """Add a constant: a tensor that is equal at every call.
 
-        Its type is `half` if given, such as a 16-bit type, else int64 if an integer exceeds 2**24, else float32.
+        Its type is `half` if given, such as a 16-bit type; else int64 if an integer exceeds 2**24; else float32.
         """
         far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
         dtype = "int64" if far else "float32"
         made = self._given(Value(self._fresh(name), array.shape, half or dtype, constant=True))
-        self._constants[made] = np.array(array, dtype, order="C")  # an array, also if it has no axes
+        self._constants[made] = np.array(array, dtype, order="C")  # an array, even without axes
         return made
 
     def _given(self, value: Value) -> str:
@@ -98,7 +97,7 @@ class Builder:
         return next((value.dtype for value in self.given if value.name == root), None)
 
     def add(self, node: Node, name: str = "v") -> str:
-        """Add a node and return its name, or the name of an equal node that exists. ValueError for shapes that do not fit."""
+        """Add a node; return its name, or the name of an equal node. ValueError for shapes that do not fit."""
         key = node, self.is_whole and not isinstance(node, VIEWS), self.half
         if (known := self._known.get(key)) is not None:
             return known
@@ -111,7 +110,7 @@ class Builder:
         return made
 
     def map(self, expression: Expression, name: str = "v") -> str:
-        """Add the map of an expression of values, which are broadcast to one shape like NumPy's."""
+        """Add the map of an expression of values, which are broadcast to one shape as in NumPy."""
         names = operands(expression)
         shape = np.broadcast_shapes(*(self.shapes[one] for one in names))
         return self.add(Map(renamed(expression, {one: self.repeat(one, shape) for one in names})), name)
@@ -121,11 +120,11 @@ class Builder:
         return self.map(of(function, *arguments), function)
 
     def repeat(self, name: str, shape: Sequence[int]) -> str:
-        """The value broadcast to a shape, or itself if it has that shape."""
+        """The value broadcast to a shape; unchanged if it has that shape."""
         return name if self.shapes[name] == tuple(shape) else self.add(Broadcast(name, tuple(shape)), f"{name}_wide")
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
-        """The same elements in the same order, with another shape; one extent may be -1."""
+        """The same elements in the same order, with another shape. One extent may be -1."""
         size, to = math.prod(self.shapes[name]), list(shape)
         if -1 in to:
             to[to.index(-1)] = size // max(1, -math.prod(to))
@@ -136,7 +135,7 @@ class Builder:
         return self.add(Reshape(name, tuple(to)), f"{name}_shaped")
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
-        """The value with axes in another order; if one kernel has too few loops for it, each axis is moved by a copy."""
+        """The value with axes in another order. If that takes too many loops for one kernel, a copy moves each axis."""
         order = tuple(axis % len(self.shapes[name]) for axis in order)
         if order == tuple(range(len(order))):
             return name
@@ -158,17 +157,17 @@ class Builder:
         return self._constants.get(name)
 
     def made(self, name: str) -> Node | None:
-        """The node that makes a value; None for inputs and constants."""
+        """The node that computes a value; None for inputs and constants."""
         return self._made.get(name)
 
     def quantize(self, name: str, source: str) -> None:
-        """Say that a map of `source` is stored in int8; the kernel that computes `source` may compute the map as well."""
+        """Store a map of `source` in int8. The kernel that computes `source` may compute the map too."""
         self._rounded[name] = "int8"
         if isinstance(self._made.get(root := self._root(source)), Map | Reduce):
             self._origins[name] = self._origins[root]
 
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
-        """Sums, maxima or minima along axes, which stay with extent 1; one node reduces neighbouring axes, the last first."""
+        """Sums, maxima or minima along axes, which keep extent 1. One node reduces neighbouring axes, the last first."""
         if body == "min":
             return self.turned(self.reduce(self.turned(name), "max", axes))
         left = sorted({axis % len(self.shapes[name]) for axis in axes if self.shapes[name]})
@@ -179,20 +178,20 @@ class Builder:
         return name
 
     def turned(self, name: str) -> str:
-        """A value that orders in reverse: the negative, or -1 - x for integers, which also exists for the least integer."""
+        """A value that sorts in reverse: the negative; for integers -1 - x, which exists for the least integer too."""
         return self.call("subtract", -1.0, name) if self.is_whole else self.call("negative", name)
 
     def mean(self, name: str, axes: Sequence[int]) -> str:
-        """Means along axes, which stay with extent 1; ValueError for integers."""
+        """Means along axes, which keep extent 1; ValueError for integers."""
         if self.is_whole:
             raise ValueError("means of integers: expected float32")
         count = math.prod(self.shapes[name][axis] for axis in axes if self.shapes[name])
         return self.call("multiply", self.reduce(name, "sum", axes), 1.0 / count)
 
     def contract(self, operator: Operator, *sources: str) -> str:
-        """Add an operator, such as a product, of values in memory; a product of integers is a sum of products of elements.
+        """Add an operator, such as a product, of values in memory.
 
-        ValueError for means of integers.
+        A product of integers becomes a sum of elementwise products. ValueError for means of integers.
         """
         if self.is_whole and operator.name.startswith("avg_pool"):
             raise ValueError("means of integers: expected float32")
@@ -213,7 +212,7 @@ class Builder:
         if isinstance(node, Map | Reduce):
             return self._rounded.get(name, "")
         if isinstance(node, Concat):
-            if name not in self._joined:  # kept, because joins may be joined again and again
+            if name not in self._joined:  # cached, because joins may be joined again and again
                 moved = {self.half_of(one) for one in node.sources}
                 self._joined[name] = moved.pop() if len(moved) == 1 else ""
             return self._joined[name]
@@ -221,7 +220,7 @@ class Builder:
         return dtype if dtype in HALVES else ""
 
     def halved(self, name: str, half: str) -> str:
-        """The value rounded to a 16-bit type: itself where the operation has made it, else a copy."""
+        """The value rounded to a 16-bit type: itself if the operation computed it, else a copy."""
         if self.half_of(name) == half:
             return name
         node = self._made.get(name)
@@ -235,7 +234,7 @@ class Builder:
         return made
 
     def wrapped(self, name: str) -> str:
-        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around; copied integers are unchanged."""
+        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around. Copied integers are unchanged."""
         if not isinstance(self._made.get(self._root(name)), Map | Reduce):
             return name
         above = of("divide", of("add", name, 2.0**31), 2.0**32)
@@ -244,7 +243,7 @@ class Builder:
         return made
 
     def dense(self, name: str) -> str:
-        """The value as floats in memory of its own shape: a copy if it is a repeated value or an input of integers."""
+        """The value as floats in memory of its own shape. A repeated value and an input of integers are copied."""
         node = self._made.get(name)
         if any(value.name == name and value.dtype not in ("float32", *HALVES) for value in self.given):
             return self.copy(name)
@@ -253,7 +252,7 @@ class Builder:
         return self.copy(name) if isinstance(node, Broadcast) else name
 
     def copy(self, name: str) -> str:
-        """Add a copy of the value, in its own memory and of its type."""
+        """Add a copy of the value, in memory of its own, with the same type."""
         was, self.is_whole = self.is_whole, self.is_whole or self._root(name) in self.whole
         made = self.map(Operand(name), f"{name}_copy")
         self.is_whole = was
@@ -261,7 +260,7 @@ class Builder:
         return made
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
-        """The built network, without unread constants; each output has its own memory."""
+        """The network, without unread constants. Each output has memory of its own."""
         roots: list[str] = []
         for place, one in enumerate(returns := list(map(self.dense, returns))):
             root = self._root(one)
@@ -276,7 +275,7 @@ class Builder:
         return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread, limits=limits)
 
     def _typed(self, graph: Dataflow) -> Dataflow:
-        """The graph after its int64 nodes are determined, without nodes that wrap values to 32 bits although they always fit."""
+        """The graph with its int64 nodes determined, without nodes that wrap values which always fit 32 bits."""
         wraps = {name: source for name, source in self._wraps.items() if name in graph.makers}
         known, nodes = intervals(graph, self._constants, self.whole, wraps), list[tuple[str, Node]]()
         names = {name: name for name in graph.values}
@@ -304,13 +303,11 @@ class Builder:
             yield name, node
 
     def _root(self, name: str) -> str:
-        """Name of the value behind one or several reshapes; `name` itself if it is not a reshape."""
         while isinstance(node := self._made.get(name), Reshape):
             name = node.source
         return name
 
     def _fresh(self, name: str) -> str:
-        """An unused identifier similar to `name`."""
         plain = re.sub(r"\W", "_", name).strip("_") or "v"
         plain = f"v{plain}" if plain[0].isdigit() or iskeyword(plain) or plain == "inf" else plain
         found = plain
@@ -321,7 +318,7 @@ class Builder:
 
 
 MOST_LOOPS = 5
-"""Maximum number of loops of a kernel, over rows and columns. Axes that a transpose separates need separate loops."""
+"""Largest number of loops of a kernel, over rows and columns. Axes that a transpose separates need separate loops."""
 
 
 def _are_neighbours(shape: Shape, one: int, other: int) -> bool:
@@ -348,7 +345,7 @@ def _part(given: Expression | str | float) -> Expression:
 
 
 MOST_MULTIPLIED = 1 << 28
-"""Most multiplications of a product in int64; larger products compute in float32, which is exact for bounded integers only."""
+"""Largest number of multiplications of a product in int64. Larger products compute in float32, exact for bounded integers."""
 
 
 def _product(b: Builder, x: str, y: str) -> str:
@@ -366,4 +363,4 @@ def _of_vector(b: Builder, x: str, y: str) -> str:
 
 
 _PRODUCTS: dict[str, Callable[..., str]] = {"gemm": _product, "batched_gemm": _product, "gemv": _of_vector}
-"""Name of an operator -> the function that adds it for integers."""
+"""Name of an operator -> function that adds it for integers."""

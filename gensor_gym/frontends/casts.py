@@ -1,4 +1,4 @@
-"""Casts to data types that have no kernels. If nothing computes with the cast value, torch or NumPy cast the output instead."""
+"""Casts to data types without kernels. If no operation computes with the cast value, torch or NumPy cast the output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def name_of(dtype: Any) -> str:
 
 
 def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Name of a node of torch's graph -> data types that its value is cast to, in order, for types that kernels do not compute.
+    """Name of a node of torch's graph -> data types to which its value is cast, in order, if kernels cannot compute them.
 
     A node that only rearranges a cast value has the same casts. The first type is the integer or bool type that the value had, if
     any. A cast from float32 to float64 and back has no casts.

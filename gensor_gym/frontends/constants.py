@@ -1,4 +1,4 @@
-"""Constant tensors of torch as arrays of NumPy and as numbers."""
+"""Constant tensors of torch as NumPy arrays and as numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.frontends.unsupported import refusing
 
 
 def constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
-    """Elements of a constant output as float32, or as int64; Unsupported if neither is exact."""
+    """Elements of a constant output as float32 or int64; Unsupported if neither is exact."""
     if tensor.dtype in (torch.float32, torch.int64):
         found: np.ndarray = tensor.detach().contiguous().numpy()
         return found
@@ -29,7 +29,10 @@ def _number(whole: int) -> int | float:
 
 
 def as_array(tensor: torch.Tensor) -> np.ndarray | float:
-    """The tensor as a float32 or int64 array, or as a number if it has no axes; ValueError if neither is exact."""
+    """The tensor as a float32 or int64 array, or as a number if it has no axes.
+
+    ValueError for a data type that neither represents.
+    """
     if tensor.is_complex() or tensor.is_quantized or tensor.dtype == torch.uint64:
         raise ValueError(f"a constant of {tensor.dtype}: expected real numbers, or integers of at most 63 bits")
     if not tensor.is_floating_point() and tensor.dtype != torch.bool:

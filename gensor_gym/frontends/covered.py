@@ -1,4 +1,4 @@
-"""The table of covered operations. A rule is a function of a builder and of the operation's own arguments."""
+"""Table of covered operations. A rule is a function of a builder and the operation's arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TABLE: dict[str, Rule] = {}
 
 
 def covers(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for operations of ATen; names are without `aten.`."""
+    """Decorator that registers a rule for operations of ATen, whose names are without `aten.`."""
 
     def register(rule: Rule) -> Rule:
         TABLE.update({f"aten.{name}": rule for name in names})

@@ -1,4 +1,4 @@
-"""Decompositions of operations for which torch has none, or whose decomposition differs from its kernels for inf and NaN."""
+"""Decompositions of operations that torch does not decompose, or decomposes to other results for inf and NaN."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from torch import Tensor
 from torch._C import DispatchKey
 
 _CUBIC = -0.75
-"""Parameter a of cubic convolution (Keys 1981), the same as torch's."""
+"""Parameter a of cubic convolution (Keys 1981), equal to torch's."""
 _MEAN, _SUM = 1, 2
-"""ATen's numbers for the reductions of a loss."""
+"""ATen's numbers of the reductions of a loss."""
 
 
 def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> Tensor:
-    """Sample an image [n, c, ..] at the positions of a grid [n, .., axes]; return [n, c, ..].
+    """Sample an image [n, c, ..] at the positions of a grid [n, .., axes]. Return [n, c, ..].
 
-    Positions are -1 to 1, for the last axis first. `mode`: 0 linear, 1 nearest, 2 cubic; `padding`: 0 zeros, 1 border, 2
-    reflection. If `corners`, -1 and 1 are the centres of the outermost elements. Infinite and NaN positions give the results of
-    torch's kernels, which differ between images and volumes.
+    Positions are -1 to 1; the first coordinate is along the last axis of the image. `mode`: 0 linear, 1 nearest, 2 cubic.
+    `padding`: 0 zeros, 1 border, 2 reflection. If `corners`, -1 and 1 are the centres of the outermost elements. Infinite and NaN
+    positions give the results of torch's kernels, which differ between images and volumes.
     """
     n, c, *sizes = image.shape
     volume = len(sizes) == 3
@@ -42,13 +42,13 @@ def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: 
         place = sum(at * stride for (at, _), stride in zip(taps, strides, strict=True))
         read = flat[row, channel, torch.where(inside, place, 0.0).to(torch.int64)]
         weight = reduce(mul, (weight for _, weight in taps))
-        # Outside an image 0 is multiplied by the weight, which gives NaN for a weight of NaN; outside a volume 0 is added.
+        # Outside an image 0 is multiplied by the weight, so a weight of NaN gives NaN. Outside a volume 0 is added.
         made = made + (torch.where(inside, read * weight, 0.0) if volume else torch.where(inside, read, 0.0) * weight)
     return made.reshape(n, c, *grid.shape[1:-1])
 
 
 def _taps(places: Tensor, mode: int, bounded: Callable[[Tensor], Tensor], size: int, corners: bool) -> list[tuple[Tensor, Any]]:
-    """(indices of the elements of one axis that each position reads, as float32; their weights) for every tap."""
+    """(indices along one axis that each position reads, as float32; their weights) for every tap."""
     at = (places + 1) * (0.5 * (size - 1)) if corners else (places + 1) * (0.5 * size) - 0.5
     if mode == 2:
         first = at.floor()
@@ -92,7 +92,7 @@ def multilabel_margin_loss_forward(given: Tensor, target: Tensor, reduction: int
     chosen = torch.where(counts, labels, 0)
     named = (torch.arange(classes) == torch.where(counts, labels, -1).unsqueeze(2)).any(dim=1)
     apart = 1 - rows.gather(1, chosen).unsqueeze(2) + rows.unsqueeze(1)
-    apart = torch.where(apart > 0, apart, 0.0)  # 0 for NaN, too
+    apart = torch.where(apart > 0, apart, 0.0)  # 0 also for NaN
     loss = torch.where(counts.unsqueeze(2) & ~named.unsqueeze(1), apart, 0.0).sum(dim=(1, 2)) / classes
     loss = loss.mean() if reduction == _MEAN else loss.sum() if reduction == _SUM else loss
     return loss, named.to(given.dtype).reshape(target.shape)
@@ -104,7 +104,7 @@ def multi_margin_loss(
     """Multi-class margin loss of rows [n, classes], or of one row, and target classes [n]."""
     rows, labels = torch.atleast_2d(given), torch.atleast_1d(target).unsqueeze(1)
     apart = margin - rows.gather(1, labels) + rows
-    apart = torch.where((apart > 0) & (torch.arange(rows.shape[1]) != labels), apart, 0.0)  # 0 for NaN, too
+    apart = torch.where((apart > 0) & (torch.arange(rows.shape[1]) != labels), apart, 0.0)  # 0 also for NaN
     loss = apart if p == 1 else apart * apart
     loss = (loss if weight is None else loss * torch.where(loss > 0, weight[labels], 0.0)).sum(dim=1) / rows.shape[1]
     return loss.mean() if reduction == _MEAN else loss.sum() if reduction == _SUM else loss.reshape(target.shape)
@@ -121,7 +121,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def in_place_of_torchs() -> Iterator[None]:
-    """Hide torch's own Python decompositions of these operations, which take precedence over any table, in the `with` block."""
+    """Hide torch's own Python decompositions of these operations inside the `with` block, where they would take precedence."""
     hidden = {one: one.py_kernels.pop(DispatchKey.Autograd) for one in DECOMPOSITIONS if DispatchKey.Autograd in one.py_kernels}
     try:
         for one in hidden:

@@ -1,24 +1,26 @@
-"""Conversion of torch's flattened arguments and results to the forms of a network (`networks.forms`)."""
+"""Converts torch's flattened arguments and results to the forms of a network (`networks.forms`)."""
 
 from __future__ import annotations
 
 import inspect
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gensor_gym.networks.forms import Fixed, Form, Made
 
+Examples = Sequence[Any] | Mapping[str, Any]
+"""Tensors in tuples, lists and dicts. Other objects among them are equal at every call."""
 FIXED = (bool, int, float, str, type(None))
-"""Classes of arguments that are not tensors and are the same at every call."""
+"""Classes of arguments that are not tensors and are equal at every call."""
 DICTS = (dict, OrderedDict, defaultdict)
 
 
 def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[list[Any]], Any]] | None = None) -> Form:
     """Form with the structure of torch's tree specification and the leaves `ends`.
 
-    `make` maps the specification of an object of another class to a function that makes the object from its parts. Without
-    `make`, such a class raises ValueError.
+    `make` maps the specification of an object of another class to a function that makes the object from its parts. If `make` is
+    None, such a class raises ValueError.
     """
     if spec.is_leaf():
         return next(ends)
@@ -41,7 +43,7 @@ def fixed_or(number: Iterator[int], given: Any, is_fixed: bool) -> Form:
 
 
 def names_of(function: Callable[..., Any], places: int) -> list[str]:
-    """Names of the first `places` positional arguments; arguments that go to `*args` are named `args_0` and so on."""
+    """Names of the first `places` positional arguments. Those that go to `*args` are named `args_0` and so on."""
     found: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -52,7 +54,7 @@ def names_of(function: Callable[..., Any], places: int) -> list[str]:
 
 
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dict[str, Form]:
-    """Name -> form of a function's arguments, in its order; a missing argument has its default, if its class is in `FIXED`.
+    """Name -> form of a function's arguments, in its order. A missing argument has its default, if its class is in `FIXED`.
 
     Names that the function does not have go to `*args` and `**kwargs`, at their position.
     """
@@ -69,7 +71,7 @@ def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dic
 
 
 def ends_of(given: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """(path, value) of everything in a tree of examples that is not a tuple, list or dict; `place` is the path of the tree."""
+    """Yield (path, value) of every leaf of a tree of tuples, lists and dicts. `place` is the tree's path."""
     if isinstance(given, Mapping):
         for key, part in given.items():
             yield from ends_of(part, f"{place}[{key!r}]")

@@ -1,4 +1,4 @@
-"""Interval arithmetic for integers: bounds on values, and on the numbers that float32 kernels would round to compute them."""
+"""Interval arithmetic for integers: bounds on values, and on the numbers that float32 kernels would round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY: Interval = (-math.inf, math.inf)
 
 
 def of_node(graph: Dataflow, node: Node, known: Mapping[str, Interval]) -> tuple[Interval, float]:
-    """(interval of a node's elements, largest magnitude of the numbers that float32 would round in it)."""
+    """(interval of a node's elements, largest magnitude of the numbers that float32 would round to compute them)."""
     if isinstance(node, Map):
         return _of_expression(node.expression, known)
     if isinstance(node, Reduce | Contract):
@@ -39,7 +39,7 @@ def _terms(node: Contract) -> int:
 
 
 def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tuple[Interval, float]:
-    """(interval of an expression, largest magnitude of the numbers that float32 would round in it)."""
+    """(interval of an expression, largest magnitude of the numbers that float32 would round to compute it)."""
     if isinstance(expression, Operand):
         return known[expression.name], _most(known[expression.name])
     if isinstance(expression, Constant):
@@ -52,25 +52,27 @@ def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tup
     if expression.function in ("less", "at_most") and _are_apart(expression.arguments, parts):
         sizes = [0.0]
     if expression.function == "where" and isinstance(expression.arguments[0], Operand):
-        sizes[0] = 0.0  # rounding turns no other number into 0
+        sizes[0] = 0.0  # rounding makes no other number 0
     return found, max(own, *sizes)
 
 
 def _are_apart(arguments: tuple[Expression, ...], parts: list[tuple[Interval, float]]) -> bool:
-    """Whether a comparison is exact although one argument is rounded, because the other is below all rounded numbers."""
+    """Whether a comparison is exact although one argument may be rounded.
+
+    Only large magnitudes are rounded: the comparison is exact if the other argument never reaches them.
+    """
     (_, small), (other, large) = sorted(zip(arguments, (size for _, size in parts), strict=True), key=lambda part: part[1])
     return small < MOST_WHOLE and (_is_read(other) or large <= MOST_WHOLE)
 
 
 def _is_read(expression: Expression) -> bool:
-    """Whether an expression is a value, its negative or its absolute value; it is then rounded only when it is read."""
+    """Whether an expression is a value, its negative or its absolute value. It is then rounded only when it is read."""
     if isinstance(expression, Call) and expression.function in ("absolute", "negative"):
         return _is_read(expression.arguments[0])
     return isinstance(expression, Operand)
 
 
 def _most(interval: Interval) -> float:
-    """The largest magnitude in an interval."""
     return max(map(abs, interval))
 
 
@@ -84,7 +86,7 @@ def _product(one: Interval, other: Interval) -> Interval:
 
 
 def _quotient(one: Interval, by: Interval) -> Interval:
-    """Interval of a quotient of integers, rounded down: a divisor that may be 0 is otherwise at least 1 in magnitude."""
+    """Interval of a quotient of integers, rounded down. A divisor that may be 0 is otherwise at least 1 in magnitude."""
     if by[0] <= 0.0 <= by[1]:
         return -_most(one), _most(one)
     least, most = _product(one, (1.0 / by[1], 1.0 / by[0]))
@@ -100,7 +102,7 @@ def _nearest(one: Interval) -> Interval:
 
 
 def _left(one: Interval, by: Interval) -> Interval:
-    """Interval of a remainder: it is not farther from 0 than either argument, and has the sign of the first."""
+    """Interval of a remainder: no farther from 0 than either argument, with the sign of the first."""
     most = min(_size(one)[1], _size(by)[1])
     return -most if one[0] < 0.0 else 0.0, most if one[1] > 0.0 else 0.0
 
@@ -121,4 +123,4 @@ _OF: Mapping[str, Callable[..., Interval]] = {
     "less": lambda a, b: (0.0, 1.0), "at_most": lambda a, b: (0.0, 1.0), "where": lambda condition, a, b: _hull(a, b),
     "fmod": _left, "bits_and": _bits,
 }  # fmt: skip
-"""Scalar function -> its interval from those of its arguments; other functions have no bounds."""
+"""Scalar function -> function from its arguments' intervals to its interval. Functions that are missing have no bounds."""

@@ -1,6 +1,6 @@
 """Results that are objects with tensors in them, such as caches of keys and values.
 
-They are opened for torch's export, which then sees their tensors, and rebuilt at each call. A class that is registered with
+torch's export gets them as `Opened` objects with visible tensors, and each call rebuilds them. A class that is registered with
 torch's pytree keeps its registration.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,10 +19,10 @@ from gensor_gym.frontends.forms import FIXED
 
 
 class Opened:
-    """An object as torch's export sees it: its attributes with tensors, and a copy of the object without them."""
+    """An object as torch's export sees it: the attributes with tensors, and a copy of the object without them."""
 
     def __init__(self, empty: Any, attributes: dict[str, Any]) -> None:
-        """`attributes` are trees in which objects are opened too."""
+        """`attributes` are trees in which `Opened` replaces objects too."""
         self.empty, self.attributes = empty, attributes
 
 
@@ -37,23 +38,31 @@ def _same(parts: Iterable[Any], context: tuple[Any, tuple[str, ...]]) -> Opened:
 pytree.register_pytree_node(Opened, _flat, _same)
 
 
-def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
-    """Function that makes an object from its parts, as registered for its class; the original of an `Opened` is rebuilt."""
+@dataclass(frozen=True)
+class Maker:
+    """Makes an object from its parts, as torch's pytree does for its class. An `Opened` becomes its original object."""
 
-    def make(parts: list[Any]) -> Any:
-        found = pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
+    kind: type
+    context: Any
+
+    @classmethod
+    def of(cls, spec: pytree.TreeSpec) -> Maker:
+        """Maker of the outermost object of a tree."""
+        return cls(spec.type, spec.context)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        """Make the object."""
+        found = pytree.SUPPORTED_NODES[self.kind].unflatten_fn(parts, self.context)
         if not isinstance(found, Opened):
             return found
         made = copy.copy(found.empty)
         vars(made).update(found.attributes)
         return made
 
-    return make
-
 
 @contextlib.contextmanager
 def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
-    """Let a module, within the `with` block, return `Opened` objects instead of objects of classes unknown to torch."""
+    """Let a module return `Opened` objects instead of objects of classes unknown to torch, inside the `with` block."""
     handle = module.register_forward_hook(lambda *called: opened(called[-1]))
     try:
         yield
@@ -78,7 +87,7 @@ def _opened(end: Any) -> Any:
 
 
 def _holds_tensors(tree: Any, seen: set[int]) -> bool:
-    """Whether a tree contains a tensor, also inside its objects; `seen` are ids of objects that were already searched."""
+    """Whether a tree or its objects contain a tensor. `seen` are ids of objects that were already searched."""
     for end in pytree.tree_leaves(tree):
         if isinstance(end, torch.Tensor):
             return True

@@ -1,4 +1,4 @@
-"""Whether the results of a torch module depend on values that pad its inputs."""
+"""Checks whether the results of a torch module depend on values that pad its inputs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.sizes import Axes, cut, padded
 
 AGREE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
-"""Largest difference by rounding between results with and without padding, in units of the largest result."""
+"""Data type -> largest rounding difference between results with and without padding, in units of the largest result."""
 
 
 def check_padding(
     module: Any, networks: Sequence[Network], example: Examples, padding: Mapping[str, float], axes: Sequence[Axes]
 ) -> None:
-    """Let torch run the example of the first network alone, and padded to the second; ValueError if the results differ."""
+    """ValueError if torch's results change when the first network's example is padded to the second network's extents."""
     smallest, larger = networks[:2]
     places, named = ((), example) if isinstance(example, Mapping) else (example, {})
     given = taken_apart(str(smallest), smallest.takes, places, named)

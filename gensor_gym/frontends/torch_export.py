@@ -1,4 +1,4 @@
-"""Conversion of a torch module to a network by `torch.export`; operations that `covered.TABLE` lacks are decomposed first."""
+"""Converts a torch module to a network by `torch.export`. Operations that `covered.TABLE` lacks are decomposed first."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from gensor_gym.frontends.casts import CAST, casts_of, name_of
 from gensor_gym.frontends.constants import as_array, constant_output
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.decomposed import DECOMPOSITIONS, in_place_of_torchs
-from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
-from gensor_gym.frontends.objects import maker_of, with_opened_results
+from gensor_gym.frontends.forms import FIXED, Examples, arguments_of, ends_of, fixed_or, form_of, names_of
+from gensor_gym.frontends.objects import Maker, with_opened_results
 from gensor_gym.frontends.quick import quick
 from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.networks.forms import Form, changed
@@ -31,34 +31,33 @@ from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
 MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
-"""Most operations of a program, and most bytes of its weights."""
+"""Largest number of operations of a program, and of bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
-"""Operations that only assert: those on shapes and types hold, those on numbers are not checked."""
+"""Operations that only assert. Assertions on shapes and types hold; those on numbers are not checked."""
 _MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
-"""Operations that torch decomposes only if asked to."""
+"""Operations that torch decomposes only on request."""
 _EMPTY = ("aten.empty", "aten.new_empty")
 """Prefixes of operations whose results are uninitialised memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
-"""Options of operations about memory, which rules do not take."""
+"""Options of operations about memory, which rules do not accept."""
 _TYPES = {getattr(torch, name): name for name in DTYPES if name != INT8}
 
 
-Examples = Sequence[Any] | Mapping[str, Any]
-"""Tensors in tuples, lists and dicts; other objects among them are the same at every call."""
-
-
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
-    """Network of a module in evaluation mode, for inputs with the shapes of `example_inputs`; `name` defaults to its class.
+    """Network of a module in evaluation mode, for inputs with the shapes of `example_inputs`.
+
+    `name` defaults to the module's class.
 
     Inputs are float32, bfloat16 or float16 tensors, and ids and masks of int64, int32 or bool, in tuples, lists and dicts
-    (`Network.arguments`). Values of 16 bits are rounded where a kernel stores them; kernels compute in float32.
-    Numbers, texts and None among them are the same at every call. Integers are exact, with wrap-around; assertions
-    on numbers are not checked. Outputs have the same types, or are cast at the end to other types (`Network.types`).
-    They are in tuples, lists, dicts and objects of other classes (`Network.form`), with numbers and None among them. Dynamic
-    extents of an exported program take the values of the examples.
+    (`Network.arguments`). Numbers, texts and None among them are equal at every call. Values of 16 bits are rounded where a
+    kernel stores them; kernels compute in float32. Integers are exact, with wrap-around. Assertions on numbers are not checked.
+    Dynamic extents of an exported program take the values of the examples.
 
-    A dict of `example_inputs` gives keyword arguments, which are the network's inputs in its order. Calls name them, or pass them
-    in the module's order; arguments with a plain default may be omitted.
+    Outputs have the module's types, if necessary by a cast at the end (`Network.types`). They are in tuples, lists, dicts and
+    objects of other classes, with numbers and None among them (`Network.form`).
+
+    A dict of `example_inputs` has keyword arguments, which are the network's inputs in the dict's order. Calls name them, or pass
+    them in the module's order. Arguments with a plain default may be omitted.
 
     Raises:
         Unsupported: for operations or types of tensors that are not covered, with their position in the module, and for programs
@@ -81,7 +80,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
 
 
 def _check_example(place: str, given: Any) -> None:
-    """Check that an argument is a supported tensor or a constant; Unsupported if not."""
+    """Unsupported unless an argument is a supported tensor or a constant."""
     if isinstance(given, FIXED):
         return
     if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
@@ -95,7 +94,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     seen: set[int] = set()
 
     def own(given: Any) -> Any:
-        """Copy a tensor that is given twice, because torch would read only one of the inputs."""
+        """Copy a tensor that is passed twice, because torch would read only one of the inputs."""
         again = id(given) in seen and isinstance(given, torch.Tensor)
         seen.add(id(given))
         return given.clone() if again else given
@@ -120,7 +119,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
 
 
 def _is_covered(program: ExportedProgram) -> bool:
-    """Whether no operation mutates its arguments, and each has a rule or reads only tensors that are the same at every call."""
+    """Whether no operation mutates its arguments, and each has a rule or reads only constant tensors."""
     of_call = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT}
     for node in program.graph.nodes:
         if node.op != "call_function":
@@ -140,15 +139,13 @@ def _said(given: Any) -> str:
 
 
 class _Reader:
-    """Reads one exported program, operation by operation, into a builder."""
-
     def __init__(self, program: ExportedProgram, forward: Callable[..., Any], places: int) -> None:
-        """`forward` is the exported function; its first `places` arguments are positional."""
+        """`forward` is the exported function. Its first `places` arguments are positional."""
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
-        """Name of a node that was read -> the name of its value, its constant tensor, or several of either."""
+        """Name of a node that was read -> name of its value, its constant tensor, or a list of these."""
         self.casts = casts_of(program.graph, _TYPES.values())
-        """Name of a node -> its casts to data types that kernels do not compute (`casts_of`)."""
+        """Name of a node -> casts to data types that kernels do not compute (`casts_of`)."""
         self.numbers: dict[str, torch.fx.Node] = {}
         """Name of a node that dequantises a constant -> the node."""
         self.builder.integer = quantized.product
@@ -163,7 +160,7 @@ class _Reader:
         self._check_outputs()
         self._parameters()
         for node in self.program.graph.nodes:
-            is_read = node.users or node.target is not python.getitem  # torch has a node for every result, read or not
+            is_read = node.users or node.target is not python.getitem  # torch has a node for every result, even if it is not read
             if node.op == "call_function" and is_read and str(node.target) not in _ASSERTIONS:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
@@ -177,7 +174,6 @@ class _Reader:
         return dataclasses.replace(made, form=self._form(results), types=types, arguments=self._arguments())
 
     def _arguments(self) -> dict[str, Form]:
-        """Forms of the module's arguments by name (`Network.arguments`)."""
         count, given = itertools.count(), [spec.arg for spec in self._inputs()]
         ends = (fixed_or(count, getattr(one, "value", None), not isinstance(one, TensorArgument)) for one in given)
         with refusing("the module takes "):
@@ -186,30 +182,27 @@ class _Reader:
         return arguments_of(self.forward, {**dict(zip(names, places, strict=True)), **keywords})
 
     def _inputs(self) -> list[InputSpec]:
-        """Specifications of the inputs of a call, in order."""
         return [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
 
     def _check_outputs(self) -> None:
-        """Check that the module does not change its tensors or inputs; Unsupported if it does."""
+        """Unsupported if the module changes its tensors or inputs."""
         for spec in self.program.graph_signature.output_specs:
             if spec.kind is not OutputKind.USER_OUTPUT:
                 raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
 
     def _form(self, results: Sequence[Any]) -> Any:
-        """Form of the results (`Network.form`)."""
         count, spec = itertools.count(), self.program.call_spec.out_spec
         if spec is None or spec.is_leaf():
             return None
         ends = (fixed_or(count, result, isinstance(result, FIXED)) for result in results)
-        form = form_of(spec, ends, maker_of)
+        form = form_of(spec, ends, Maker.of)
         return None if len(results) > 1 and type(form) is tuple and form == tuple(range(len(results))) else form
 
     def _types(self, result: torch.fx.Node) -> tuple[str, ...]:
-        """Data types that an output is cast to, in order; its own type if it is not cast."""
+        """Data types to which an output is cast, in order; its own type without casts."""
         return self.casts.get(result.name) or (name_of(result.meta["val"].dtype),)
 
     def _output(self, place: int, result: Any) -> str:
-        """Name of an output's value, which may be a constant."""
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"output {place} is {_said(value)}: expected a tensor")
@@ -225,7 +218,7 @@ class _Reader:
         return made
 
     def _parameters(self) -> None:
-        """Add the inputs; remember the module's own tensors, which become constants when they are read."""
+        """Add the inputs. Remember the module's own tensors, which become constants when they are read."""
         examples = {node.name: node.meta.get("val") for node in self.program.graph.nodes if node.op == "placeholder"}
         whole = 0
         for spec in self.program.graph_signature.input_specs:
@@ -250,7 +243,7 @@ class _Reader:
         self.made[name] = self.builder.input(name, example.shape, _TYPES[example.dtype])
 
     def _operation(self, node: torch.fx.Node) -> Any:
-        """Read one operation: the name of its value, or several; a tensor that torch computes now if all inputs are constant."""
+        """Read one operation. Return the name of its value, or several names; a tensor if all inputs are constant."""
         place = _place(node)
         read = [self._made(one, place) for one in node.all_input_nodes]
         if node.target is python.getitem:
@@ -258,7 +251,7 @@ class _Reader:
         try:
             made = _tensors_of(node.meta.get("val"))
             if made and all(0 in [extent for extent in one.shape if isinstance(extent, int)] for one in made):
-                # A tensor without elements is the same at every call. Extents that depend on numbers are not of class int.
+                # A tensor without elements is equal at every call. Extents that depend on numbers are not of class int.
                 found = [torch.empty(one.shape, dtype=one.dtype) for one in made]
                 return found if isinstance(node.meta["val"], list | tuple) else found[0]
             if not any(_is_of_call(one) for one in read):
@@ -278,12 +271,11 @@ class _Reader:
             found = self._halved(found, made)
             is_int32 = self.builder.is_whole and {one.dtype for one in made} == {torch.int32}
             return self.builder.wrapped(found) if is_int32 and isinstance(found, str) else found
-        except Exception as error:  # arguments that a rule does not expect may raise anything
+        except Exception as error:  # arguments that a rule does not expect may raise any error
             said = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
             raise Unsupported(f"{place}: {node.target}: {said}") from error
 
     def _halved(self, found: Any, made: Sequence[torch.Tensor]) -> Any:
-        """The values of an operation's results; values of a 16-bit type are rounded to this type."""
         several = list(found) if isinstance(found, list | tuple) else [found]
         if not any(name_of(one.dtype) in HALVES for one in made) or len(several) > len(made):
             return found
@@ -300,7 +292,7 @@ class _Reader:
         return made
 
     def _begin(self, node: torch.fx.Node, place: str) -> None:
-        """Set the builder's attributes for an operation; ValueError if it reads or makes tensors of unsupported types."""
+        """Set the builder's attributes for an operation; ValueError if it reads or computes tensors of unsupported types."""
         for read in node.all_input_nodes:
             is_number = str(read.target) in quantized.RULES and name_of(read.meta["val"].dtype) != "float32"
             if is_number and not str(node.target).startswith(quantized.DEQUANTIZE):
@@ -322,7 +314,7 @@ class _Reader:
         self.builder.is_whole = bool({"int32", "int64"} & all_types) and not floats
 
     def _named(self, name: str) -> Any:
-        """Name of a node's value, or a number for a constant without axes."""
+        """Name of a node's value; a number for a constant without axes."""
         made = self.made[name]
         if not isinstance(made, torch.Tensor):
             return made
@@ -340,7 +332,6 @@ class _Reader:
 
 
 def _item(made: Any, number: Any, place: str) -> Any:
-    """Result `number` of several; a single result is returned unchanged."""
     if not isinstance(made, tuple | list):
         return made
     if number >= len(made):
@@ -349,19 +340,19 @@ def _item(made: Any, number: Any, place: str) -> Any:
 
 
 def _is_of_call(made: Any) -> bool:
-    """Whether a result of `_operation` is not constant, or contains a part that is not."""
+    """Whether a result of `_operation`, or a part of it, is not constant."""
     return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else not isinstance(made, torch.Tensor)
 
 
 def _place(node: torch.fx.Node) -> str:
-    """Position of an operation in the module: the path of the innermost submodule that contains it."""
+    """Position of an operation: the path of the innermost submodule that contains it."""
     stack = node.meta.get("nn_module_stack") or {}
     path = [where for where, _ in stack.values()]
     return path[-1] if path and path[-1] else "the module"
 
 
 def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[str, Any], most: int) -> Any:
-    """Compute an operation on constant tensors with torch; ValueError for random numbers, and for more than `most` bytes."""
+    """Compute an operation on constant tensors with torch; ValueError for random numbers, or more than `most` bytes."""
     assert not isinstance(node.target, str)
     if _is_random(node.target, arguments, options):
         raise ValueError("random numbers: expected what is the same at every call")
@@ -373,7 +364,7 @@ def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[st
 
 
 def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
-    """Whether an operation draws random numbers; dropout with probability 0 draws none."""
+    """Whether an operation draws random numbers. Dropout with probability 0 draws none."""
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
         return False
     named = {**dict(zip((one.name for one in target._schema.arguments), arguments, strict=False)), **options}
@@ -383,6 +374,5 @@ def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]
 
 
 def _tensors_of(value: Any) -> list[torch.Tensor]:
-    """The tensors among the results of an operation."""
     several = value if isinstance(value, list | tuple) else [value]
     return [one for one in several if isinstance(one, torch.Tensor)]

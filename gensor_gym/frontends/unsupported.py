@@ -1,4 +1,4 @@
-"""The error for modules that cannot be converted; it names the reason before anything runs."""
+"""The error for modules that cannot be converted. It names the reason before anything runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 
 class Unsupported(ValueError):
-    """Raised for a module with an unsupported operation or kind of tensor; the text names it and its position."""
+    """The module has an unsupported operation or kind of tensor. The text names it and its position."""
 
 
 @contextmanager
 def refusing(what: str = "") -> Iterator[None]:
-    """Turn a ValueError within the `with` block into Unsupported, with `what` in front of its text.
+    """Turn a ValueError inside the `with` block into Unsupported, with `what` in front of its text.
 
-    It is meant for code that runs after the caller's arguments were checked.
+    Use it for code that runs after the caller's arguments were checked.
     """
     try:
         yield

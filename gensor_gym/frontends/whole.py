@@ -1,8 +1,8 @@
 """Types of integer nodes: int64, or float32 if it represents all their numbers exactly.
 
-A node that computes integers from integers uses float32, which has the fastest kernels, if none of its numbers can exceed 2**24
-in magnitude for any inputs. Otherwise it computes in int64. Nodes without an integer form, such as pooling, need bounded inputs,
-which every call checks; the largest bound is found by bisection.
+float32 has the fastest kernels. A node that computes integers from integers uses it if none of its numbers can exceed 2**24 in
+magnitude for any inputs, and int64 otherwise. Nodes without an integer form, such as pooling, need bounded inputs, which every
+call checks. The largest bound is found by bisection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RANGES: Mapping[str, Interval] = {
 def intervals(
     graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str], wraps: Mapping[str, str]
 ) -> dict[str, tuple[Interval, float]]:
-    """Name -> (interval, largest magnitude that float32 would round) of the nodes `whole` and of all values behind them.
+    """Name -> (interval, largest magnitude that float32 would round) of the nodes `whole` and of all that they depend on.
 
     The intervals hold for all inputs of their types. `wraps` maps an int32 value to the value whose lowest 32 bits it keeps.
     """
@@ -52,7 +52,10 @@ def _of_input(graph: Dataflow, name: str, dtype: str, constants: Mapping[str, np
 
 
 def _wrapped(interval: Interval) -> Interval:
-    """The interval, or the range of int64 if a number may leave that and wrap around; unbounded intervals are not of integers."""
+    """The interval, or the range of int64 if a number may leave that range and wrap around.
+
+    Unbounded intervals are unchanged, because they do not belong to integers.
+    """
     least, most = interval
     inside = least >= LEAST and most <= MOST
     return interval if inside or math.inf in (-least, most) else _RANGES["int64"]
@@ -75,7 +78,7 @@ def computed_whole(
 
 
 def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str]) -> dict[str, int]:
-    """Name of an integer input -> the largest magnitude for which the nodes named `whole` are exact in float32.
+    """Name of an integer input -> largest magnitude for which the nodes `whole` are exact in float32.
 
     ValueError names a node that may be inexact for any inputs.
     """
@@ -110,7 +113,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
 
 
 def _behind(graph: Dataflow, names: Set[str]) -> set[str]:
-    """The values with these names, and all values that they are computed from."""
+    """The values with these names, and all values from which they are computed."""
     found = set(names)
     for name, node in reversed(graph.nodes):
         if name in found:

@@ -1,1 +1,1 @@
-"""Schedules of fused memory-bound operators: kernels that pass over rows, with values placed at levels of memory."""
+"""Schedules of fused memory-bound operators: kernels that traverse rows, with values placed at levels of memory."""

@@ -13,7 +13,7 @@ from gensor_gym.rows.fields import FieldAction, names_of_moves, step_fields
 
 @dataclass(frozen=True)
 class GirAction(FieldAction):
-    """`stop`, `raise` or `lower` of a header field, or `place` of a crossing cell (one that several passes read) at a level."""
+    """An action: `stop`, `raise` or `lower` of a header field, or `place` of a cell that several passes read at a level."""
 
     cell: int = -1
     level: Level = Level.DRAM
@@ -37,13 +37,13 @@ SPACES = ("gir", "monotone", "powerfusion")
 """Names of spaces. `gir` has all primitives; `monotone` (the title of IntelliGen's later paper) forbids more moved bytes.
 
 `powerfusion` has the operations of its authors' public code (InfiniTensor, branch power-fusion). Kernels with equal loops are
-merged, and a value that is written and read again stays in memory of the group or registers. Loops use wider instructions, more
+merged, and a value that is written and read again stays in the group's memory or in registers. Loops use wider instructions, more
 instructions in parallel, and more steps. Nothing is recomputed, rows are not interleaved, and stores use the caches.
 """
 
 
 def primitives_of(space: str) -> np.ndarray:
-    """Whether a space has each action, bool [NUM_ACTIONS]."""
+    """Whether a space contains each action, bool [NUM_ACTIONS]."""
     if space != "powerfusion":
         return np.ones(NUM_ACTIONS, bool)
     kept = {"raise vector", "raise tile", "raise loop", "lower loop", "stop"}
@@ -52,7 +52,7 @@ def primitives_of(space: str) -> np.ndarray:
 
 
 def applied(rows: np.ndarray) -> np.ndarray:
-    """Results of every action on rows int32 [B, ROW], int32 [B, NUM_ACTIONS, ROW]; an index does not leave its range."""
+    """Results of every action on schedules int32 [B, ROW], as int32 [B, NUM_ACTIONS, ROW]; no index leaves its range."""
     found = np.repeat(rows[:, None, :], NUM_ACTIONS, axis=1)
     for number, action in enumerate(ACTIONS[1:], 1):
         if action.primitive == "place":

@@ -19,7 +19,6 @@ class AxisClasses:
     _parents: dict[Place, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Join the axes that maps, reductions and moves step through together."""
         for name, node in self.graph.nodes:
             match node:
                 case Map():
@@ -50,7 +49,7 @@ class AxisClasses:
                 self._join_parts(node)
 
     def of(self, name: str) -> tuple[Place | None, ...]:
-        """Class of each axis of a value; None for an axis of extent 1."""
+        """Representative of the class of each axis of a value; None for an axis of extent 1."""
         shape = self.graph.values[name].shape
         return tuple(None if extent == 1 else self.find((name, axis)) for axis, extent in enumerate(shape))
 
@@ -64,7 +63,6 @@ class AxisClasses:
         return len(self.graph.values[name].shape)
 
     def _join(self, one: Place, other: Place) -> None:
-        """Put two axes into one class, unless either has extent 1."""
         if self.graph.values[one[0]].shape[one[1]] > 1 and self.graph.values[other[0]].shape[other[1]] > 1:
             self._parents[self.find(other)] = self.find(one)
 
@@ -86,7 +84,7 @@ class AxisClasses:
             self._parents = before
 
     def has_twice(self, name: str) -> bool:
-        """Whether two axes of a value are of one class, as in a matrix that is added to its transpose."""
+        """Whether two axes of a value are in one class, as in a matrix that is added to its transpose."""
         places = [place for place in self.of(name) if place]
         return len(set(places)) < len(places)
 

@@ -30,13 +30,13 @@ MOST_ENUMERATED = 1 << 24
 
 
 class GirGraph(StepGraph[GirSchedule]):
-    """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`."""
+    """Construction graph of a row nest: nodes are schedules of `operator` for `hardware`, edges are the actions of `space`."""
 
     actions, kind, parts = ACTIONS, GirSchedule, TERMS
     model: GirModel | GpuModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """Build nest, rules and model. ValueError for a graph that is not a row nest, other warps than 32, an unknown space."""
+        """Build nest, rules and model. ValueError for a graph that is no row nest, GPUs without warps of 32, or another space."""
         if space not in SPACES:
             raise ValueError(f"space {space!r} of {operator}: expected one of {', '.join(SPACES)}")
         if hardware.kind == "gpu" and hardware.warp != WARP:
@@ -48,7 +48,7 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @property
     def horizon(self) -> int:
-        """Number of steps of an episode: 1.5 times the steps that raise every field to its top and place every cell once."""
+        """Number of steps of an episode: 1.5 times the steps that raise every field to its top and place every value once."""
         steps = sum(len(field.values) - 1 for field in FIELDS) + len(self.nest.crossing)
         return math.ceil(1.5 * steps)
 
@@ -57,17 +57,17 @@ class GirGraph(StepGraph[GirSchedule]):
         return GirSchedule(np.zeros(ROW, np.int32))
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of rows int32 [B, ROW] is within the limits, bool [B]."""
+        """Whether each schedule of int32 [B, ROW] is within the limits, bool [B]."""
         return self.rules.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Results of every action on rows int32 [B, ROW], int32 [B, N, ROW]; actions outside the space change nothing."""
+        """Results of every action on schedules int32 [B, ROW], as int32 [B, N, ROW]; actions outside the space change nothing."""
         after = applied(rows)
         after[:, ~self.primitives] = rows[:, None, :]
         return after
 
     def may_follow(self, rows: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Whether the space allows the step from each of rows int32 [B, ROW] to `after`, int32 [B, ROW]; bool [B]."""
+        """Whether the space allows the step from each schedule of `rows`, int32 [B, ROW], to that of `after`; bool [B]."""
         found = self.fits(after)
         if self.space == "monotone":
             found &= self.moved_bytes(after) <= self.moved_bytes(rows)
@@ -87,7 +87,7 @@ class GirGraph(StepGraph[GirSchedule]):
     ) -> GirSchedule:
         """A random legal schedule: the end of a walk of `steps` random legal actions from `start`.
 
-        If neither is given and the space is small, it is drawn uniformly from the whole space.
+        Without `steps` and `start`, the schedule is drawn uniformly from the whole space if the space is small.
         """
         if steps is None and start is None and len(self._all):
             return GirSchedule(self._all[rng.integers(len(self._all))])
@@ -133,12 +133,12 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @cached_property
     def table(self) -> GirTable:
-        """Table of the whole space, computed at the first use; ValueError if the space is too large."""
+        """Table of the whole space, computed at first use; ValueError if the space is too large."""
         return GirTable(self)
 
     @cached_property
     def least(self) -> float | None:
-        """Seconds of the optimum by the model; None if the space is too large for a table."""
+        """Predicted time of the optimum, in seconds; None if the space is too large for a table."""
         return self.optimum()[1] if self.size <= LARGEST else None
 
     @cached_property
@@ -147,5 +147,5 @@ class GirGraph(StepGraph[GirSchedule]):
         return roofline_floor(self.operator, self.hardware)
 
     def optimum(self) -> tuple[GirSchedule, float]:
-        """(fastest reachable schedule by the model, its seconds); ValueError if the space is too large."""
+        """(reachable schedule with the shortest predicted time, this time in seconds); ValueError if the space is too large."""
         return self.table.optimum

@@ -1,7 +1,7 @@
 """The instruction graph: a schedule as instructions on slices of buffers, which are at levels of memory.
 
-Names in Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR): a buffer is an iPointer, a slice
-an iSlice, an instruction an iOp, a kernel a launch. The thread or group that runs a kernel step by step is a unit.
+In Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR), a buffer is called iPointer, a slice
+iSlice, an instruction iOp, and a kernel a launch. The thread or group that runs a kernel step by step is a unit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Buffer:
     name: str
     level: Level
     elements: int
-    """Number of elements: in DRAM those of the tensor, elsewhere those of a row, padded to whole vectors."""
+    """Number of elements: of the whole tensor in DRAM, else of one row, padded to whole vectors."""
     padded: bool = False
     """Whether rows are padded to whole vectors, so that elements after the last may be read and written."""
 
@@ -38,13 +38,13 @@ class Slice:
 
     @property
     def is_held(self) -> bool:
-        """Whether it exists only in registers, while a step works on it."""
+        """Whether the slice exists only in registers, while a step works on it."""
         return self.buffer.level is Level.REG and self.buffer.elements == 0
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction of `kind` move, map or reduce, which writes the target; sources are (name of a cell, slice)."""
+    """An instruction of `kind` move, map or reduce that writes `target`. `sources` are (name of a cell, slice)."""
 
     kind: str
     cell: str
@@ -52,7 +52,7 @@ class Instruction:
     sources: tuple[tuple[str, Slice], ...]
     body: Expression | Reduction | Online | None = None
     once: tuple[int, ...] = ()
-    """Axes of rows along which the instruction would only be repeated; it runs only for rows with index 0 along them."""
+    """Axes of rows along which repetitions are redundant: the instruction runs only for rows with index 0 along these axes."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Lowering of a nest and a placement to the instruction graph."""
+"""Lowering of a nest and a placement to instruction graphs."""
 
 from __future__ import annotations
 
@@ -22,45 +22,41 @@ class Lowered:
     placement: Placement
     kernels: tuple[KernelGraph, ...]
     fault: str
-    """Reason why no code can be written for it; empty if it can."""
+    """Reason why no code can be written for the placement; empty if code can be written."""
 
     @property
     def spilled(self) -> tuple[Buffer, ...]:
-        """Tensors in DRAM that one kernel writes for a later kernel; they are neither inputs nor outputs."""
+        """Tensors in DRAM that one kernel writes for a later kernel, and that are neither inputs nor outputs."""
         own = {value.name for value in self.nest.graph.inputs} | set(self.nest.graph.returns)
         found = dict.fromkeys(buffer for kernel in self.kernels for buffer in kernel.buffers(Level.DRAM))
         return tuple(buffer for buffer in found if buffer.name not in own)
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """Instruction graph of a nest for a placement, even if the placement has a fault."""
+    """Lower a nest to instruction graphs for a placement, even if the placement has a fault (`Lowered.fault`)."""
     passes = passes_of(nest, placement)
     return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 
 
 @dataclass
 class _Lowering:
-    """Lowers one nest with its passes."""
-
     nest: RowNest
     passes: Passes
     homes: dict[str, int] = field(default_factory=dict)
-    """Narrow cell (one number per row) -> index of the kernel that computes it."""
+    """Narrow cell (one number per row) -> index of the kernel that computes the cell."""
 
     def kernels(self) -> tuple[KernelGraph, ...]:
-        """The kernels; every cut between passes ends a kernel."""
         ends = sorted({*self.passes.cuts, self.nest.passes - 1})
         starts = [0, *(end + 1 for end in ends[:-1])]
         found = [self._kernel(number, start, end) for number, (start, end) in enumerate(zip(starts, ends, strict=True))]
         return tuple(self._with_kept_numbers(found))
 
     def _kernel(self, number: int, start: int, end: int) -> KernelGraph:
-        """Kernel of passes `start` to `end`, without the loads of numbers per row that `_with_kept_numbers` adds."""
+        """Kernel of passes `start` to `end`, without the loads that `_with_kept_numbers` adds."""
         passes = [Pass(tuple(self._along(p)), tuple(self._once(number, p + 1))) for p in range(start, end + 1)]
         return KernelGraph(tuple(self._once(number, 0)) if start == 0 else (), tuple(passes))
 
     def _along(self, number: int) -> list[Instruction]:
-        """Instructions of pass `number` that run along the columns."""
         done = [self._fetch(fetch) for fetch in self.passes.fetches[number]]
         kept = {fetch.name: fetch.level for fetch in self.passes.keeps[number]}
         for name in self.passes.makes[number]:
@@ -76,7 +72,6 @@ class _Lowering:
         return _sunk(done)
 
     def _once(self, kernel: int, stage: int) -> list[Instruction]:
-        """Instructions of a stage that run once per row: loads, maps and stores of its narrow cells."""
         done = []
         for cell in self.nest.cells:
             if cell.wide or cell.stage != stage:
@@ -103,12 +98,10 @@ class _Lowering:
         return kernels
 
     def _numbers_read(self, kernel: KernelGraph) -> list[str]:
-        """Narrow cells that a kernel's instructions read."""
         read = (name for one in kernel.instructions() for name, _ in one.sources)
         return list(dict.fromkeys(name for name in read if name in self.homes))
 
     def _held(self, cell: Cell) -> Slice:
-        """Slice of a cell in registers, which instructions read and write."""
         return Slice(Buffer(cell.name, Level.REG, 0), cell.wide)
 
     def _load(self, cell: Cell) -> Instruction:
@@ -144,12 +137,14 @@ class _Lowering:
         return Instruction("move", name, self._between(name, Level.DRAM), ((name, self._held(self.nest.cell[name])),))
 
     def _in_tensor(self, access: Access, wide: bool) -> Slice:
-        """Slice of an input or output in DRAM."""
         graph = self.nest.graph
         return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
 
     def _between(self, name: str, level: Level) -> Slice:
-        """Slice of a cell's own buffer between passes; in DRAM it has all rows. The dot keeps its name apart from tensors."""
+        """Slice of the buffer that keeps the value `name` from one pass to the next. In DRAM the buffer has all rows.
+
+        Names of buffers contain a dot, which names of tensors do not.
+        """
         wide = self.nest.cell[name].wide
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:
@@ -163,7 +158,7 @@ class _Lowering:
 
 
 def _sunk(done: list[Instruction]) -> list[Instruction]:
-    """The instructions; a move or map whose readers all have the same `once` gets that `once` too."""
+    """Give moves and maps the `once` that all their readers share."""
     wanted: dict[str, set[tuple[int, ...]]] = {}
     found: list[Instruction] = []
     for one in reversed(done):
@@ -177,7 +172,6 @@ def _sunk(done: list[Instruction]) -> list[Instruction]:
 
 
 def _row_strides(extents: tuple[int, ...], pitch: int) -> tuple[int, ...]:
-    """Strides of a tensor along the axes of rows, if each row takes `pitch` elements."""
     strides: list[int] = []
     for extent in reversed(extents):
         strides.insert(0, pitch)

@@ -22,35 +22,37 @@ from gensor_gym.gir.schedule import FIELDS, GirSchedule
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
-"""Parts of the latency in seconds: launches; instructions along columns; waits for dependent sums; work once per row; register
-spills; repeated reads from caches; traffic of the tensors with their memory level.
+"""Terms of the latency in seconds.
+
+In order: launches; instructions along columns; waits for dependent sums; work once per row; register spills; repeated reads from
+caches; traffic of the tensors with their memory level.
 """
 _WIDTHS = FIELDS[0].values
 _CYCLES = {
     "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 7.5, 7.5, 7.5),
     "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
 }  # fmt: skip
-"""Kind of scalar function -> its cycles on a vector of each width; an exponential has 15 instructions, two per cycle."""
+"""Cycles of each kind of scalar function on a vector of each width; an exponential has 15 instructions, two per cycle."""
 _LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 1.0
 _ROW, _ROW_ONCE = 12.0, 3.0
-"""Cycles of a step of rows without its passes: if it ends with reductions, and if not, so that it overlaps the next step."""
+"""Cycles of a step of rows besides its passes: if it ends with reductions, and if not, so that it overlaps the next step."""
 _ALONE = 4.0
-"""Extra cycles of a store across two cache lines if its left neighbour, which would fill the line, is not stored just before."""
+"""Extra cycles of a store across two cache lines if the vector to its left, which fills the line, is not stored just before."""
 _TORN = 70e-9
-"""Seconds for the end of a row that fills only a part of a cache line, with streaming stores."""
+"""Seconds for the end of a row that fills only part of a cache line, with streaming stores."""
 _FENCE = 100e-9
 """Seconds that a task waits at its end for its streaming stores."""
 _LINE = 16
-"""Number of elements of a cache line."""
+"""Elements of a cache line."""
 _OVERLAP = 0.3
-"""Fraction of the smaller of arithmetic and bytes that is not hidden behind the larger."""
+"""Fraction of the shorter of arithmetic and traffic that is not hidden behind the longer."""
 
 _FULL = 0.75
-"""Fraction of the private caches above which a call's bytes do not all stay there, because pages are scattered."""
+"""Fraction of the private caches above which a call's data do not all stay there, because pages are scattered."""
 _WRITTEN = 1.0
-"""Extra cost of a byte stored to the second cache, in bytes read, because its line is read before."""
+"""Extra cost of a byte stored to the second-level cache, in bytes read, because its line is read first."""
 _OPEN, _HALF = 4, 20e-9
-"""Number of partly filled cache lines at which streaming stores begin to evict lines early, and the seconds of an eviction."""
+"""Number of partly filled cache lines at which streaming stores begin to evict lines early, and seconds of such an eviction."""
 _BEGUN = (0.0, 0.0, 0.5, 1.0)
 """Fraction of each width's loads that cross two cache lines, because NumPy's arrays begin a quarter line after a line's start."""
 _KEPT, _WAIT = 1.5, 30.0
@@ -58,14 +60,14 @@ _KEPT, _WAIT = 1.5, 30.0
 _CLAIM, _BATCHES = 20e-9, 16
 """Seconds that a thread takes to claim a batch of tasks, and number of batches in its run (`codegen/runtime/runtime.c`)."""
 _BESIDE, _ACROSS = 0.03, 0.2
-"""Relative increase of the time for bytes: for every further row of a step, and for loads across two cache lines."""
+"""Relative increase of the time for bytes: for each further row of a step, and for loads across two cache lines."""
 
 Header = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class GirModel:
-    """The analytic model of one nest on one machine."""
+    """The analytic model of one row nest on one CPU."""
 
     nest: RowNest
     hardware: Hardware
@@ -75,20 +77,20 @@ class GirModel:
         return {}
 
     def profile(self, placement: tuple[Level, ...]) -> Profile:
-        """Profile of a placement, computed at the first call."""
+        """Counts of a placement's instructions and storage, computed at the first call."""
         if placement not in self._profiles:
             self._profiles[placement] = profile_of(self.nest, placement)
         return self._profiles[placement]
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every term of rows int32 [B, ROW]: float64 [B, 1 + len(TERMS)], their total first."""
+        """Seconds, float64 [B, 1 + len(TERMS)], of schedules int32 [B, ROW]: the total, then each term."""
         found = np.zeros((len(rows), 1 + len(TERMS)))
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             found[chosen] = self._terms(self.profile(placement), GirSchedule.columns(rows[chosen]))
         return found
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Terms of one placement with many headers: seconds float64 [B, 1 + len(TERMS)], their total first."""
+        """Seconds of one placement with many headers, float64 [B, 1 + len(TERMS)]: the total, then each term."""
         total = np.zeros((len(header["rows"]), 1 + len(TERMS)))
         footprint = self.nest.graph.compulsory_bytes + self.nest.item_bytes * profile.spilled
         for kernel in profile.kernels:
@@ -101,7 +103,7 @@ class GirModel:
         return total
 
     def _kernel(self, kernel: KernelProfile, header: Header, footprint: int) -> dict[str, np.ndarray]:
-        """Seconds of each term of one kernel for the slowest thread, [B] each."""
+        """Seconds [B] of each term of one kernel, for the slowest thread."""
         rows, tasks, threads = self._shares(header)
         width = np.searchsorted(_WIDTHS, header["vector"])
         vectors = -(-self.nest.columns // header["vector"])
@@ -129,7 +131,7 @@ class GirModel:
         return found
 
     def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Seconds that a thread takes to claim batches of tasks, first of its own run, then of other threads' runs."""
+        """Seconds that a thread takes to claim its batches of tasks."""
         batches = -(-tasks // np.maximum(tasks // (_BATCHES * threads), 1))
         return np.where(self._is_measured, _CLAIM * -(-batches // threads), 0.0)
 
@@ -141,7 +143,7 @@ class GirModel:
         return np.minimum(-(-tasks // threads) * of_task, self.nest.rows), tasks, threads
 
     def _pass(self, one: PassProfile, header: Header, width: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(cycles for a vector in a pass: instructions, waits for dependent sums, register spills)."""
+        """(cycles for a vector in a pass: instructions, waits for dependent sums, register spills), [B] each."""
         cost = np.array([_CYCLES[kind] for kind in KINDS])[:, width]
         exponentials = 1.0 + 1.0 / header["tile"]  # of an online sum: one per vector, and one per step for the sum so far
         online = one.online * (exponentials * cost[KINDS.index("exp")] + 2 * cost[KINDS.index("simple")])
@@ -164,11 +166,10 @@ class GirModel:
         return (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
 
     def _begin(self, header: Header) -> np.ndarray:
-        """Fraction of the loads that cross two cache lines (`_BEGUN`)."""
         return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:
-        """Fraction of the vectors whose left neighbour is not stored just before: each tile's first, if rows alternate."""
+        """Fraction of the vectors to whose left no vector is stored just before: each tile's first, if rows alternate."""
         tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
         return (header["rows"] > 1) / tile
 
@@ -185,7 +186,7 @@ class GirModel:
     def _bytes(
         self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: int, footprint: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(seconds for repeated reads, seconds for traffic with the memory level of the tensors)."""
+        """(seconds for repeated reads, seconds for traffic with the memory level of the tensors), [B] each."""
         row = self.nest.item_bytes * self.nest.columns
         again = float(sum(one.again + one.scratch for one in kernel.passes) * row)
         step = header["rows"] * row * kernel.rows_touched
@@ -226,10 +227,10 @@ class GirModel:
         return np.where(self._is_measured & (open_lines >= _OPEN), lines * _HALF, 0.0)
 
     def _home(self, footprint: int, threads: int) -> _Home:
-        """Costs of the memory levels of `footprint` bytes that `threads` threads access repeatedly.
+        """Costs of repeated accesses by `threads` threads to `footprint` bytes of data.
 
         Accesses to data slightly larger than a level mostly hit it; accesses to data of twice its capacity miss it. Beyond the
-        private caches a line is read before it is stored to, unless copies were measured there.
+        private caches, a line is read before it is stored to, unless copies were measured there.
         """
         pace, stored, beyond = 0.0, 1.0, 1.0
         shares: list[float] = []
@@ -252,7 +253,7 @@ class GirModel:
 
 @dataclass(frozen=True)
 class _Home:
-    """Costs of the memory level that keeps a call's data between calls."""
+    """Costs of the memory levels that keep a call's data between calls."""
 
     pace: float
     """Seconds per byte read by all cores together."""

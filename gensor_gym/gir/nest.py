@@ -1,6 +1,6 @@
 """The canonical loops of a dataflow graph: over independent rows, and over columns, which maps traverse and reductions reduce.
 
-Every value of the graph varies along the rows, along the columns, along both or neither. Adjacent axes are merged if every tensor
+Every value of the graph varies along the rows, the columns, both or neither. Adjacent axes are merged if every tensor
 steps through them like one axis; at most `MOST_ROW_AXES` axes of rows and one axis of columns may remain.
 """
 
@@ -20,14 +20,14 @@ from gensor_gym.gir.views import Rows, View, input_views, output_views
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
 MOST_REPEATS = 4
-"""Most points of the loops per element of the largest value, if a graph has several joins."""
+"""Most points of the loops per element of the largest value, if a graph has several concatenations."""
 MOST_SUMMED = 1 << 24
 """Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Position of a value in a tensor in DRAM: element (r.., c) is at `offset + sum(rows[i] * r[i]) + column * c`."""
+    """Position of a value's element in a tensor in DRAM: (r.., c) is at `offset + sum(rows[i] * r[i]) + column * c`."""
 
     tensor: str
     offset: int
@@ -38,12 +38,12 @@ class Access:
 
     @property
     def is_turned(self) -> bool:
-        """Whether neighbours along the last axis of rows are contiguous, and columns are strided."""
+        """Whether elements along the last axis of rows are contiguous, and columns are strided."""
         return self.column > 1 and self.rows[-1:] == (1,) and self.chosen is None
 
     @property
     def is_same(self) -> bool:
-        """Whether it reads the same elements in all rows."""
+        """Whether the access reads the same elements in all rows."""
         return not any(self.rows) and self.chosen is None
 
 
@@ -63,7 +63,6 @@ class Online:
     top: str
 
     def __str__(self) -> str:
-        """Text of the reduction, such as pictures show."""
         return f"sum of exp less running {self.top}"
 
 
@@ -77,43 +76,43 @@ class Cell:
 
     name: str
     made: Access | Expression | Reduction | Online
-    """Its definition: a load, an expression of other cells, or a reduction of another cell along the columns."""
+    """Definition of the cell: a load, an expression of other cells, or a reduction of another cell along the columns."""
     sources: tuple[str, ...]
     wide: bool
     stage: int
 
     @property
     def is_load(self) -> bool:
-        """Whether it is loaded from an input."""
+        """Whether the cell is loaded from an input."""
         return isinstance(self.made, Access)
 
     @property
     def is_reduction(self) -> bool:
-        """Whether it is a reduction along the columns, with one number per row."""
+        """Whether the cell is a reduction along the columns, with one number per row."""
         return isinstance(self.made, str | Online)
 
 
 @dataclass(frozen=True)
 class RowNest:
-    """A dataflow graph as loops over rows and columns, which the module describes."""
+    """A dataflow graph as canonical loops over rows and columns."""
 
     graph: Dataflow
     row_extents: tuple[int, ...]
     columns: int
     cells: tuple[Cell, ...]
-    """Cells in an order in which each comes after the cells that it reads."""
+    """Cells in an order in which each cell comes after the cells that it reads."""
     stores: tuple[tuple[str, Access], ...]
     """(name of a cell, access that writes it) pairs; several cells may write parts of one output."""
     parts: int = 1
-    """Number of neighbours along the last axis of rows that are parts of one row; their reductions are combined (`gir.parts`)."""
+    """Number of indices along the last axis of rows that are parts of one row; their reductions are combined (`gir.parts`)."""
     last: int = 0
     """Number of columns of the last part of every row if it is shorter than `columns`, else 0."""
     together: int = 1
-    """Number of canonical rows that are one row, because they are contiguous in all tensors (`gir.parts`)."""
+    """Number of the graph's rows that are joined to one row, because they are contiguous in all tensors (`gir.parts`)."""
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of one of its numbers: float32, or int64."""
+        """Bytes of a number: 4 of float32, or 8 of int64."""
         return 8 if self.graph.whole else 4
 
     @property
@@ -147,7 +146,7 @@ class RowNest:
 
     @cached_property
     def uses(self) -> dict[str, tuple[int, ...]]:
-        """Wide cell -> indices of the passes that read, reduce or store it, in order; the first of them makes it.
+        """Indices of the passes that read, reduce or store each wide cell, in order; the first of them computes the cell.
 
         A cell reads its sources in its own pass, which may be later than necessary.
         """
@@ -169,13 +168,11 @@ class RowNest:
 
 
 def row_nest(graph: Dataflow) -> RowNest:
-    """The canonical loops of a graph; ValueError names a node or axis that they cannot express."""
+    """Express a graph as canonical loops; ValueError names a node or axis for which that is impossible."""
     return _Builder(graph).nest()
 
 
 class _Builder:
-    """Builds the nest of one graph."""
-
     def __init__(self, graph: Dataflow) -> None:
         self.graph, self.nodes = graph, dict(graph.nodes)
         if len(kinds := {graph.type_of(name) for name, node in graph.nodes if not isinstance(node, VIEWS)}) > 1:
@@ -188,7 +185,6 @@ class _Builder:
         self.cells: dict[str, Cell] = {}
 
     def nest(self) -> RowNest:
-        """Build the nest (`row_nest`)."""
         stored = [(self._stored(name).name, name, view) for name, view in self.writes]
         if len(self.cells) > MOST_CELLS:
             raise ValueError(f"{self.graph.name}: {len(self.cells)} values of one nest, expected at most {MOST_CELLS}")
@@ -209,14 +205,12 @@ class _Builder:
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
 
     def _check_joins(self, points: int) -> None:
-        """Check that loops of several joins have at most `MOST_REPEATS` points per element of a value; ValueError if not."""
         joins = sum(isinstance(node, Concat) for node in self.nodes.values())
         largest = max(value.size for value in self.graph.values.values())
         if joins > 1 and points > MOST_REPEATS * largest:
             raise ValueError(f"{self.graph.name}: {joins} joins go through {points} points of {largest}, expected one by itself")
 
     def _chosen(self, access: Access, rows: Rows | None, ids: Access) -> Access:
-        """Access of a table with its ids, one for each row of the loops; ValueError if ids vary along columns."""
         assert rows is not None
         if ids.column:
             raise ValueError(f"{self.graph.name}: {ids.tensor} has another row of {access.tensor} for every column, expected one")
@@ -237,7 +231,6 @@ class _Builder:
         return [*row_extents, *(columns or [1])], steps
 
     def _check_classes(self) -> None:
-        """Check that no value has two axes of one class, like a matrix added to its transpose; ValueError if a value has."""
         for name in self.graph.values:
             if self.classes.has_twice(name):
                 raise ValueError(f"{self.graph.name}: two axes of {name} are one axis elsewhere, expected loops of their own")
@@ -265,7 +258,7 @@ class _Builder:
         return self.graph.values[place[0]].shape[place[1]]
 
     def _column_classes(self) -> list[Place]:
-        """Classes of axes that become columns: the reduced axes, or else the contiguous axis of the first output."""
+        """Classes of axes that become columns: the reduced axes, else the contiguous axis of the first output."""
         reduced: dict[frozenset[Place], list[Place]] = {}
         for _, node in self.graph.nodes:
             if isinstance(node, Reduce):
@@ -300,7 +293,6 @@ class _Builder:
         return sorted(found, key=lambda place: -strides.get(place, 0))
 
     def _steps(self, name: str, view: View, places: list[Place]) -> list[int]:
-        """Strides of a view along classes of axes; 0 along a class that it does not have."""
         steps: dict[Place, int] = {}
         for place, stride in zip(self.classes.of(name), view.strides, strict=True):
             if place is not None:
@@ -308,7 +300,7 @@ class _Builder:
         return [steps.get(place, 0) for place in places]
 
     def _stored(self, name: str) -> Cell:
-        """The cell that is stored as an output. A narrow cell whose output has columns gets a wide cell that repeats it."""
+        """The cell that is stored as an output; a narrow cell whose output has columns gets a wide cell that repeats it."""
         cell = self._cell(name)
         if cell.wide or not any(place in self.columns for place in self.classes.of(name)):
             return cell
@@ -316,7 +308,6 @@ class _Builder:
         return self.cells.setdefault(repeated.name, repeated)
 
     def _cell(self, name: str) -> Cell:
-        """The cell of a value; if it is missing, it is made after the cells that it reads."""
         name = self._computed(name)
         if name in self.cells:
             return self.cells[name]
@@ -341,20 +332,18 @@ class _Builder:
         return made
 
     def _check_sum(self, name: str, node: Reduce) -> None:
-        """Check that a sum is short enough for an error bound; ValueError if not."""
         count = math.prod(self.graph.values[node.source].shape[axis] for axis in node.axes)
         if node.body == "sum" and count > MOST_SUMMED:
             raise ValueError(f"{self.graph.name}: {name} adds up {count} elements, expected at most {MOST_SUMMED} in float32")
 
     def _of_equals(self, node: Reduce, source: str) -> Expression:
-        """Expression for a reduction of a narrow cell, which is the same in every column: the cell, or a multiple of it."""
+        """Expression for a reduction of a narrow cell, which is equal in all columns: the cell, or a multiple of it."""
         shape = self.graph.values[node.source].shape
         count = math.prod(shape[axis] for axis in node.axes)
         same = node.body == "max" or count == 1
         return Operand(source) if same else Call("multiply", (Operand(source), Constant(float(count))))
 
     def _varies(self, name: str) -> bool:
-        """Whether an input varies along the columns."""
         places = zip(self.classes.of(name), self.views[name].strides, strict=True)
         return any(place in self.columns and stride for place, stride in places)
 

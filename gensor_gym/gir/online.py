@@ -13,11 +13,11 @@ from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.gir.nest import Cell, Online, RowNest
 
 LEAST_COLUMNS, LEAST_SIDE = 128, 8
-"""Fewest columns of a nest, and fewest columns of a step, with an online sum; its vectors have more than one element.
+"""Fewest columns of a nest, and fewest columns of a step, with an online sum. Its vectors have more than one element.
 
-It then has at most as many roundings as a sum in any order, which verification allows. With n columns, V parallel elements and T
-vectors, a lane's sum has at most n / (V T) + T steps, each with an exponential (4 roundings), a product and sums, and log2(V) + 5
-roundings when lanes are combined. A sum in any order has n - 1.
+An online sum then has at most as many roundings as a sum in any order, which verification allows. With n columns, V parallel
+elements and T vectors, a lane's sum has at most n / (V T) + T steps, each with an exponential (4 roundings), a product and sums,
+and log2(V) + 5 roundings when lanes are combined. A sum in any order has n - 1.
 """
 
 
@@ -39,7 +39,10 @@ def shifted_power(nest: RowNest, name: str) -> tuple[str, str] | None:
 
 
 def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
-    """The nest with the sums of the selected cells computed online, so that their readers depend on one reduction less."""
+    """The nest with the sums of selected cells computed online, so that cells that read them depend on one reduction fewer.
+
+    `names` tells for each cell whether it is selected.
+    """
     sums = {total: nest.cell[name] for name, taken in names.items() if taken for total in online_sums(nest, name)}
     if not sums:
         return nest
@@ -53,5 +56,4 @@ def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
 
 
 def _stage(cell: Cell, before: Mapping[str, Cell]) -> int:
-    """Number of successive reductions that a cell depends on, from the stages of the cells before it."""
     return max((before[source].stage for source in cell.sources), default=0) + (1 if cell.is_reduction else 0)

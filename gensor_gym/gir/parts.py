@@ -16,20 +16,20 @@ from gensor_gym.hardware.types import Hardware
 LEAST_COLUMNS, MOST_PARTS = 8192, 64
 """Fewest columns of a part, so that the end of its sums takes a small share of its time; most parts of a row."""
 LEAST_PASSES = 32768
-"""Fewest columns of a row with several passes that is cut, because each pass becomes a launch.
+"""Fewest columns at which a row with several passes is cut, because each pass becomes a launch.
 
 Two cores of an Intel Xeon: softmax of one row, 16384 columns 4.6 us in parts and 4.4 whole, 32768 columns 7.1 and 8.3.
 """
 SHORT = 128
-"""Columns from which a row is long enough for whole tiles of vectors."""
+"""Columns from which on a row is long enough for whole tiles of vectors."""
 _LINE = 16
 """Number of elements of a cache line; parts of whole lines are preferred."""
 _FEW = 4
-"""Equal parts are used only if their number is at least the largest possible number divided by this, lest cores be idle."""
+"""Equal parts are used only if their number is at least 1 / `_FEW` of the largest possible number, lest cores be idle."""
 
 
 def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
-    """The canonical loops of a graph for a machine; on a CPU, rows are joined or cut. ValueError like `row_nest`."""
+    """The canonical loops of a graph for a machine; on a CPU, rows are joined or cut. ValueError as from `row_nest`."""
     nest = row_nest(graph)
     return in_parts(with_long_rows(nest), hardware.units) if hardware.kind == "cpu" else nest
 
@@ -54,7 +54,6 @@ def _rows_together(extent: int, columns: int) -> int:
 
 
 def _joined(nest: RowNest, count: int) -> RowNest:
-    """The nest after every `count` neighbours along the last axis of rows become one row."""
     *outer, extent = nest.row_extents
     kept = [extent // count] if extent > count or not outer else []
 
@@ -69,14 +68,14 @@ def _joined(nest: RowNest, count: int) -> RowNest:
 
 
 def _goes_on(access: Access, columns: int) -> bool:
-    """Whether the last axis of rows continues the columns in a tensor; true for an element that all rows share."""
+    """Whether rows along their last axis continue the columns in a tensor; true for an element that all rows share."""
     return access.chosen is None and access.rows[-1] == access.column * columns
 
 
 def in_parts(nest: RowNest, units: int) -> RowNest:
     """The nest with long rows in parts if there are fewer rows than cores, or a single row; else the nest itself.
 
-    Rows stay whole if neighbouring rows are contiguous in some tensor, because those loads are transposed in registers.
+    Rows stay whole if elements of adjacent rows are contiguous in some tensor, because its loads are transposed in registers.
     """
     count, columns = parts_of(nest.columns)
     left = nest.columns - (count - 1) * columns
@@ -101,7 +100,7 @@ def in_parts(nest: RowNest, units: int) -> RowNest:
 
 
 def parts_of(columns: int) -> tuple[int, int]:
-    """(number of parts of a row with `columns` columns, number of columns of each part but the last).
+    """(number of parts of a row with `columns` columns, number of columns of each part except the last).
 
     Parts are as many as possible and equal, of whole cache lines if possible. If equal parts would be too few, the last part is
     shorter.

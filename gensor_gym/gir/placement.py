@@ -1,7 +1,7 @@
 """Storage of values that several passes read: the levels of memory, and the levels that are allowed for each value.
 
-The levels are IntelliGen's (arXiv 2307.04995): registers of a unit, memory of a group, DRAM that all kernels share. On a CPU a
-unit is a thread's loop step, registers are vector registers, and SRAM is a row buffer, which stays in the thread's caches.
+The levels are IntelliGen's (arXiv 2307.04995): registers of a unit, memory of a group, and DRAM, which all kernels share. On a
+CPU, a unit is a thread's loop step, registers are vector registers, and SRAM is a row buffer, which stays in the thread's caches.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from gensor_gym.gir.online import online_sums, taken_online
 
 
 class Level(IntEnum):
-    """Storage of a value between the pass that makes it and a later pass that reads it."""
+    """Storage of a value between the pass that computes it and a later pass that reads it."""
 
     DRAM = 0
     """In a tensor: an input is loaded again; a computed value is stored, and its kernel ends after its pass."""
     RECOMPUTE = 1
-    """No storage: it is computed again from its sources."""
+    """No storage: the value is computed again from its sources."""
     SRAM = 2
     """In a row buffer."""
     REG = 3
     """In registers, for the whole row."""
     ONLINE = 4
-    """No storage: it is computed again, and its sum is computed online, in the pass of the maximum (`gir.online`)."""
+    """No storage: the value is computed again, and its sum is computed online, in the pass of the maximum (`gir.online`)."""
 
 
 Placement = tuple[Level, ...]
@@ -55,19 +55,19 @@ class Passes:
     nest: RowNest
     """The nest with the sums that the placement computes online."""
     makes: tuple[tuple[str, ...], ...]
-    """For each pass the cells that it loads or computes, each after its sources."""
+    """For each pass, the cells that it loads or computes, each after its sources."""
     fetches: tuple[tuple[Fetch, ...], ...]
-    """For each pass the cells that it reads from storage of earlier passes."""
+    """For each pass, the cells that it reads from storage of earlier passes."""
     keeps: tuple[tuple[Fetch, ...], ...]
-    """For each pass the cells that it stores for later passes."""
+    """For each pass, the cells that it stores for later passes."""
     cuts: tuple[int, ...]
-    """Indices of the passes after which a kernel ends and another begins; if rows are in parts, every pass but the last."""
+    """Indices of the passes after which a kernel ends and another begins; if rows are in parts, every pass except the last."""
     fault: str = ""
-    """Reason why no kernel can do this: a value in SRAM or registers would outlive its kernel. Empty if the passes are legal."""
+    """Reason why the passes are illegal: a value in SRAM or registers would outlive its kernel. Empty if they are legal."""
 
 
 def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
-    """Passes of a nest for a placement of its crossing cells."""
+    """Derive the passes of a nest from a placement of its crossing cells."""
     level = dict(zip(nest.crossing, placement, strict=True))
     nest = taken_online(nest, {name: one is Level.ONLINE for name, one in level.items()})
     made: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The part of a placement's cost that does not depend on the header: instructions, loads, stores, registers of every pass."""
+"""Counts of a placement that do not depend on the header of a schedule: instructions, loads, stores, registers of every pass."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PassProfile:
     inputs: float
     """Number of loads from DRAM of tensors that no earlier pass of the kernel read."""
     again: float
-    """Number of loads from DRAM of tensors that an earlier pass of the kernel read, or that are the same for all rows."""
+    """Number of loads from DRAM of tensors that an earlier pass of the kernel read, or that are equal for all rows."""
     outputs: float
     """Number of stores to outputs."""
     spills: float
@@ -49,7 +49,7 @@ class PassProfile:
     turned: tuple[int, ...]
     """Column stride of every load whose rows are contiguous and whose columns are strided."""
     live: int
-    """Number of vectors that are in registers at once, for each row and vector of a step."""
+    """Number of vectors in registers at once, for each row and vector of a step."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Profile:
 
 
 def profile_of(nest: RowNest, placement: Placement) -> Profile:
-    """Profile of a nest for a placement."""
+    """Count the instructions and storage of a nest for a placement."""
     lowered = lower(nest, placement)
     wide = [kernel.buffers(Level.REG) for kernel in lowered.kernels]
     return Profile(
@@ -149,7 +149,7 @@ def _inverted(one: Instruction) -> set[str]:
 
 
 def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
-    """Profile of a pass; `read` are the tensors that earlier passes of the kernel accessed, and those of this pass are added."""
+    """Profile of a pass. `read` are the tensors that earlier passes of the kernel accessed; those of this pass are added."""
     own = {value.name for value in lowered.nest.graph.inputs} | set(lowered.nest.graph.returns)
     tally: dict[str, float] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
     seen: set[str] = set()

@@ -1,6 +1,6 @@
 """Legality of a row nest's schedules on a machine: limits on the header and on the placement, for many schedules at once.
 
-`placement.py` derives the kernels' passes from the placement. `gpu/rules.py` has the limits of GPUs.
+`placement.py` derives the passes of kernels from a placement. `gpu/rules.py` has the limits of GPUs.
 """
 
 from __future__ import annotations
@@ -19,26 +19,25 @@ from gensor_gym.gir.schedule import HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
 STREAMED = 2
-"""Where rates of stores were measured, streaming stores need outputs larger than this multiple of the second-level cache.
+"""On machines with measured rates of stores, streaming stores need outputs above this multiple of the second-level cache.
 
-On one core of a Zen 4 (1 MB of cache) a map that writes 0.25 to 2 MB takes 1.5 times as long with them. A sum of two tensors
+On one core of a Zen 4 (1 MB of cache), a map that writes 0.25 to 2 MB takes 1.5 times as long with them. A sum of two tensors
 takes 1.1 to 1.2 times as long up to 1 MB, and 0.8 of the time from 4 MB on. Eleven of twelve operators that write up to 2 MB took
-1.04 to 1.8 times as long on an Intel Xeon (results/host/fused_programs.jsonl.gz). The outputs are then in no cache when they are
-next read.
+1.04 to 1.8 times as long on an Intel Xeon (results/host/fused_programs.jsonl.gz). After streaming stores, outputs are in no cache
+when they are next read.
 """
 MOST_VECTORS = 32
-"""Most vectors of a step in all its rows together: code grows with them, and no machine has more registers."""
+"""Most vectors of a step in all its rows: code grows with them, and no machine has more registers."""
 
 
 @dataclass(frozen=True)
 class GirRules:
-    """The limits of one nest on one machine."""
+    """The limits of one row nest on one machine."""
 
     nest: RowNest
     hardware: Hardware
 
     def __post_init__(self) -> None:
-        """Check that a schedule can place all crossing cells of the nest; ValueError if there are too many."""
         if len(self.nest.crossing) > MOST_PLACED:
             count = len(self.nest.crossing)
             raise ValueError(f"{self.nest.graph.name}: {count} values cross passes, expected at most {MOST_PLACED}")
@@ -80,12 +79,12 @@ class GirRules:
         return {}
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of rows int32 [B, ROW] is legal, bool [B]."""
+        """Whether each schedule of int32 [B, ROW] is legal, bool [B]."""
         header = GirSchedule.columns(rows)
         return self._header_fits(header) & self._placement_fits(rows, header)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether header values are supported and not larger than needed: the next smaller value would not cover everything."""
+        """Whether header values are supported and not too large: the next smaller value would not cover all rows or columns."""
         nest, vector, tile, rows, loop = self.nest, *(header[name] for name in ("vector", "tile", "rows", "loop"))
         steps = -(-nest.rows // rows)
         wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
@@ -97,7 +96,6 @@ class GirRules:
         )  # fmt: skip
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether levels are allowed, values do not outlive their kernel, and registers and row buffers suffice."""
         placed = rows[:, HEADER:]
         allowed = np.all(self._allowed[np.arange(MOST_PLACED), placed], axis=1)
         vectors = -(-self.nest.columns // header["vector"])
@@ -119,7 +117,7 @@ class GirRules:
 
 
 def by_placement(rows: np.ndarray, count: int) -> Iterator[tuple[Placement, np.ndarray]]:
-    """(placement of `count` cells, int64 indices of the rows with it) for every distinct placement in rows int32 [B, ROW]."""
+    """(placement of `count` cells, int64 indices of its rows) for every distinct placement in rows int32 [B, ROW]."""
     placed, inverse = np.unique(rows[:, HEADER : HEADER + count], axis=0, return_inverse=True)
     for number, one in enumerate(placed):
         yield tuple(Level(int(level)) for level in one), np.flatnonzero(inverse.reshape(-1) == number)

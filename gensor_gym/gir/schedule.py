@@ -17,7 +17,7 @@ FIELDS = (
     Field("loop", (1, 4, 16, 64, 256, 1024, 4096), "steps of rows that one task does one after another"),
     Field("streaming", (0, 1), "1: outputs are stored past the caches"),
 )
-"""Fields of the header. `loop` is IntelliGen's number of loops, which with `rows` determines its number of parallel instances."""
+"""Fields of the header. `loop` is IntelliGen's number of loops; `loop` and `rows` determine its number of parallel instances."""
 HEADER = len(FIELDS)
 MOST_PLACED = 16
 """Most crossing cells of a nest."""
@@ -25,7 +25,7 @@ ROW = HEADER + MOST_PLACED
 
 
 class GirSchedule(FieldSchedule):
-    """An immutable row: indices of the header's values, then a level for every crossing cell. Equal if the rows are equal."""
+    """An immutable row: indices of the header's values, then a level for every crossing cell. Equal rows are equal schedules."""
 
     __slots__ = ()
     length, fields = ROW, FIELDS
@@ -44,14 +44,14 @@ class GirSchedule(FieldSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text of `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
+        """Read a schedule from `str(schedule)`; missing fields take their first value. ValueError names the unreadable part."""
         given = cls.words(text, "[a-z,]+", " place=sram,reg")
         levels = given.pop("place", "dram").split(",")
         return cls(make_schedule(given, levels).row)
 
 
 def make_schedule(fields: Mapping[str, int | str], levels: Sequence[str | Level] = ()) -> GirSchedule:
-    """Schedule with these field values and levels; missing fields have their first value. ValueError names an unknown value."""
+    """Make a schedule of field values and levels; missing fields take their first value. ValueError names an unknown value."""
     row = GirSchedule.row_of(fields)
     if len(levels) > MOST_PLACED:
         raise ValueError(f"{len(levels)} levels, expected at most {MOST_PLACED}")

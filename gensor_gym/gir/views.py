@@ -1,4 +1,4 @@
-"""Moves (transposes, slices, joins and the like) at the edges of a dataflow graph as views of tensors, which need no kernel.
+"""Transposes, slices, joins and other moves of data at the edges of a dataflow graph, as views of tensors that need no kernel.
 
 A move before any computation becomes an input that is read in another order. A move after the last computation becomes an output
 that is written in another order.
@@ -22,7 +22,7 @@ class Rows:
     """Ids that select rows of a table with `count` rows: an id adds `step * id` to the position of an element."""
 
     ids: View
-    """View of the ids in the shape of the gathered value: the id of every element's row."""
+    """View of the ids in the shape of the gathered value: the id of the row of each element."""
     step: int
     count: int
 
@@ -56,19 +56,18 @@ class View:
         return View(self.tensor, self.offset, to, (0,) * new + kept, self._rows(lambda ids: ids.repeated(to)))
 
     def reshaped(self, to: Shape) -> View | None:
-        """View of the same elements in the same order with shape `to`; None if strides cannot express it."""
+        """View of the same elements, in the same order, with shape `to`; None if strides cannot express it."""
         if [extent for extent in self.shape if extent > 1] == [extent for extent in to if extent > 1]:
             return dataclasses.replace(self._spread(to), rows=self._rows(lambda ids: ids._spread(to)))
         strides = _cut(self.shape, self.strides, to) if self.rows is None else None
         return None if strides is None else View(self.tensor, self.offset, to, strides)
 
     def _spread(self, to: Shape) -> View:
-        """View with shape `to`, which differs only by axes of extent 1."""
         strides = iter(stride for extent, stride in zip(self.shape, self.strides, strict=True) if extent > 1)
         return View(self.tensor, self.offset, to, tuple(next(strides) if extent > 1 else 0 for extent in to))
 
     def gathered(self, ids: View) -> View:
-        """View of the rows of this table that ids select."""
+        """View of those rows of this table that `ids` selects."""
         of_row, of_ids = (0,) * (len(self.shape) - 1), (0,) * len(ids.shape)
         shape = (*ids.shape, *self.shape[1:])
         rows = Rows(View(ids.tensor, ids.offset, shape, (*ids.strides, *of_row)), self.strides[0], self.shape[0])
@@ -108,7 +107,7 @@ def dense_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def input_views(graph: Dataflow) -> dict[str, View]:
-    """Name -> view of every value that is an input, or is made of an input by moves only."""
+    """Views, by name, of every value that is an input, or is computed from an input by moves of data only."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -119,7 +118,6 @@ def input_views(graph: Dataflow) -> dict[str, View]:
 
 
 def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
-    """View after one move of `source`; None if the node computes, or if strides cannot express the move."""
     match node:
         case Transpose(_, order):
             return source.permuted(order)
@@ -136,7 +134,7 @@ def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
 
 
 def output_views(graph: Dataflow) -> list[tuple[str, View]]:
-    """(name, view to which the elements are written) for every stored value: an output, or the values it is moved from."""
+    """(name, view to which its elements are written) of every value that is stored: an output, or values that it rearranges."""
     found: list[tuple[str, View]] = []
     nodes = dict(graph.nodes)
 

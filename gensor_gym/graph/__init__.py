@@ -1,1 +1,1 @@
-"""The rules of the construction graph: schedules, sizes, knobs, limits, primitives, legality."""
+"""Rules of the construction graph: schedules, sizes, knobs, limits, primitives, legality."""

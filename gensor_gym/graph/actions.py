@@ -1,6 +1,6 @@
-"""The list of all actions: every primitive with its axis or knob, in a fixed order for all operators and hardware.
+"""All actions: every primitive with its axis or knob, in a fixed order for all operators and machines.
 
-Spaces are subsets of this list.
+A space has a subset of the actions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gensor_gym.registry import near
 
 @dataclass(frozen=True)
 class Action:
-    """A primitive and the axis slot (`axis`) or knob (`knob`) that it is applied to; some primitives need neither."""
+    """A primitive, and the axis slot (`axis`) or the knob (`knob`) that it changes. Some primitives need neither."""
 
     primitive: str
     axis: int | None = None
@@ -60,14 +60,14 @@ SPACES: dict[str, frozenset[str]] = {
     "medium": frozenset(_GENSOR - {"set_vthread", "inverse_vthread"} | {"raise", "lower"}),
     "compact": frozenset(_GENSOR - {"set_vthread", "inverse_vthread"}),
 }
-"""Primitives of every named space. `compact` and `medium` also thin the ladder of sizes (see `graph/ladder.py`)."""
+"""Primitives of every named space. `compact` and `medium` also have fewer tile sizes (`graph/ladder.py`)."""
 
 OPERAND_KNOBS = frozenset(knob.name for knob in KNOBS if knob.of_operands)
-"""Knobs that `raise` and `lower` move in space `medium`: copies, layout and traversal of operands."""
+"""Knobs that `raise` and `lower` change in space `medium`: copies, layout and traversal of operands."""
 
 
 def space_actions(space: str) -> tuple[bool, ...]:
-    """For every action, whether the space has it. ValueError for an unknown space names the available spaces."""
+    """For every action, whether the space has it. ValueError for an unknown space, with the known spaces."""
     if space not in SPACES:
         raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}{near(space, SPACES)}")
     moved = OPERAND_KNOBS if space == "medium" else KNOB_INDEX.keys()

@@ -1,8 +1,8 @@
-"""Decorators that compile functions with Numba and cache them on disk by all sources that they depend on.
+"""Decorators that compile functions with Numba, and cache them on disk by all sources that they depend on.
 
-Numba keys a cached function by the time stamp of its own file alone, yet constants and functions of other modules are compiled
-into it: after a change of `tables.py` it would use stale offsets. Here every state of the sources has a separate cache folder.
-The sources are all modules of `graph` and `cost`, and all other modules that import these decorators. Constants of a compiled
+Numba keys a cached function by the time stamp of its own file alone, but compiles constants and functions of other modules into
+it: after a change of `tables.py` it would use stale offsets. Here every state of the sources has a cache folder of its own. The
+sources are all modules of `graph` and `cost`, and all other modules that import these decorators. Constants of a compiled
 function must be in one of these modules. Without a writable folder nothing is cached.
 """
 
@@ -36,7 +36,10 @@ watch()
 
 
 def compiled(function: F) -> F:
-    """Compile a function in Numba's nopython mode. It releases the GIL and is cached on disk for this state of the sources."""
+    """Compile a function in Numba's nopython mode.
+
+    The function releases the GIL. It is cached on disk for the present state of the sources.
+    """
     return _compile(function, entry)
 
 
@@ -49,7 +52,7 @@ def early(function: F) -> F:
 
 
 def outlined(function: F) -> F:
-    """Like `lean`, but the function is compiled once and called, not copied into every caller (`graph.compiling.units`).
+    """Like `lean`, but callers call one compiled copy; the function is not copied into each (`graph.compiling.units`).
 
     For long functions with many callers: the model, the mask.
     """
@@ -57,10 +60,10 @@ def outlined(function: F) -> F:
 
 
 def lean(function: F) -> F:
-    """Compile a function that compiled functions call (`graph.compiling.parts`): it makes no arrays and counts no references.
+    """Compile a function that compiled functions call (`graph.compiling.parts`).
 
-    Counting references (atomic additions at every call) took most of the time of the CPU model, and half of the time of a mask.
-    The function has no zero-division checks and must not raise.
+    The function makes no arrays and counts no references. Counting references (atomic additions at every call) took most of the
+    time of the CPU model, and half of the time of a mask. There are no zero-division checks, and the function must not raise.
     """
     options = {"_nrt": False, "error_model": "numpy"}
     made: F = part(function, lambda text: _compile(text, entry, **options), nogil=True, **options)
@@ -68,15 +71,15 @@ def lean(function: F) -> F:
 
 
 def plain(rows: np.ndarray) -> np.ndarray:
-    """`rows` itself, or a copy if it is read-only (like the row of a `Schedule`) or not contiguous.
+    """`rows` itself, or a copy if the array is read-only (like the row of a `Schedule`) or not contiguous.
 
-    Numba gives such arrays another type and would compile rules and model a second time.
+    Numba gives such arrays another type, and would compile rules and model a second time.
     """
     return rows if rows.flags.carray else rows.copy()
 
 
 def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
-    """Compile by `made_by`, or by `numba.njit` in an untried release of Numba; cached on disk. No change if Numba is off."""
+    """Compile by `made_by`, or by `numba.njit` in an untried release of Numba. Nothing changes if Numba is off."""
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
@@ -101,7 +104,7 @@ def _package_of(function: Callable[..., Any]) -> Path:
 
 @cache
 def _folder(package: Path) -> Path | None:
-    """Cache folder for the present sources of gensor_gym and of a package using it; None if no folder is writable.
+    """Cache folder for the present sources of gensor_gym and of `package`, which uses it; None if no folder is writable.
 
     Folders unused for a week are removed.
     """
@@ -129,9 +132,9 @@ def _bases() -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a folder, created if missing, is writable; this updates its time of last use.
+    """Create the folder if missing, and update its time of last use.
 
-    False if other users can write to it as well, because compiled functions are loaded from it.
+    False also if other users can write to the folder, because compiled functions are loaded from it.
     """
     try:
         if not made_own(folder):
@@ -144,7 +147,6 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _remove_unused(base: Path) -> None:
-    """Delete the cache folders in `base` that were not used for a week."""
     limit = time.time() - _KEPT_SECONDS
     for old in base.glob("*"):
         if old.stat().st_mtime < limit:

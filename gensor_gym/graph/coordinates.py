@@ -1,8 +1,8 @@
-"""The coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
+"""Coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
 
 An action changes one tile of one level, whose size must stay a multiple of the tile below: to go from a register tile of 16 rows
-to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with a tile written out for every level is a
-*vector*: the index of one value for each column. Its *number* is the vector read as digits in mixed radix; the first column
+to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with a tile for every level is a *vector*:
+the index of one value for each column. The *number* of a program is the vector read as digits in mixed radix; the first column
 varies fastest.
 """
 
@@ -23,21 +23,21 @@ from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, SP
 from gensor_gym.graph.tables.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
 
 CHAIN = MAX_LEVELS + 1
-"""Length of the chain of an axis: its tiles of every level, then its virtual threads."""
+"""Length of the chain of an axis: the tiles of all levels, then the virtual threads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One coordinate: its indices in a row and its possible values."""
+    """One coordinate: its indices in a row, and its possible values."""
 
     first: int
-    """The column's first index in a row: TILE + axis, or KNOB + knob."""
+    """First index of the column in a row: TILE + axis, or KNOB + knob."""
     values: np.ndarray
     """int32 [choices, P]: chains of an axis (P = CHAIN), or indices of a knob's values (P = 1)."""
 
     @property
     def is_knob(self) -> bool:
-        """Whether the column is a knob, not an axis."""
+        """Whether the column is a knob. Other columns are axes."""
         return self.first >= KNOB
 
     @property
@@ -49,7 +49,7 @@ class Column:
     def smallest(self) -> int:
         """Index of the smallest value: the first value of a knob, or the chain of an axis with the smallest product.
 
-        The product of a long axis's sizes is larger than an int64.
+        Products are float64, because the product of a long axis's sizes exceeds an int64.
         """
         return 0 if self.is_knob else int(np.argmin(np.prod(self.values, axis=1, dtype=np.float64)))
 
@@ -58,17 +58,17 @@ class Column:
         return Column(self.first, self.values[kept])
 
     def every(self, row: np.ndarray) -> np.ndarray:
-        """Copies of a row [ROW], one with each value of the column: int32 [choices, ROW]."""
+        """Copies of a row [ROW], one for each value of the column: int32 [choices, ROW]."""
         rows = np.repeat(row[None], len(self.values), axis=0)
         rows[:, self.places] = self.values
         return rows
 
 
 class Coordinates:
-    """Programs that differ in some columns; other columns stay as in `base`, a row [ROW] with tiles for all memory levels."""
+    """Programs that differ in some columns. Other columns stay as in `base`, a row [ROW] with tiles for all memory levels."""
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """K columns, in the order of the vectors' components."""
+        """Take the K columns in the order of the vectors' components."""
         self.base, self.columns = base, tuple(columns)
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
         """Number of values of every column, int64 [K]."""
@@ -76,11 +76,11 @@ class Coordinates:
         """Number of vectors, legal or not."""
 
     def movable(self, fixed: Collection[int] = ()) -> list[Column]:
-        """The columns with more than one value, except columns whose `first` is in `fixed`."""
+        """Columns with more than one value, except columns whose `first` is in `fixed`."""
         return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
 
     def moving(self, knobs: Collection[int]) -> Coordinates:
-        """The same coordinates with all axes, but only the knobs with the indices `knobs`."""
+        """Coordinates with all axes of these coordinates, but only the knobs with the indices `knobs`."""
         return Coordinates(self.base, [c for c in self.columns if not c.is_knob or c.first - KNOB in knobs])
 
     def rows(self, vectors: np.ndarray) -> np.ndarray:
@@ -91,7 +91,7 @@ class Coordinates:
         return rows
 
     def vector_of(self, row: np.ndarray) -> np.ndarray | None:
-        """The vector int64 [K] of a row [ROW], whose outer levels may be unset; None if no vector gives that program."""
+        """Vector int64 [K] of a row [ROW], whose outer levels may be unset. None if no vector gives the row's program."""
         row = row.copy()
         row[LEVEL] = self.base[LEVEL]
         same = [(column.values == row[column.places]).all(axis=1) for column in self.columns]
@@ -101,12 +101,12 @@ class Coordinates:
         return found if np.array_equal(self.rows(found[None])[0], row) else None
 
     def numbers(self, vectors: np.ndarray) -> np.ndarray:
-        """Numbers int64 [N] of vectors [N, K]. The size of the space must fit in 64 bits."""
+        """Numbers int64 [N] of vectors [N, K]: the vectors read as digits in mixed radix. `size` must fit in 64 bits."""
         radix = np.cumprod(np.concatenate([[1], self.counts]))[:-1]
         return (vectors * radix.astype(np.int64)).sum(axis=1).astype(np.int64)
 
     def vectors(self, numbers: np.ndarray) -> np.ndarray:
-        """Vectors int64 [N, K] of numbers int64 [N]."""
+        """Inverse of `numbers`: vectors int64 [N, K] of numbers int64 [N]."""
         if not self.columns:
             return np.empty((len(numbers), 0), dtype=np.int64)
         return np.stack(np.unravel_index(numbers, self.counts, order="F"), axis=1)
@@ -118,10 +118,10 @@ class Coordinates:
 
     @cached_property
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The columns for compiled code: (places int64 [K, CHAIN], offsets int64 [K + 1], values int32 [sum of choices, CHAIN]).
+        """The K columns as three arrays for compiled code: places, offsets and values.
 
-        `places` are indices in a row. The values of column k are values[offsets[k]:offsets[k + 1]]. A knob repeats its single
-        index CHAIN times.
+        `places` int64 [K, CHAIN] are indices in a row. The values of column k are values[offsets[k]:offsets[k + 1]]; offsets are
+        int64 [K + 1], values int32 [choices of all columns, CHAIN]. A knob repeats its single index CHAIN times.
         """
         places = [np.full(CHAIN, c.first) if c.is_knob else np.arange(CHAIN) * MAX_AXES + c.first for c in self.columns]
         values = [np.broadcast_to(column.values, (len(column.values), CHAIN)) for column in self.columns]
@@ -132,13 +132,13 @@ class Coordinates:
 
 @lean
 def set_column(row, column, choice, places, values):  # noqa: ANN001, ANN201
-    """Set a column of a row to a value; `column` and `choice` index the arrays of `Coordinates.packed`."""
+    """Set a column of a row to a value. `column` and `choice` are indices into the arrays of `Coordinates.packed`."""
     for i in range(CHAIN):
         row[places[column, i]] = values[choice, i]
 
 
 def columns_of(ints: np.ndarray, sizes: np.ndarray) -> list[Column]:
-    """All columns of a task: every axis slot, then every knob that the space varies, with its usable values."""
+    """Columns of a task: every axis slot, then every knob that the space varies, with its usable values."""
     axes = [Column(TILE + axis, _values_of(ints, sizes, axis)) for axis in range(MAX_AXES)]
     knobs = [Column(KNOB + knob, np.array(usable_values(ints, knob), dtype=np.int32)[:, None]) for knob in moved_knobs(ints)]
     return axes + knobs
@@ -155,14 +155,14 @@ def usable_values(ints: np.ndarray, knob: int) -> list[int]:
 
 
 def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """The same programs as rows [.., ROW] with a tile written out for every memory level."""
+    """Rows [.., ROW] of the same programs, with a tile written out for every memory level."""
     rows = rows.copy()
     rows[..., LEVEL] = ints[NUM_LEVELS] - 1
     return rows
 
 
 def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
-    """The values of an axis's column, its chains: int32 [choices, CHAIN]."""
+    """Chains of an axis: int32 [choices, CHAIN]."""
     ladder = sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]]
     virtual = (
         ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1

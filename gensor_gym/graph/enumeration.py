@@ -1,4 +1,4 @@
-"""Every legal schedule of a task's space, in batches: the vectors of its columns (`graph.coordinates`) in order of number."""
+"""All legal schedules of a task's space, in batches: the vectors of its columns (`graph.coordinates`) in order of number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ladders of tile sizes: the sizes of an axis in ascending order."""
+"""Ladders: the tile sizes of an axis in ascending order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LARGEST_TILE = 1 << 20
-"""Longest legal tile along one axis: the footprint of a longer tile would exceed every modelled cache and register file."""
+"""Longest legal tile along one axis. The footprint of a longer tile would exceed every modelled cache and register file."""
 
 COMPACT_STATES = 2000
-"""Bound on the number of schedules of a task in space `compact` (in `medium` without counting knobs), before resources
-are checked."""
+"""Bound on the number of schedules of a task in space `compact`, and in `medium` without knobs. Resources are not checked for
+this number."""
 
 
 @lru_cache(maxsize=4096)
@@ -41,8 +41,8 @@ def sizes(extent: int) -> tuple[int, ...]:
 def cpu_sizes(extent: int) -> tuple[int, ...]:
     """Tile sizes on a CPU: `sizes`, the heights 6 and 12 of register tiles 4 and 2 vectors wide, and covers of the extent.
 
-    A cover is the extent rounded up to a multiple of n = 6, 12 or 48 (3 vectors of 16), if n is at most half the extent. With it
-    a task may take a whole axis that n does not divide.
+    A cover is the extent rounded up to a multiple of n = 6, 12 or 48 (3 vectors of 16), if n is at most half the extent. With
+    covers, a task may take a whole axis that n does not divide.
     """
     found = sizes(extent)
     heights = {n for n in (6, 12) if n <= found[-1]}
@@ -51,7 +51,7 @@ def cpu_sizes(extent: int) -> tuple[int, ...]:
 
 
 def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...]]:
-    """The ladder of every axis of the operator in a space; in `extended` it reaches at least the tiles of tensor cores."""
+    """Ladder of every axis of the operator in a space. In `extended` ladders reach at least the tiles of tensor cores."""
     if space in ("compact", "medium"):
         return compact_ladders(op, hardware.kind)
     if hardware.kind == "cpu":
@@ -61,16 +61,15 @@ def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...
 
 
 def _up_to(length: int, ladder: tuple[int, ...]) -> tuple[int, ...]:
-    """The ladder, continued by powers of two up to `length`."""
     return (*ladder, *(1 << p for p in range(length.bit_length()) if 1 << p > ladder[-1]))
 
 
 def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
     """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
 
-    Every ladder begins as the sizes 1, 4, 16, 64, 256 that the padded extent allows. While the count is too large, the axis
-    with the most sizes loses its largest size (for ties the shortest axis, then the last). A ladder of one size fixes the
-    axis. Sizes of an axis divide each other, so an outer tile is always a multiple of the inner tile.
+    Every ladder starts with the sizes 1, 4, 16, 64, 256 up to the padded extent. While there are too many combinations, the axis
+    with the most sizes loses its largest size (for ties the shortest axis, then the last). A ladder of one size fixes the axis.
+    Sizes of an axis divide each other, so an outer tile is always a multiple of the inner tile.
     """
     rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
     levels = LEVELS[kind]
@@ -81,5 +80,5 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
 
 
 def _combinations(rungs: list[list[int]], levels: int) -> int:
-    """Number of combinations of non-decreasing chains of all axes, summed over constructions of 1, 2, .. `levels` levels."""
+    """Number of combinations of all axes' non-decreasing chains, summed over constructions of 1, 2, .. `levels` levels."""
     return sum(math.prod(math.comb(len(r) + opened - 1, opened) for r in rungs) for opened in range(1, levels + 1))

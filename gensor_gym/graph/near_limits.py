@@ -1,6 +1,6 @@
 """Random programs close to the hardware's limits, legal and barely illegal. Compiled.
 
-Almost no random combination of tiles is close to one limit and within the others. So sizes are drawn axis by axis, each within a
+Almost no random combination of tiles is close to one limit and within all others. So sizes are drawn axis by axis, each within a
 bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat more threads
 than a block may have.
 """
@@ -14,12 +14,10 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_
 from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
 ELEMENTS = 512
-"""Bound on the elements of a register tile over spatial axes, divided by the elements of the first program's tile.
-
-Every other pair of programs has half this bound. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16.
-"""
+"""Bound on the elements of a register tile over spatial axes, divided by the elements of the first program's tile. Every other
+pair of programs has half the bound. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16."""
 POINTS = 16
-"""The same bound for reduce axes; more unrolled points would exceed the limit on code size."""
+"""Like ELEMENTS, for reduce axes. More unrolled points would exceed the limit on code size."""
 AROUND = 2048
 """Bound on the elements of a tile divided by the elements of the tile below, for spatial and for reduce axes."""
 DRAWS = 1 + MAX_LEVELS * MAX_AXES
@@ -27,10 +25,10 @@ DRAWS = 1 + MAX_LEVELS * MAX_AXES
 
 
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Programs int32 [B, ROW] made from `draws` float64 [B, DRAWS] in [0, 1): well formed, legal or not.
+    """Well-formed programs int32 [B, ROW], legal or not, made from `draws` float64 [B, DRAWS] in [0, 1).
 
-    Their tiles are multiples of the tiles of `first`; knobs and virtual threads are the same. Every other program is a register
-    tile only, with no outer levels.
+    Tiles are multiples of the tiles of `first`; knobs and virtual threads are those of `first`. Every other program is a register
+    tile only, without outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)
@@ -39,7 +37,7 @@ def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: n
 
 @compiled
 def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
-    """Write random tiles into every row, level by level; the first axis is random, too."""
+    """Write random tiles into every row, level by level, beginning at a random axis."""
     for b in range(rows.shape[0]):
         row, at = rows[b], 1
         levels = 1 if b % 2 == 0 else ints[NUM_LEVELS]
@@ -62,7 +60,7 @@ def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _drawn(draw, below, most, axis, ints, sizes):  # noqa: ANN001, ANN202
-    """A random size that is a multiple of `below` and at most `most` times it; `below` if there is no such size."""
+    """A random size that is a multiple of `below`, at most `most` times as large. `below` if no size is."""
     count = 0
     for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
         count += sizes[i] % below == 0 and sizes[i] <= below * most

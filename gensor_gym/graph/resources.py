@@ -58,9 +58,9 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CODE_LIMIT_GPU = 4096
-"""Multiply-adds in the unrolled body of one thread: beyond this NVRTC takes seconds and the instruction cache overflows."""
+"""Limit on the multiply-adds in a thread's unrolled body. Beyond it NVRTC takes seconds and the instruction cache overflows."""
 CODE_LIMIT_CPU = 512
-"""Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
+"""Limit on the vector multiply-adds in an unrolled micro-kernel. Beyond it a C compiler takes seconds."""
 
 WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
 """Unrolled points of a window from which loads of later points take extra registers, and the number of these registers."""
@@ -72,7 +72,7 @@ MMA_CODE = 8
 def threads_of(row, ints):  # noqa: ANN001, ANN201
     """Number of threads of a GPU block.
 
-    A register tile is computed by a thread, with mma.sync by a warp, with wgmma by a warpgroup (one more warpgroup copies).
+    A thread computes a register tile; with mma.sync a warp does, with wgmma a warpgroup, and one more warpgroup copies.
     """
     workers = workers_of(row, ints)
     if row[TENSOR_CORE] == 0:
@@ -85,8 +85,8 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
     """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
 
     Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions with random
-    tiles, convolutions with 16 or more unrolled points spilled unless 16 more registers were counted, for loads of later points.
-    On tensor cores: 40, the accumulators of the worker's tile divided among its threads and, for mma.sync, fragments of one
+    tiles, those with 16 or more unrolled points spilled unless 16 more registers were counted, for loads of later points. On
+    tensor cores: 40, the accumulators of the worker's tile divided among its threads and, for mma.sync, fragments of one
     instruction's k (twice with register_buffer). NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
     """
     tile = spatial_product(row, 0, ints)
@@ -109,7 +109,8 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
 def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
     """Number of elements of a staged read that one step of the reduction puts into shared memory.
 
-    They are a dense box; on tensor cores and in an implicit matrix product (convolution=3) they are a matrix of shifted tiles.
+    The elements are a dense box. On tensor cores and in an implicit matrix product (convolution = 3) they are a matrix of shifted
+    tiles.
     """
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
@@ -122,7 +123,7 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of rows of a staged tile: its elements divided by the length of a row (`staged_row`)."""
+    """Number of rows of a staged tile: elements divided by the length of a row (`staged_row`)."""
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints) // staged_row(row, tensor, ints)
     rows = 1
@@ -165,7 +166,7 @@ def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     """Bytes of shared memory of a GPU block: consecutive staged tiles, each rounded up to 16 bytes, once per stage.
 
-    With shared_layout=1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
+    With shared_layout = 1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
     code may pad by fewer). If more threads than a warp share a reduction, their exchange reuses the tiles' memory. With wgmma,
     tiles are whole swizzle atoms of 1024 bytes, and B is in panels of 128 bytes of n, separate for each warpgroup's columns.
     Pixels of a laid-out convolution and columns of a transposed B are rows of k, like the rows of A. Two barriers of 8 bytes per
@@ -218,7 +219,7 @@ def vectors_of(size, ints):  # noqa: ANN001, ANN201
 def vectors_along(row, ints):  # noqa: ANN001, ANN201
     """Number of vectors (`vectors_of`) along the vector axis of the register tile.
 
-    In a shifted matrix product (convolution=2) that axis is rows and columns fused.
+    In a shifted matrix product (convolution = 2) the vector axis is rows and columns fused.
     """
     slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
     tile = row[TILE + slot]
@@ -229,7 +230,7 @@ def vectors_along(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """Number of rows of accumulators in a register tile; `slot` is the vector axis."""
+    """Number of rows of accumulators in a register tile. `slot` is the vector axis."""
     rows = 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if axis != slot and (row[CONVOLUTION] != 2 or axis != slot - 1):

@@ -1,4 +1,4 @@
-"""Limits that an action may break: a mask checks only these, because the program before the action keeps every limit."""
+"""Limits that an action may break. A mask checks only these, because the program before the action keeps every limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PADDED = 1
 
 @lean
 def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """Bit set of the limits that the next usable value of a knob (the previous if not `upwards`) may break.
+    """Bit set of the limits that the next usable value of a knob (the previous value if not `upwards`) may break.
 
     On CUDA cores wider loads affect only the rows of windows, unrolling affects registers only with windows, and prefetching
     affects nothing. Threads that share a reduction need shared memory only beyond a warp. Of the layouts of shared memory, only
@@ -59,9 +59,9 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Bit set of the limits that the next larger size of the tile under construction may break.
 
-    Levels not reached yet copy the tile. So a larger register tile leaves the number of threads unchanged, and if the L1 tile
-    fits in L2, the equal task tile fits in its larger share. On tensor cores any change of a register tile may break a fragment,
-    and any change of a block tile may break the conditions of wgmma.
+    Levels outside the one under construction copy its tile. So a larger register tile leaves the number of threads unchanged, and
+    if the L1 tile fits in L2, the equal task tile fits in its larger share. On tensor cores any change of a register tile may
+    break a fragment, and any change of a block tile may break the conditions of wgmma.
     """
     level, reduces = row[LEVEL], axis >= SPATIAL_SLOTS
     if ints[IS_CPU] == 1:
@@ -86,7 +86,7 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
-    """Bit set of the limits on resources that a smaller tile of a level may break, because it needs more of them.
+    """Bit set of the limits that a smaller tile of a level may break, because it needs more of some resource.
 
     A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may then allow wider copies that
     load more (3 columns of float32 under 3 taps take 5 elements, 2 columns take 6).

@@ -1,8 +1,8 @@
-"""The rules for one schedule, as plain loops over small integer arrays, compiled by Numba.
+"""Rules for one schedule, as plain loops over small integer arrays, compiled by Numba.
 
-`apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `transition` combines the two: an
-action is legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all
-actions of a row at once, skipping only work with a known outcome. With NUMBA_DISABLE_JIT=1 the same text runs as plain Python;
+`apply` defines every primitive for every schedule. `fits` is the legality of a schedule. `transition` combines both: an action is
+legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all actions of a
+row at once, skipping only work with a known outcome. With NUMBA_DISABLE_JIT=1 the source runs as plain Python.
 `tests/support/oracle.py` is an independent implementation.
 """
 
@@ -54,9 +54,9 @@ from gensor_gym.graph.tables.tables import (
 
 @lean
 def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
-    """Index of the first size above `current` in the ascending sizes[start:stop]; `stop` if there is none.
+    """Index of the first size above `current` in the ascending sizes[start:stop]; `stop` if no size is above.
 
-    It counts over the whole ladder, which compiles to a few vector instructions; bisection would mispredict branches.
+    The loop counts over the whole ladder, which compiles to a few vector instructions; bisection would mispredict branches.
     """
     above = start
     for i in range(start, stop):
@@ -66,7 +66,7 @@ def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
 
 @lean
 def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
-    """Smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if there is none."""
+    """Smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
     for i in range(first_above(sizes, start, stop, current), stop):
         if base == 1 or sizes[i] % base == 0:
             return sizes[i]
@@ -75,7 +75,7 @@ def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
 
 @lean
 def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
-    """Largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if there is none."""
+    """Largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
     for i in range(first_above(sizes, start, stop, current - 1) - 1, start - 1, -1):
         if base == 1 or sizes[i] % base == 0:
             return sizes[i]
@@ -84,17 +84,17 @@ def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
 
 @lean
 def set_tile(row, axis, size):  # noqa: ANN001, ANN201
-    """Set the tile of the level under construction, and of the levels outside it, which copy it."""
+    """Set the tile of the level under construction, and of all levels outside it, which copy it."""
     for level in range(row[LEVEL], MAX_LEVELS):
         row[TILE + level * MAX_AXES + axis] = size
 
 
 @lean
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
-    """The number that the tile under construction must be a multiple of.
+    """Divisor of the tile under construction.
 
-    It is the tile of the level below. At level 0 it is the number of virtual threads or, on tensor cores, the instruction's
-    fragment.
+    At level 0 it is the number of virtual threads or, on tensor cores, the instruction's fragment; else the tile of the level
+    below.
     """
     level = row[LEVEL]
     if level > 0:
@@ -104,7 +104,7 @@ def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
-    """Apply tile or inverse_tile: move the tile of an axis by one size at the level under construction; outer levels copy it.
+    """Apply tile or inverse_tile: set the next size of an axis at the level under construction. Outer levels copy it.
 
     Return whether the row changed.
     """
@@ -121,7 +121,10 @@ def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
-    """Apply cache (open the next level) or inverse_cache (close it if its tiles are unchanged); return whether `row` changed."""
+    """Apply cache or inverse_cache; return whether `row` changed.
+
+    cache begins the next level. inverse_cache returns to the level below if the tiles of both levels are equal.
+    """
     level = row[LEVEL]
     if outwards:
         if level + 1 >= ints[NUM_LEVELS]:
@@ -139,7 +142,7 @@ def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
-    """Apply set_vthread or inverse_vthread: take the next divisor of the register tile; return whether the row changed.
+    """Apply set_vthread or inverse_vthread: take the next divisor of the register tile. Return whether the row changed.
 
     Both have no effect on a CPU and on reduce axes.
     """
@@ -158,7 +161,7 @@ def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """Apply raise or lower: set the next usable value of a knob; return whether the row changed."""
+    """Apply raise or lower: set the next usable value of a knob. Return whether the row changed."""
     bits = ints[KNOB_BITS + knob]
     index = row[KNOB + knob] + (1 if upwards else -1)
     while 0 <= index < 16:
@@ -171,7 +174,7 @@ def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
-    """Apply a primitive to `row` in place; return whether it changed anything. `stop` changes nothing."""
+    """Apply a primitive to `row` in place. Return whether the row changed; `stop` changes nothing."""
     if TILE_UP <= action < CACHE:
         upwards = action < TILE_DOWN
         return move_tile(row, action - (TILE_UP if upwards else TILE_DOWN), upwards, ints, sizes)
@@ -204,7 +207,8 @@ def fits(row, ints):  # noqa: ANN001, ANN201
 def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
     """Whether the row is a node of the graph, regardless of the hardware's limits.
 
-    Tiles are on the ladders and multiples of inner tiles, levels not opened copy the tile below, and knobs are usable.
+    Tiles must be on the ladders and multiples of inner tiles, levels outside the one under construction must copy the tile below,
+    and knobs must have usable values.
     """
     level = row[LEVEL]
     if level < 0 or level >= ints[NUM_LEVELS]:
@@ -232,9 +236,9 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @outlined
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit.
+    """Write the legal actions of `row` into `mask` int8 [N]. `scratch` is a row to work in.
 
-    Because it fits, only limits that an action may break are checked; actions without an effect are not tried.
+    `row` must fit. So only limits that an action may break are checked; actions without an effect are not tried.
     """
     for i in range(ROW):
         scratch[i] = row[i]
@@ -251,7 +255,7 @@ def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the mask of `cache` and `inverse_cache`. No limit is checked, because they use no resources."""
+    """No limit is checked, because `cache` and `inverse_cache` use no resources."""
     for action in (CACHE, UNCACHE):
         if ints[ALLOWED + action] == 1 and move_level(scratch, action == CACHE, ints):
             mask[action] = 1
@@ -260,10 +264,7 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the mask of `tile` and `inverse_tile` along an axis.
-
-    If no limit is at risk and the base is itself a size, a smaller size exists and is not searched for.
-    """
+    """If no limit is at risk and the base is itself a size, a smaller size exists and is not searched for."""
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
     start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
@@ -287,9 +288,9 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
-    """Write the mask of `set_vthread` and `inverse_vthread`. They use no resources; tensor cores have no virtual threads.
+    """No limit is checked: virtual threads use no resources. Tensor cores have none.
 
-    The register tile itself and 1 are its largest and smallest divisors.
+    The largest divisor of the register tile is the tile itself, the smallest is 1.
     """
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS or row[TENSOR_CORE] > 0:
         return
@@ -299,7 +300,7 @@ def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the mask of `raise` and `lower` of every knob: legal if a next value exists and keeps the limits at risk."""
+    """`raise` or `lower` is legal if a next value exists and keeps the limits at risk."""
     for i in range(FREE_KNOBS + 1, FREE_KNOBS + 1 + ints[FREE_KNOBS]):
         knob = ints[i]
         bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]
@@ -311,7 +312,7 @@ def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
-    """Whether the program with the next value of a knob fits; it is built only if a limit is at risk."""
+    """Whether the program with the next value of a knob fits. The program is built only if a limit is at risk."""
     risks = knob_risks(row, knob, upwards, ints)
     if risks == 0:
         return True
@@ -323,7 +324,7 @@ def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
 
 @lean
 def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN201
-    """Write the successor into `result`, unchanged if the action is illegal; return whether the action is legal."""
+    """Write the successor into `result`, or `row` if the action is illegal. Return whether the action is legal."""
     for i in range(ROW):
         result[i] = row[i]
     if action == STOP:

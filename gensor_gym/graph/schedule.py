@@ -1,4 +1,4 @@
-"""A schedule: one node of the construction graph (Gensor's ETIR), a row of int32 with names."""
+"""Schedules, the nodes of the construction graph (Gensor's ETIR): rows of int32 with named parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.rows.schedule import RowSchedule
 
 
 class Schedule(RowSchedule):
-    """An immutable row with the layout of `graph/tables/layout.py`. Schedules are equal if their rows are; they are hashable."""
+    """An immutable, hashable row with the layout of `graph/tables/layout.py`. Schedules with equal rows are equal."""
 
     __slots__ = ()
     length = ROW
@@ -36,7 +36,7 @@ class Schedule(RowSchedule):
         return int(self.row[LEVEL])
 
     def knob(self, name: str) -> int:
-        """Value of the knob `name`; ValueError if the index of this value, which the row contains, is out of range."""
+        """Value of the knob `name`. ValueError if the row's index of the value is out of range."""
         place = KNOB_INDEX[name]
         values, index = KNOBS[place].values, int(self.row[KNOB + place])
         if not 0 <= index < len(values):
@@ -44,16 +44,13 @@ class Schedule(RowSchedule):
         return values[index]
 
     def __str__(self) -> str:
-        """One line that `parse` reads; knobs at their default are omitted.
-
-        ValueError for a knob out of range.
-        """
+        """One line that `parse` reads. Knobs at their default are omitted. ValueError for a knob out of range."""
         tiles = " ".join("x".join(map(str, level)) for level in self.tile.tolist())
         knobs = [f" {k.name}={self.knob(k.name)}" for k in KNOBS if self.knob(k.name) != k.default]
         return f"tile[{tiles}] vthread[{'x'.join(map(str, self.vthread.tolist()))}] level={self.level}" + "".join(knobs)
 
     def __repr__(self) -> str:
-        """`Schedule.parse('...')`, or `Schedule([...])` if a row is illegal and has no text, so that messages can show it."""
+        """`Schedule.parse('...')`, or `Schedule([...])` for an illegal row without a text, so that messages can show it."""
         try:
             return super().__repr__()
         except ValueError:
@@ -61,7 +58,7 @@ class Schedule(RowSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`; ValueError names the part that could not be read."""
+        """Read `str(schedule)`. ValueError names the part that cannot be read."""
         match = re.fullmatch(r"tile\[([\dx ]+)\] vthread\[([\dx]+)\] level=(\d+)((?: \w+=-?\d+)*)", text.strip())
         if match is None:
             raise ValueError(
@@ -82,7 +79,7 @@ class Schedule(RowSchedule):
 
     @classmethod
     def from_json(cls, text: str) -> Schedule:
-        """Read the text of `to_json`; ValueError if it was written with another layout."""
+        """Read the text of `to_json`. ValueError if the text has another layout."""
         data = parse_object(text)
         if data.get("layout") != LAYOUT_VERSION:
             raise ValueError(f"schedule of layout {data.get('layout')!r}; this version reads layout {LAYOUT_VERSION}")
@@ -92,9 +89,9 @@ class Schedule(RowSchedule):
 
 
 def make_row(tiles: list[list[int]], vthread: list[int], level: int, knobs: dict[str, int] | None = None) -> np.ndarray:
-    """A row int32 [ROW] of tiles [levels][axes], virtual threads [axes], the level, and values of knobs by name.
+    """Row int32 [ROW] of tiles [levels][axes], virtual threads [axes], the level, and values of knobs by name.
 
-    Knobs not given have their default. ValueError names an unknown knob or value.
+    Other knobs have their default. ValueError names an unknown knob or value.
     """
     row = np.empty(ROW, dtype=np.int32)
     row[TILE:VTHREAD] = np.asarray(tiles, dtype=np.int32).ravel()

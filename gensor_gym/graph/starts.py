@@ -1,8 +1,8 @@
 """Starts of walks: the unscheduled program and a small program of every other kind, on GPUs and for frozen convolutions.
 
-A tensor-core program needs whole fragments. No single action leads there from the unscheduled program, and the actions on
-the way bring no gain in latency that a walk could follow. Legal actions lead to each of these programs (tested), so a walk from
-there stays on the same graph.
+A tensor-core program needs whole fragments. No single action leads there from the unscheduled program, and the actions on the way
+bring no gain in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the
+same graph.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Below 64 the instruction loses much of its rate, and a walk needs many steps on 
 
 
 def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_COLUMNS) -> np.ndarray:
-    """Starts int32 [S, ROW]: the unscheduled program `first`, then a program of each kind that space and operator allow.
+    """Starts int32 [S, ROW]: the unscheduled program `first`, then programs of each kind that space and operator allow.
 
     There are several programs with wgmma, with about `columns` columns each.
     """
@@ -73,14 +73,13 @@ def _offers(ints: np.ndarray, name: str, value: int) -> bool:
 
 
 def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
-    """A copy of the row with `value` for the knob `name`."""
     row = row.copy()
     row[KNOB + KNOB_INDEX[name]] = KNOBS[KNOB_INDEX[name]].values.index(value)
     return row
 
 
 def _shifted(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """The row as a shifted matrix product, which is faster than packed weights for few channels and many pixels."""
+    """A shifted matrix product is faster than packed weights for few channels and many pixels."""
     return _with(_with(_with(row, "convolution", 2), "pack_a", int(ints[COPIED])), "pack_b", 0)
 
 
@@ -94,7 +93,7 @@ def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """{axis: size} for each start with wgmma of a convolution: pixels of a row first, then several rows, then several images.
 
-    If pixels are read in place, they belong to one image, or are whole panels of several small images.
+    Pixels that are read in place belong to one image, or are whole panels of several small images.
     """
     ints, found, step = tables.ints, [], int(tables.ints[COLUMN_STEP])
     for left in columns:
@@ -133,7 +132,7 @@ def _panels(tables: Tables, columns: int) -> dict[int, int]:
 
 
 def _tensor_row(first: np.ndarray, core: int, tile: dict[int, int]) -> np.ndarray:
-    """A program with mma.sync (`core` 1) or wgmma (2): sizes {axis slot: size} of all levels from `tile`, not unrolled."""
+    """A program with mma.sync (`core` 1) or wgmma (2), not unrolled, with the sizes `tile` {axis slot: size} at all levels."""
     row = _with(_with(first, "tensor_core", core), "unroll", 1)
     for level in range(MAX_LEVELS):
         for axis, length in tile.items():

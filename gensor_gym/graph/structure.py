@@ -18,7 +18,7 @@ LEVELS = {"gpu": 2, "cpu": 3}
 
 
 def is_staged(op: Operator, read: Access) -> bool:
-    """Whether a GPU block keeps this read's tile in shared memory: if threads of the block share elements.
+    """Whether a GPU block keeps a read's tile in shared memory, because threads of the block share elements.
 
     They do if the read is constant along some spatial axis, or if two axes index one dimension (a window).
     """
@@ -34,15 +34,16 @@ def has_staged(op: Operator) -> bool:
 
 
 def reduction_points(op: Operator) -> int:
-    """Number of points of the whole reduction, 1 without reduce axes."""
+    """Number of points of the whole reduction; 1 without reduce axes."""
     return math.prod(op.extents[a] for a in op.reduce)
 
 
 def shared_inner(op: Operator, read: Access) -> int:
     """Dimension of a staged read that is contiguous in a GPU's shared memory.
 
-    It is the tensor's own innermost dimension if a spatial axis indexes it. Otherwise (A of a matrix product) it is the dimension
-    that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read neighbouring words.
+    It is the tensor's own innermost dimension if a spatial axis indexes that dimension. Otherwise (A of a matrix product) it is
+    the dimension that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read neighbouring
+    words.
     """
     rows = read.coefficients
     moving = [[a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1] for row in rows]
@@ -59,10 +60,10 @@ def shared_inner(op: Operator, read: Access) -> int:
 def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
-    With convolution=1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it is
-    the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in gemv
-    and row sums. This axis must be contiguous in every read and must not index a dimension together with another axis; so the few
-    columns of a strided window are excluded. If no such axis exists, it is the innermost spatial axis after all.
+    With convolution = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it
+    is the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in
+    gemv and row sums. The reduce axis must be contiguous in every read and must not index a dimension together with another axis,
+    which excludes the few columns of a strided window. Without such an axis the innermost spatial axis remains.
     """
     inner = op.spatial[-1]
     if convolution == 1:
@@ -85,14 +86,14 @@ def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
 
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
-    """Usable values of knob `convolution` for this operator."""
+    """Usable values of knob `convolution` for the operator."""
     if not is_convolution(op):
         return (0,)
     return (0, 1, 2) if kind == "cpu" else (0, 3)
 
 
 def needs_copy(op: Operator) -> bool:
-    """Whether a shifted matrix product (convolution=2) must copy its input.
+    """Whether a shifted matrix product (convolution = 2) must copy its input.
 
     It must if neighbouring pixels of the output are not neighbours in the input, or may be outside of it.
     """
@@ -103,7 +104,7 @@ def needs_copy(op: Operator) -> bool:
 
 
 def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
-    """Whether one copy of a read serves all CPU tasks with tiles `task`: several tasks, or all calls, read the same elements."""
+    """Whether several CPU tasks with tiles `task`, or all calls, read the same elements, so that one copy serves them all."""
     kept = op.frozen and read is weights(op)
     return kept or any(task[a] < op.extents[a] and not any(row[a] for row in read.coefficients) for a in op.spatial)
 
@@ -119,14 +120,14 @@ def load_width(op: Operator, read: Access) -> int:
 
 
 def is_aligned(op: Operator, read: Access, width: int) -> bool:
-    """Whether `width`-element loads of this read are aligned for every tile origin that is a multiple of `width`."""
+    """Whether loads of `width` elements are aligned for every tile origin that is a multiple of `width`."""
     moving = _innermost_movers(op, read)
     alone = len(moving) == 1 and read.coefficients[-1][moving[0]] == 1 and read.offset[-1] == 0
     return alone and read.view[-1] % width == 0
 
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
-    """Whether several axes index the innermost dimension of the read (a window) and its rows are whole `width`-element loads."""
+    """Whether a read is a window (`is_window_row`) whose rows are whole loads of `width` elements."""
     return is_window_row(op, read) and read.view[-1] % width == 0
 
 
@@ -143,10 +144,10 @@ def _innermost_movers(op: Operator, read: Access) -> list[int]:
 
 @dataclass(frozen=True)
 class MatrixAxes:
-    """Roles in a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n]; all other axes of the operator repeat it."""
+    """Roles in a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n]. All other axes repeat the product."""
 
     a: int
-    """Index of the read that axis m moves: A of a gemm, the weight of a convolution."""
+    """Index of the read that axis m indexes: A of a gemm, the weight of a convolution."""
     b: int
     """Index of the read that axis n indexes: B of a gemm, the image of a convolution."""
     m: int
@@ -189,7 +190,7 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 
 
 def matrix_axes(op: Operator) -> MatrixAxes | None:
-    """Roles of reads and axes on tensor cores; None if the operator is not a product of matrices.
+    """Roles of reads and axes on tensor cores. None if the operator is not a product of matrices.
 
     n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes only
     the other read (A). k is the first reduce axis.
@@ -207,7 +208,7 @@ def matrix_axes(op: Operator) -> MatrixAxes | None:
 
 
 FIRST_ASYNC = 80
-"""First compute capability with cp.async (PTX ISA)."""
+"""First compute capability with cp.async, times ten (PTX ISA)."""
 
 
 def has_async_copies(hardware: Hardware) -> bool:

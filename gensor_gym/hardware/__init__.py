@@ -34,15 +34,15 @@ def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
 
 
 def names() -> tuple[str, ...]:
-    """Names of the machines that are constants, then `host`. `get` also accepts `recorded_names()`."""
+    """Names of the machines that are constants, then `host`. `get` also accepts recorded and measured machines."""
     return (*_KNOWN, "host")
 
 
 def get(name: str | Hardware) -> Hardware:
-    """The hardware of that name, in upper or lower case; a `Hardware` is returned unchanged. `host` is this machine's CPU.
+    """The hardware of that name, in upper or lower case; `host` is the CPU that Python runs on.
 
-    Raises:
-        ValueError: for a name that is in none of `names()`, `recorded_names()` and `measured_names()`.
+    A `Hardware` is returned unchanged. ValueError for a name that is in none of `names()`, `recorded_names()` and
+    `measured_names()`.
     """
     if isinstance(name, Hardware):
         return name

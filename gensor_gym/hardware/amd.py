@@ -1,6 +1,6 @@
-"""AMD GPUs as constants, every figure with its source; "recalled" means not read again from the document.
+"""AMD GPUs as constants, every figure with its source. "Recalled" means not read again from the document.
 
-No kernel was timed on them: the model's figures for these machines are uncalibrated (docs/hip.md).
+No kernel was timed on these machines: the model's figures for them are uncalibrated (docs/hip.md).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from gensor_gym.cache.jsons import read_kept, write_json
 VARIABLE = "GENSOR_GYM_CC"
 _CANDIDATES = ("gcc", "clang", "cc")
 _KEPT = "compilers.json"
-"""File in the cache with the version of every compiler asked before, because asking starts a process."""
+"""File in the cache with the versions of known compilers, because asking a compiler starts a process."""
 _HELP = "install gcc or clang, or `pip install ziglang`, or name a compiler in $" + VARIABLE
 
 
@@ -32,19 +32,19 @@ class Compiler:
     name: str
     """`gcc`, `clang` or `zig`: the family that decides the flags."""
     version: str
-    """First line of the compiler's version text; measurements record it as one of their conditions."""
+    """First line of the compiler's version text. Measurements record it as one of their conditions."""
 
     def flags(self, arch: str, lanes: int, shared: bool = True) -> tuple[str, ...]:
         """Flags for code that uses vectors of `lanes` float32 values on `arch` (`native`, `cascadelake` and so on).
 
-        -O2 and not -O3: gcc 12.2 was seen to miscompile a plain zero-padding loop at -O3. No -ffast-math: it changes
-        results; contraction to multiply-add is allowed because the error bound of verification holds with it.
+        -O2 and not -O3: gcc 12.2 was seen to miscompile a plain zero-padding loop at -O3. No -ffast-math: it changes results.
+        Contraction to multiply-add is allowed because the error bound of verification holds with it.
         """
         target = "-mcpu" if self.name == "zig" or _is_arm() else "-march"
         name = arch.replace("-", "_") if self.name == "zig" else arch
         flags = ["-O2", "-std=gnu11", f"{target}={name}", "-ffp-contract=fast"]
-        # Vectors are written out, so there is nothing to gain from joining scalars. clang 22 was seen to miscompile eight
-        # int8 dot products side by side; gcc 12 took 4 s instead of 0.4 s for unrolled loads of single lanes.
+        # Generated code has vectors already, so joining scalars gains nothing. clang 22 was seen to miscompile eight
+        # adjacent int8 dot products; gcc 12 took 4 s instead of 0.4 s for unrolled loads of single lanes.
         flags.append("-fno-tree-slp-vectorize" if self.name == "gcc" else "-fno-slp-vectorize")
         if lanes == 16:
             # Without this flag clang splits vectors of 512 bits for CPUs whose predecessors lowered the clock to run them.
@@ -56,17 +56,17 @@ class Compiler:
     def line(
         self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True, libraries: bool = True
     ) -> list[str]:
-        """The command line that compiles one file. Libraries are last, because linkers may drop libraries not used before.
+        """Command line that compiles one file. Libraries are last, because linkers may drop libraries not used before.
 
-        `libraries=False` is for a shared library that only calls functions that every process has (`memcpy`): searching
-        libraries takes most of the linker's time.
+        `libraries=False` is for a shared library that only calls functions that every process has (`memcpy`): searching libraries
+        takes most of the linker's time.
         """
         last = ["-lm", "-pthread"] if libraries or self.name == "zig" or sys.platform != "linux" else ["-nostdlib"]
         return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), *last]
 
 
 class NoCompilerError(RuntimeError):
-    """There is no C compiler, or the compiler named in $GENSOR_GYM_CC does not run."""
+    """No C compiler was found, or the compiler named in $GENSOR_GYM_CC does not run."""
 
 
 def find_compiler() -> Compiler:
@@ -97,7 +97,7 @@ def _find(forced: str, path: str) -> Compiler:
 
 
 def _ask(command: tuple[str, ...]) -> Compiler | None:
-    """The compiler behind a command, or None if it does not answer --version. The answer of an unchanged file is cached."""
+    """The compiler behind a command; None if it does not answer --version. The answer of an unchanged file is cached."""
     file = _file(command)
     kept = read_kept(cache_dir() / _KEPT) if file else None
     version = (kept or {}).get(file)
@@ -112,7 +112,7 @@ def _ask(command: tuple[str, ...]) -> Compiler | None:
 
 
 def _file(command: tuple[str, ...]) -> str:
-    """Cache key of the program behind a command: its path, size and time of change; empty if it may not be cached.
+    """Cache key of the program behind a command: path, size and time of change; empty if it may not be cached.
 
     Scripts, and wrappers of another compiler (ccache, zig), are asked every time.
     """
@@ -128,7 +128,7 @@ def _file(command: tuple[str, ...]) -> str:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    """The first line of a command's answer to --version; empty if it does not answer."""
+    """First line of the answer to --version; empty if the command does not answer."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -137,12 +137,12 @@ def _version(command: tuple[str, ...]) -> str:
 
 
 def _family(command: tuple[str, ...], version: str) -> str:
-    """`zig`, `clang` or `gcc`, from the command and its version text."""
+    """`zig`, `clang` or `gcc`."""
     if "ziglang" in command or Path(command[0]).stem == "zig":
         return "zig"
     return "clang" if re.search(r"\bclang\b", version, re.IGNORECASE) else "gcc"
 
 
 def _is_arm() -> bool:
-    """Whether this machine is 64-bit ARM, for which all compilers accept -mcpu."""
+    """On 64-bit ARM all compilers accept -mcpu."""
     return os.uname().machine in ("aarch64", "arm64")

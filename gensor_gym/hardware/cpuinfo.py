@@ -9,18 +9,18 @@ from pathlib import Path
 
 THREADS = "GENSOR_GYM_THREADS"
 NARROW = "GENSOR_GYM_AVX2"
-"""Environment variable: 1 makes a CPU with AVX-512 count as one with AVX2 only, which gives a second machine to learn on."""
+"""Environment variable: 1 makes a CPU with AVX-512 count as a CPU with AVX2 only, which gives a second machine to learn on."""
 WITHOUT_AVX512 = "x86-64-v3"
 """Compilers' name of the architecture for kernels without AVX-512."""
 KIB = 1024
 MIB = 1024 * 1024
 ASSUMED_CACHES = {1: 32 * KIB, 2: 512 * KIB, 3: 8 * MIB}
-"""Bytes used for a cache level that the system does not describe."""
+"""Bytes assumed for a cache level that the system does not describe."""
 
 
 @dataclass(frozen=True)
 class CpuInfo:
-    """The CPU as the operating system describes it; nothing is measured."""
+    """The CPU as the operating system describes it. Nothing is measured."""
 
     model: str
     cores: int
@@ -31,13 +31,13 @@ class CpuInfo:
     caches: tuple[int, int, int]
     """Bytes of the L1 data cache per core, of L2 per core, and of L3 in total."""
     described: tuple[bool, bool, bool]
-    """Whether the system described each of the three caches; otherwise its size is assumed."""
+    """Whether the system described each of the three caches. If not, its size is assumed."""
     line: int
     """Bytes of a cache line."""
     memory: int
     """Bytes of main memory."""
     arch: str = "native"
-    """Architecture that C kernels are compiled for: `native`, or WITHOUT_AVX512."""
+    """Architecture for which C kernels are compiled: `native`, or WITHOUT_AVX512."""
 
 
 def cpu_info() -> CpuInfo:
@@ -55,7 +55,7 @@ def cpu_info() -> CpuInfo:
 
 
 def _is_narrow(flags: frozenset[str]) -> bool:
-    """Whether $GENSOR_GYM_AVX2 leaves AVX-512 unused. ValueError for values other than 0 and 1, and for 1 without AVX-512."""
+    """ValueError if $GENSOR_GYM_AVX2 is neither 0 nor 1, or is 1 without AVX-512."""
     value = os.environ.get(NARROW, "").strip()
     if value not in ("", "0", "1"):
         raise ValueError(f"${NARROW}={value!r} must be 0 or 1")
@@ -72,7 +72,7 @@ def usable_cpus() -> list[int]:
 
 
 def forced_threads() -> int | None:
-    """Value of $GENSOR_GYM_THREADS, or None if it is unset; ValueError if it is not a whole number of at least 1."""
+    """Value of $GENSOR_GYM_THREADS; None if it is unset. ValueError if it is not an integer of at least 1."""
     forced = os.environ.get(THREADS, "").strip()
     if forced and (not forced.isdecimal() or int(forced) < 1):
         raise ValueError(f"${THREADS}={forced!r} must be a whole number of at least 1")
@@ -80,7 +80,7 @@ def forced_threads() -> int | None:
 
 
 def usable_cores() -> int:
-    """Number of cores that a kernel may use: $GENSOR_GYM_THREADS, else physical cores of the affinity mask within the quota."""
+    """Number of cores that a kernel may use: $GENSOR_GYM_THREADS, else physical cores in the affinity mask, at most the quota."""
     if forced := forced_threads():
         return forced
     topology = Path("/sys/devices/system/cpu")
@@ -97,12 +97,12 @@ def usable_time() -> float:
 
 
 def own_quota() -> float | None:
-    """CPU quota of this process's control group (`cgroup_quota`), or None without a limit."""
+    """CPU quota of this process's control group (`cgroup_quota`); None without a limit."""
     return cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
 
 
 def cgroup_quota(membership: Path, root: Path) -> float | None:
-    """CPU seconds per second that a control group allows, or None without a limit. Versions 1 and 2 are read."""
+    """CPU seconds per second that a control group (version 1 or 2) allows; None without a limit."""
     own = [entry.split(":", 2)[2].strip("/") for entry in _read(membership).splitlines() if entry.count(":") >= 2]
     limits = []
     for folder in {root / name for name in ["", *own]} | {root / "cpu" / name for name in ["", *own]}:
@@ -118,7 +118,7 @@ def _limit(quota: str, period: str) -> float | None:
 
 
 def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
-    """(model name, feature flags) from the text of /proc/cpuinfo (x86 or ARM); the platform's name if no model is named."""
+    """Model name and feature flags from the text of /proc/cpuinfo (x86 or ARM). If no model is named, the platform's name."""
     fields: dict[str, str] = {}
     for entry in text.splitlines():
         key, _, value = entry.partition(":")
@@ -131,7 +131,7 @@ def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
 
 
 def vector_unit(flags: frozenset[str], machine: str) -> tuple[int, int]:
-    """(float32 lanes of a vector register, number of vector registers): AVX-512, AVX2 with FMA, NEON, or SSE."""
+    """Number of float32 lanes of a vector register, and number of vector registers: AVX-512, AVX2 with FMA, NEON, or SSE."""
     if "avx512f" in flags:
         return 16, 32
     if {"avx2", "fma"} <= flags:
@@ -142,9 +142,9 @@ def vector_unit(flags: frozenset[str], machine: str) -> tuple[int, int]:
 
 
 def caches(folder: Path, cpus: list[int]) -> tuple[dict[int, int], int]:
-    """({level: bytes}, bytes of a line) from sysfs: one core's share of L1 (data) and L2, the sum of all L3 caches.
+    """Bytes of the caches by level, and bytes of a cache line, from sysfs.
 
-    A level that is not described is missing from the dictionary.
+    L1 (data) and L2 are one core's share, L3 is the sum of all L3 caches. A level that is not described is missing.
     """
     shared: dict[int, dict[str, int]] = {}
     line = 64
@@ -180,7 +180,7 @@ def _count(cpus: str) -> int:
 
 
 def _read(path: Path) -> str:
-    """Text of a small system file, stripped; empty if it does not exist or may not be read."""
+    """Empty if the file does not exist or may not be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -23,19 +23,19 @@ RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", 
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 Described = TypeVar("Described", Hardware, MemoryLevel)
 _MEASURED = {field.name for field in dataclasses.fields(MemoryLevel) if field.default is not dataclasses.MISSING}
-"""Fields of a level that are 0 if they were not measured."""
+"""Fields of a memory level that are 0 if they were not measured."""
 _NO_FIGURES = ("name", "source", "compilable")
 
 
 def to_json(hw: Hardware) -> str:
-    """The machine as JSON text that `from_json` reads; unmeasured fields of a level are omitted."""
+    """The machine as JSON text that `from_json` reads. Unmeasured fields of a level are omitted."""
     value = dataclasses.asdict(hw)
     value["memory"] = [{name: of for name, of in level.items() if of or name not in _MEASURED} for level in value["memory"]]
     return json.dumps(value, indent=1) + "\n"
 
 
 def from_json(text: str) -> Hardware:
-    """The machine that `to_json` wrote; ValueError for text that does not describe a machine."""
+    """The machine that `to_json` wrote. ValueError for text that does not describe a machine."""
     try:
         value = parse_object(text)
         value["peak"] = tuple((dtype, rate) for dtype, rate in value["peak"])
@@ -47,7 +47,7 @@ def from_json(text: str) -> Hardware:
 
 
 def _checked(described: Described) -> Described:
-    """The given machine or level, after a check that its figures have the right types and are not negative; else ValueError."""
+    """The machine or level. ValueError if a figure has the wrong type or is negative."""
     for field in dataclasses.fields(described):
         value, kinds = getattr(described, field.name), _KINDS.get(str(field.type))
         wrong_type = kinds is not None and (not isinstance(value, kinds) or isinstance(value, bool) != (kinds is bool))
@@ -68,7 +68,7 @@ def differences(described: Hardware, hw: Hardware) -> list[str]:
 
 
 def _figures(hw: Hardware, limits_alone: bool) -> dict[str, object]:
-    """Name (`memory.<level>.<field>` for levels) -> figure of a machine; `limits_alone` leaves out the rates."""
+    """Figures of a machine by name (`memory.<level>.<field>` for levels). `limits_alone` leaves out the rates."""
     left_out = (*_NO_FIGURES, *(RATES if limits_alone else ()), "memory")
     figures = {field.name: getattr(hw, field.name) for field in dataclasses.fields(hw) if field.name not in left_out}
     every = tuple(field.name for field in dataclasses.fields(MemoryLevel) if field.name != "name")
@@ -93,5 +93,4 @@ def recorded_machine(name: str) -> Hardware:
 
 @cache
 def _read(path: Path) -> Hardware:
-    """A machine from its JSON file."""
     return from_json(read_text(path))

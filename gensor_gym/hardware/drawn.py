@@ -1,4 +1,4 @@
-"""Generated machines for training policies: their constants are drawn between and around the constants of known machines."""
+"""Random machines for training policies: their constants are drawn between and around the constants of known machines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 Between = Callable[[float, float], float]
-"""Function of the constants of two machines that draws a constant for a machine between them."""
+"""Function of the constants of two machines. It draws a constant for a machine between them."""
 SPREAD = 0.25
 """Standard deviation of the natural logarithm of the random factor on each constant."""
 
@@ -20,7 +20,7 @@ def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "draw
 
     The architecture (arch, lanes, warp, limits of a unit and a block, transactions) is taken as a whole from one of the two,
     because these numbers belong together. Units, clock and overhead, and bandwidth and capacity of the levels outside a unit, are
-    between the two on a logarithmic scale, each with its own random factor. Rates of arithmetic and of levels inside a unit
+    between the two on a logarithmic scale, each with a random factor of its own. Rates of arithmetic and of levels inside a unit
     follow units and clock; latencies follow the clock. ValueError for no machine or mixed kinds.
     """
     if not known or len({machine.kind for machine in known}) != 1:
@@ -29,7 +29,6 @@ def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "draw
     share = rng.uniform()
 
     def between(ours: float, theirs: float) -> float:
-        """Draw a constant between the constants of both machines."""
         return float(np.exp((1 - share) * np.log(ours) + share * np.log(theirs) + SPREAD * rng.normal()))
 
     units = max(1, round(between(one.units, other.units)))
@@ -44,12 +43,11 @@ def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "draw
 
 
 def _scaled(rates: tuple[tuple[str, float], ...], factor: float) -> tuple[tuple[str, float], ...]:
-    """The rates multiplied by `factor`."""
     return tuple((dtype, rate * factor) for dtype, rate in rates)
 
 
 def _level(level: MemoryLevel, other: Hardware, speed: float, slower: float, between: Between) -> MemoryLevel:
-    """A memory level of the drawn machine; levels shared by all units are interpolated."""
+    """Levels shared by all units are interpolated."""
     theirs = next((one for one in other.memory if one.name == level.name), level)
     if level.name not in ("l2", "l3", "dram"):
         return dataclasses.replace(level, bandwidth=level.bandwidth * speed, latency=level.latency * slower)

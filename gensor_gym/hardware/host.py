@@ -1,4 +1,4 @@
-"""The CPU that Python runs on, as a `Hardware`: described by the operating system, with speeds that are measured once."""
+"""The CPU that Python runs on, as a `Hardware`: described by the operating system, with rates that are measured once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ESTIMATE = "estimate, not measured: no C compiler was found"
 def detect() -> Hardware:
     """The machine `host`. The first call on a machine measures for some seconds; later calls read a file.
 
-    $GENSOR_GYM_THREADS sets the number of cores. Without a C compiler speeds are estimates, and `source` says so.
+    $GENSOR_GYM_THREADS sets the number of cores. Without a C compiler rates are estimates, and `source` says so.
     """
     return _detect(cpu_info(), str(cache_dir()))
 
@@ -38,7 +38,7 @@ def _detect(info: CpuInfo, _folder: str) -> Hardware:
 
 @functools.cache
 def doubted() -> Hardware:
-    """The machine `host` measured again, once per process, after a correct kernel ran faster than the kept figures allow.
+    """The machine `host` measured again, once per process, after a correct kernel ran faster than the stored figures allow.
 
     Results of `detect` in this process do not change; the next process begins with the new figures.
     """
@@ -51,7 +51,7 @@ def doubted() -> Hardware:
 def estimates(info: CpuInfo) -> dict[str, float]:
     """The figures without measuring: two vector multiply-adds a clock at 2.5 GHz, and round numbers of bytes per clock.
 
-    Copying a byte takes three transfers: it is read, and the line that it is stored to is read first and written back later.
+    Copying a byte takes three transfers: the byte is read; the line that it is stored to is read first and written back later.
     """
     per_core = info.cores * _ESTIMATED_CLOCK
     l3, dram = 10 * per_core, 10e9 * info.cores
@@ -63,7 +63,7 @@ def estimates(info: CpuInfo) -> dict[str, float]:
 
 
 def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
-    """Hardware from the system's description and the figures; `origin` is the source of the figures."""
+    """Hardware from the system's description and the figures. `origin` is the source of the figures."""
     clock, float32 = figures["clock"], figures["float32"]
     bfloat16 = float32 * (2 if _PAIRS in info.flags else 1)
     int8 = float32 * (4 if info.flags & {"avx512_vnni", "avx_vnni", "asimddp"} else 2)

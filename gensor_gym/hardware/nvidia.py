@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as constants, every figure with its source; "recalled" means not read again from the document."""
+"""NVIDIA GPUs as constants, every figure with its source. "Recalled" means not read again from the document."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Outer:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """Tensor cores: dense operations per second in float16 and bfloat16, tf32, int8 and 8-bit floats, accumulating in 32 bits.
+    """Dense operations per second of tensor cores in float16 and bfloat16, tf32, int8 and 8-bit floats, accumulating in 32 bits.
 
     `sustained` and `mma_share` are the fields `tensor_sustained` and `mma_share` of `Hardware`.
     """
@@ -81,7 +81,7 @@ class _Tensor:
     mma_share: float = 1.0
 
     def peaks(self) -> tuple[tuple[str, float], ...]:
-        """(data type, rate) pairs of all types. tf32x3 takes three tf32 products for each product; Turing has no bfloat16."""
+        """Rates by data type. tf32x3 takes three tf32 products for each product; Turing has no bfloat16."""
         types = {"float16": self.half, "tf32": self.tf32, "tf32x3": self.tf32 / 3, "int8": self.int8}
         if self.tf32 > 0:
             types["bfloat16"] = self.half

@@ -1,13 +1,13 @@
 """Number of resident blocks of a multiprocessor.
 
-The rules of NVIDIA's cuda_occupancy.h for compute capability 7.0 and newer, on plain integers so that Numba can compile the
-function (`numba.njit(blocks_per_unit)`).
+The rules are those of NVIDIA's cuda_occupancy.h for compute capability 7.0 and newer, on plain integers so that Numba can compile
+the function (`numba.njit(blocks_per_unit)`).
 """
 
 from __future__ import annotations
 
 PARTITIONS = 4
-"""A multiprocessor has four partitions; a warp's registers are in one of them."""
+"""A multiprocessor has four partitions. A warp's registers are in one of them."""
 REGISTER_UNIT = 256
 """Unit in which registers are allocated to a warp."""
 

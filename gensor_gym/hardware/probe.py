@@ -1,8 +1,8 @@
 """Measurement of the host: a small C program is compiled and run in separate processes, and its figures are kept on disk.
 
-Nothing is loaded into this process. The figures are measured once for a CPU model and number of cores and read from the
-cache afterwards, so that all runs on a machine see the same hardware after a quiet measurement. Figures taken while other
-programs used part of the cores are lower bounds: they are used for ten minutes, then measured again; larger figures are kept.
+Nothing is loaded into this process. The figures are measured once for a CPU model and number of cores and read from the cache
+afterwards, so that all runs on a machine see the same hardware after a quiet measurement. Figures taken while other programs used
+part of the cores are lower bounds: they are used for ten minutes, then measured again; larger figures are kept.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 
 PROBE_VERSION = 4
-"""Version of the program and of the meaning of its figures; cache files of another version are measured again."""
+"""Version of the program and of the meaning of its figures. Cache files of another version are measured again."""
 COPIED = ("l3", "dram")
 """Levels whose copies are timed, through the caches and past them."""
 HOW = {"copied": "copy", "streamed": "stream", "past": "past"}
-"""Suffix of a figure's name -> operation of the program that measures it."""
+"""Operation of the program that measures a figure, by suffix of the figure's name."""
 PRIVATE = ("l1", "l2")
 """Levels that are private to each core."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
 """Names of the figures: hertz, operations per second, then bytes per second of all cores together. The bytes per second are for
 reading each level, and for copying (each byte counts once), copying past the caches, and storing past the caches."""
 QUIET = 0.9
-"""Share of the cores' time that the program must have had for its figures to be kept permanently."""
+"""Share of the cores' time that the program needs for its figures to be kept permanently."""
 TRIES = 3
-"""Maximum number of successive measurements; they end with the first quiet measurement."""
+"""Maximum number of successive measurements. They end with the first quiet measurement."""
 RETRY = 600.0
 """Seconds for which figures of a busy machine may be used before a new measurement."""
 _WINDOW = 0.2  # seconds for each figure
@@ -50,17 +50,17 @@ class Reading:
     """Results of the program."""
 
     figures: dict[str, float]
-    """Name from FIGURES -> value."""
+    """Values of the figures by name (FIGURES)."""
     share: float
-    """Share of the cores' time that the program's threads had; other programs had the rest."""
+    """Share of the cores' time that the program's threads had. Other programs had the rest."""
 
     @property
     def quiet(self) -> bool:
-        """Whether the program had the machine almost for itself (QUIET)."""
+        """Whether the program had almost all time of the cores (QUIET)."""
         return self.share >= QUIET
 
     def merged(self, other: Reading | None) -> Reading:
-        """A reading with the larger of both values of each figure, because load can only lower a figure."""
+        """Reading with the larger of both values of each figure, because load can only lower a figure."""
         if other is None:
             return self
         figures = {name: max(value, other.figures.get(name, 0.0)) for name, value in self.figures.items()}
@@ -68,7 +68,7 @@ class Reading:
 
 
 def measured(info: CpuInfo) -> Reading | None:
-    """The figures of this CPU, from the cache or measured now; None without a compiler and without cached figures."""
+    """Figures of the CPU, from the cache or measured now. None without a compiler and without cached figures."""
     path = cache_path(info)
     kept, settled = _kept(path, info)
     if settled:
@@ -86,7 +86,7 @@ def measured(info: CpuInfo) -> Reading | None:
 
 
 def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading:
-    """Measure, up to TRIES times until the machine is quiet; return the figures merged with the kept figures."""
+    """Measure, up to TRIES times until the machine is quiet. Return the figures merged with the cached figures."""
     reading = run(info, compiler).merged(kept)
     for _ in range(TRIES - 1):
         if reading.quiet:
@@ -96,9 +96,9 @@ def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading
 
 
 def doubt(info: CpuInfo) -> None:
-    """Mark the kept figures as not settled, so that the next call of `measured` measures again and keeps the larger figures.
+    """Mark the cached figures as doubtful: the next call of `measured` measures again and keeps the larger figures.
 
-    It is called after a correct kernel ran faster than the kept figures allow.
+    Called after a correct kernel ran faster than the cached figures allow.
     """
     path = cache_path(info)
     with _lock(path):
@@ -116,7 +116,7 @@ def cache_path(info: CpuInfo) -> Path:
 
 
 def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
-    """Compile the program and run it, which takes about three seconds; RuntimeError with its output if either fails.
+    """Compile the program and run it, which takes about three seconds. RuntimeError with its output if either fails.
 
     `memory=False` skips the bandwidths: the clock and the multiply-add loop take half a second.
     """
@@ -136,7 +136,7 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
 
 
 def _buffers(info: CpuInfo) -> list[tuple[str, str, int, bool]]:
-    """(figure, operation, bytes per thread, whether cores share the level) of every buffer to measure with.
+    """Figure, operation, bytes per thread, and whether cores share the level, of every buffer to measure with.
 
     A buffer fits in its level of memory and not in the level inside it.
     """
@@ -164,13 +164,13 @@ def _call(command: list[str], what: str) -> str:
 
 
 def _keep(path: Path, info: CpuInfo, reading: Reading, facts: dict[str, Any]) -> None:
-    """Write the cache file of a CPU: its key, `facts` about the measurement, and the reading."""
+    """The file has the CPU's key, `facts` about the measurement, and the reading."""
     key = {"version": PROBE_VERSION, "model": info.model, "cores": info.cores, "lanes": info.lanes}
     write_json(path, {**key, **facts, "share": reading.share, "figures": reading.figures})
 
 
 def _kept(path: Path, info: CpuInfo) -> tuple[Reading | None, bool]:
-    """(reading in the cache file for this CPU, or None; whether it suffices because it is quiet or recent)."""
+    """Cached reading for the CPU, or None; and whether it suffices because it is quiet or recent."""
     stored = read_kept(path)
     if stored is None or stored.get("version") != PROBE_VERSION or stored.get("model") != info.model:
         return None, False
@@ -187,7 +187,7 @@ def _kept(path: Path, info: CpuInfo) -> tuple[Reading | None, bool]:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold a lock during the `with` block, so that one process measures at a time; no lock if the folder is not writable."""
+    """Hold a lock in the `with` block, so that one process measures at a time. No lock if the folder is not writable."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.with_suffix(".lock").open("w", encoding="utf-8")

@@ -71,7 +71,7 @@ class Hardware:
     compilable: bool = True
     """False if the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
     source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
-    """Field name (or `memory.<level>.<field>`) -> source of its figure."""
+    """Source of each figure, by field name (or `memory.<level>.<field>`)."""
 
     @cached_property
     def digest(self) -> str:
@@ -81,18 +81,18 @@ class Hardware:
 
     @property
     def has_measured_stores(self) -> bool:
-        """Whether rates of stores were measured, as on the host; False for machines known by name."""
+        """Whether rates of stores were measured, as on the host. False for machines known by name."""
         return any(level.copied for level in self.memory)
 
     def level(self, name: str) -> MemoryLevel:
-        """The memory level of that name; KeyError names the existing levels."""
+        """The memory level of that name. KeyError names the existing levels."""
         for level in self.memory:
             if level.name == name:
                 return level
         raise KeyError(f"{self.name} has no memory level {name!r}; it has {[m.name for m in self.memory]}")
 
     def peak_of(self, dtype: str) -> float:
-        """Operations per second for a data type, without tensor cores; KeyError names the existing types."""
+        """Operations per second for a data type, without tensor cores. KeyError names the existing types."""
         table = dict(self.peak)
         if dtype not in table:
             raise KeyError(f"{self.name} has no peak for {dtype!r}; it has {sorted(table)}")
@@ -107,7 +107,7 @@ class Hardware:
         return self.arch == "sm_90" and dtype == "float8_e4m3fn"
 
     def tensor_rate(self, dtype: str, tensor_core: int) -> float:
-        """Operations per second that tensor cores sustain with mma.sync (1) or wgmma (2); 0 if they lack the type."""
+        """Operations per second that tensor cores sustain with mma.sync (1) or wgmma (2). 0 if they lack the type."""
         if tensor_core == 1 and self.widens(dtype):
             dtype = "float16"
         share = min(self.mma_share, self.tensor_sustained) if tensor_core == 1 else self.tensor_sustained

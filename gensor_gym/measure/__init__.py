@@ -1,7 +1,7 @@
 """Measurement: backends, worker processes, verification, timing, store, session.
 
-The package can be called: `gensor_gym.measure(op, schedule, hw)` is `gensor_gym.measure.measure(op, schedule, hw)`, so
-that the name means the same whether the package or the function was imported first.
+The package can be called: `gensor_gym.measure(op, schedule, hw)` is `gensor_gym.measure.measure(op, schedule, hw)`. So the name
+works in the same way if the package was imported before the function.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ __all__ = ["Measurement", "Status", "measure"]
 def measure(
     op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
 ) -> Measurement:
-    """Verify and time one schedule, as `gensor_gym.measure.backend.measure` does."""
+    """Verify and time one schedule; see `gensor_gym.measure.backend.measure`."""
     from gensor_gym.measure.backend import measure as measure_once
 
     return measure_once(op, schedule, hw, backend)
 
 
 class _CallableModule(ModuleType):
-    """A module that can be called; a call is a call of `measure`."""
+    """A module that can be called, as the function `measure`."""
 
     def __call__(
         self, op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
     ) -> Measurement:
-        """Verify and time one schedule, like `measure`."""
         return measure(op, schedule, hw, backend)
 
 

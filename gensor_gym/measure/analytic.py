@@ -1,4 +1,4 @@
-"""The `analytic` backend: the model's latency as a measurement of one sample."""
+"""The `analytic` backend: the latency predicted by a model, as a measurement of one sample."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gensor_gym.operators.types import Operator
 
 
 def program_key(schedule: Schedule | GirSchedule) -> bytes:
-    """Bytes that identify the program of a schedule: its row with the level under construction set to 0.
+    """Bytes that identify a schedule's program: the row with the level under construction set to 0.
 
-    Levels that the construction has not reached yet already contain the tiles of the level below, so two schedules that differ
-    only in the level are one program. A fused operator's schedule has no levels.
+    Levels that the construction has not reached contain the tiles of the level below. So two schedules that differ only in the
+    level are one program. A fused operator's schedule has no levels.
     """
     if not isinstance(schedule, Schedule):
         return schedule.key
@@ -30,18 +30,18 @@ def program_key(schedule: Schedule | GirSchedule) -> bytes:
 
 
 def program_digest(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """Hexadecimal digest that identifies a program without its generated code."""
+    """Hexadecimal digest that identifies a program. It needs no generated code."""
     return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, program_key(schedule).hex()]).encode()).hexdigest()
 
 
 class AnalyticBackend:
-    """Measures with the analytic model of any hardware; no kernel runs."""
+    """Measures with the analytic model, on any hardware; no kernel runs."""
 
     name = "analytic"
     stored = False
 
     def device(self, hw: Hardware) -> str:
-        """Name of the hardware's model; for `host` with the digest of its measured figures."""
+        """Name of the hardware's model. For `host` it contains the digest of the measured rates."""
         return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
@@ -64,19 +64,19 @@ class AnalyticBackend:
                 yield Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """Latency of a legal schedule by the model."""
+        """Predicted latency of a legal schedule, in seconds."""
         return graph.latency(schedule)
 
     def close(self) -> None:
-        """Do nothing: there are no processes to end."""
+        """Do nothing, because no processes need to end."""
 
 
 class ModelBackend(AnalyticBackend):
-    """A backend whose latencies come from another model: a function of (graph, schedule) that returns seconds."""
+    """Measures with another model: a function of (graph, schedule) that returns seconds."""
 
     def __init__(self, name: str, model: Callable[[Any, Any], float]) -> None:
         self.name, self._model = name, model
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """Latency of a legal schedule by this model."""
+        """Predicted latency of a legal schedule, in seconds."""
         return self._model(graph, schedule)

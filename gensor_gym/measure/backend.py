@@ -1,4 +1,4 @@
-"""The interface of backends, their registry, and the rule that chooses one."""
+"""The interface of backends, their registry, and the choice of a backend."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from gensor_gym.registry import Made, near, register, registers
 
 
 class Backend(Protocol):
-    """A source of measurements. A schedule that fails raises nothing: the failure is the status of its measurement."""
+    """A source of measurements. A schedule that fails raises no error: the failure is the measurement's status."""
 
     name: str
     stored: bool
-    """Whether its results are timings of a machine, worth keeping in a store."""
+    """Whether the results are timings of a machine, which a store keeps."""
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device whose times the results are; part of the key under which they are stored."""
+        """Name of the device that the times belong to; part of the key in the store."""
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
         """Digest that identifies the program; schedules with equal digests are one trial."""
@@ -41,34 +41,37 @@ class Backend(Protocol):
         """One measurement for each schedule, in order."""
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """Yield the results of `measure`, each when it is ready: a search killed within a batch keeps the finished results."""
+        """Yield the results of `measure`, each when it is ready: a search that is killed keeps the finished results."""
 
     def close(self) -> None:
-        """End the worker processes; the next use of the backend restarts them."""
+        """End the worker processes. The next use of the backend restarts them."""
 
 
 @runtime_checkable
 class Replay(Protocol):
-    """Additional methods of a backend that answers from earlier timings."""
+    """Additional methods of a backend whose answers are earlier timings."""
 
     def regret(self, graph: Any, schedule: Any) -> float | None:
-        """log(T / T of the best program): zero if the two are statistically tied, None if the best is unknown."""
+        """Logarithm of the schedule's time over the best program's.
+
+        0 if the two are statistically tied, None if the best is unknown.
+        """
 
     def restart(self) -> None:
-        """Forget the earlier requests, so that the same answers are given again."""
+        """Forget the earlier requests, so that the same requests get the same answers."""
 
 
 @runtime_checkable
 class Together(Protocol):
-    """Additional method of a backend that measures programs of several operators at once."""
+    """Additional method of a backend that measures schedules of several operators at once."""
 
     def together(
         self, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf
     ) -> Iterator[Measurement]:
         """Yield one measurement for each (operator, schedule), in order, each when it is ready.
 
-        A right program whose first two calls take `patience` times its roofline floor, and at least the seconds of a sample, is
-        timed by the shorter of them alone; its conditions have `cut_short`.
+        A program is cut short if its first call and the call's repetition both take at least `patience` times the roofline
+        floor, and at least as long as a sample. The shorter call is then its time, and its conditions have `cut_short`.
         """
 
 
@@ -77,8 +80,7 @@ def together(
 ) -> list[Measurement]:
     """One measurement for each (operator, schedule), in order.
 
-    The backend measures all of them at once if it can (`patience` is that of `Together`), otherwise the operators one after
-    another.
+    A backend that implements `Together` measures all at once, with `patience`. Others measure one operator at a time.
     """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw, patience))
@@ -124,14 +126,14 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 
 
 def register_backend(name: str) -> Callable[[Made], Made]:
-    """Decorator that registers a class, or a function without arguments, that makes a Backend; ValueError for a taken name."""
+    """Decorator that registers a class or function that makes a Backend without arguments; ValueError for a taken name."""
     return registers("backend", BACKENDS, name)
 
 
 def register_model(name: str) -> Callable[[Made], Made]:
-    """Decorator that registers a function of (graph, schedule) that returns seconds as a backend; no kernel runs.
+    """Decorator that registers a model, a function of (graph, schedule) that returns seconds, as a backend.
 
-    ValueError for a taken name.
+    No kernel runs. ValueError for a taken name.
     """
 
     def add(seconds: Made) -> Made:
@@ -145,11 +147,11 @@ _live: dict[tuple[str, int], Backend] = {}
 
 
 def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
-    """The backend of this name for the hardware; a Backend object is returned as it is. Each is made once per process.
+    """Backend of this name for the hardware, made once per process. A Backend object is returned unchanged.
 
-    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. The name `cuda` accepts any CUDA
-    device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware; see
-    `records.backend.open_recorded` for other tables and for noise. `recorded` is made again at each call, with its own count of
+    `auto` follows the hardware's kind: `cpu` for a CPU, `cuda` for a GPU that is present. The name `cuda` accepts any CUDA
+    device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware;
+    `records.backend.open_recorded` opens other tables or resamples. `recorded` is made again at each call, because it counts the
     requests for each program.
 
     Raises:
@@ -176,7 +178,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
 
 def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backend:
-    """The backend `cpu` or `cuda` (for `auto`, by the hardware's kind) with workers on a Ray cluster.
+    """Backend `cpu` or `cuda` (or `auto`, by the hardware's kind) whose workers run on a Ray cluster.
 
     `workers` is their number, as in `ray_pool.RayPool`. ValueError for another backend, or without Ray or a cluster.
     """
@@ -194,17 +196,16 @@ def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backe
 
 
 def _names() -> str:
-    """Names of the available backends as text."""
     return f"auto, {', '.join(BACKENDS)}, recorded[:FILE]"
 
 
 def registered_name(backend: Backend) -> str | None:
-    """The name for which `get_backend` returns this object in this process; None if there is no such name."""
+    """Name for which `get_backend` returns this object in this process; None if there is none."""
     return next((name for (name, owner), live in _live.items() if live is backend and owner == os.getpid()), None)
 
 
 def _auto(hw: Hardware) -> str:
-    """Name of the backend that times kernels on the hardware itself; ValueError if it cannot be timed here."""
+    """Name of the backend that times kernels on the hardware; ValueError if they cannot be timed here."""
     runner = runner_of(hw)
     if reason := runner.absence(hw):
         raise ValueError(f"{hw.name} cannot be timed here: {reason}; {INSTEAD}")
@@ -212,7 +213,7 @@ def _auto(hw: Hardware) -> str:
 
 
 def _check(name: str, hw: Hardware) -> None:
-    """Check that the backend's kernels are for the hardware's target; ValueError if not."""
+    """ValueError unless the backend's kernels are for the hardware's target."""
     if name == "emulated":
         wrong = not target_of(hw).emulated
     else:
@@ -224,7 +225,7 @@ def _check(name: str, hw: Hardware) -> None:
 def measure(
     op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
 ) -> Measurement:
-    """Verify and time one schedule in a worker process; some backends evaluate a model or look it up in a table instead."""
+    """Verify and time one schedule in a worker process. Some backends evaluate a model or read a table instead."""
     from gensor_gym import hardware
 
     computation = resolve_computation(op)

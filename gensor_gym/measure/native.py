@@ -1,4 +1,4 @@
-"""Backends that run real kernels: code is generated here; a pool compiles it and has workers load, verify and time it."""
+"""Backends that run kernels: kernels are generated here; a pool compiles them, and its workers verify and time them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from gensor_gym.operators.types import Operator
 
 _REMEMBERED = 4096
 GPU_WARMUP = 30e-3
-"""Seconds of warm-up: a GPU that idled during verification needs tens of milliseconds to raise its clock."""
+"""Seconds of warm-up. A GPU that idled during verification needs tens of milliseconds to raise its clock."""
 
 
 class NativeBackend:
-    """Generates kernels; a pool compiles, verifies and times them."""
+    """Generates kernels, which a pool compiles, verifies and times."""
 
     stored = True
 
@@ -52,10 +52,10 @@ class NativeBackend:
         pool: Pool | None = None,
         overlap: bool = False,
     ) -> None:
-        """`compile_kernel` compiles a kernel to a file or raises CompileFailed; `device` returns the name of a Hardware's device.
+        """`compile_kernel` compiles to a file or raises CompileFailed. `device` returns the device's name for a Hardware.
 
-        Kernels are measured by one worker of this machine, unless a `pool` is given. With `overlap` the next kernels are compiled
-        during timing, for devices whose timing leaves the host's cores free.
+        One worker of this machine measures, unless a `pool` is given. With `overlap` the next kernels are compiled during timing,
+        for devices whose timing leaves the host's cores idle.
         """
         self.name = name
         self.rules = rules or TimingRules()
@@ -66,11 +66,11 @@ class NativeBackend:
         self._kernels: OrderedDict[tuple[Operator | Dataflow, bytes, Hardware], Kernel | Measurement] = OrderedDict()
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel, or of the program if no kernel can be generated."""
+        """Digest of the generated kernel; the program's digest if no kernel can be generated."""
         return self.generated(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule, in order; equal kernels are timed once."""
+        """One measurement for each schedule, in order. Equal kernels are timed once."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
@@ -80,10 +80,10 @@ class NativeBackend:
     def together(
         self, asked: Sequence[tuple[Operator | Dataflow, Any]], hw: Hardware, patience: float = math.inf
     ) -> Iterator[Measurement]:
-        """Yield one measurement for each (operator, schedule), in order; kernels of all operators are compiled in parallel.
+        """Yield one measurement for each (operator, schedule), in order. Kernels of all operators are compiled in parallel.
 
-        With a finite `patience` slow programs are cut short (`backend.Together`), and if the kernels leave a core unused, others
-        are compiled on it while one is timed.
+        A finite `patience` cuts slow programs short (`backend.Together`). If the kernels then leave a core unused, others are
+        compiled on it during timing.
         """
         made = [(op, self.generated(op, schedule, hw)) for op, schedule in asked]
         kernels = {(op, k.digest): k for op, k in made if isinstance(k, Kernel)}
@@ -102,7 +102,7 @@ class NativeBackend:
         return self.local.compile(kernels)
 
     def trial(self, built: Built | Measurement, hw: Hardware, timed: bool = True) -> Measurement:
-        """Verify and time one compiled kernel on this machine; if the worker dies, the measurement's status says how.
+        """Verify and time one compiled kernel on this machine. If the worker dies, the measurement's status says how.
 
         With `timed=False` it is verified by one draw, and its time is the shorter of two calls (condition `UNTIMED`).
         """
@@ -112,14 +112,13 @@ class NativeBackend:
         return self._judged(timed_by(self.local.workers[0], trial, built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
-        """The measurement, with status OK if it is IMPLAUSIBLE only because this machine's figures are outdated."""
+        """The measurement, with status OK if it is IMPLAUSIBLE only because this machine's measured rates are outdated."""
         if result.status is Status.IMPLAUSIBLE and result.samples and self.pool is self.local:
             if is_excused(op, hw, float(np.median(result.samples))):
                 return dataclasses.replace(result, status=Status.OK, error="")
         return result
 
     def _trial(self, kernel: Kernel, hw: Hardware, patience: float = math.inf) -> Trial:
-        """Trial of a kernel with this backend's seed and timing rules; `patience` is that of `backend.Together`."""
         floor = warm_floor(kernel.operator, hw)
         slow = max(patience * floor, self.rules.sample)
         return Trial(kernel, target_of(hw).threads(hw), MARGIN * floor, self.seed, self.rules, slow)
@@ -134,18 +133,18 @@ class NativeBackend:
         torch_compile: bool = False,
         torch_threads: int | None = None,
     ) -> dict[str, list[float]]:
-        """Time kernels of one operator in interleaved rounds; return seconds per call by name, one value for each round.
+        """Time kernels of one operator in interleaved rounds. Return seconds per call by name, one value per round.
 
         `torch=True` adds torch's own kernel on the same device under the name `torch`. A CPU runs it with `torch_threads`, by
-        default as many as our kernels use. For a frozen operator `torch.prepacked` is timed instead, oneDNN's kernel with packed
-        weights. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
+        default as many as our kernels use. For a frozen operator, `torch.prepacked` (oneDNN's kernel with packed weights) is
+        timed instead. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
         `torch.b_transposed` for products of 8-bit matrices. `torch_compile=True` adds torch.compile's kernel as `torch.compile`
         (GPUs only).
 
         Raises:
-            ValueError: when a kernel does not compile, or has the name of a requested baseline.
-            RuntimeError: when a result is wrong; it names the kernel.
-            WorkerLost: when a kernel crashes or hangs.
+            ValueError: a kernel does not compile, or has the name of a requested baseline.
+            RuntimeError: a result is wrong; it names the kernel.
+            WorkerLost: a kernel crashes or hangs.
         """
         taken = [name for name in kernels if name == "torch" or name.startswith("torch.")]
         if torch and taken:
@@ -162,7 +161,7 @@ class NativeBackend:
         self.local.close()
 
     def generated(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-        """The kernel of a schedule, or a measurement with the reason for its absence; the last `_REMEMBERED` are cached."""
+        """The kernel of a schedule, or a measurement with the reason for its absence. The last `_REMEMBERED` are cached."""
         key = (op, schedule.key, hw)
         if key not in self._kernels:
             self._kernels[key] = make_kernel(op, schedule, hw)
@@ -172,7 +171,7 @@ class NativeBackend:
 
 
 def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-    """The generated kernel, or an ILLEGAL or COMPILE_ERROR measurement with the reason for its absence.
+    """Generate a kernel, or return an ILLEGAL or COMPILE_ERROR measurement with the reason for its absence.
 
     COMPILE_ERROR is the status of legal programs that the generator does not support (a data type, a knob's value), and of
     programs of an operator whose values are too large to verify.
@@ -193,7 +192,7 @@ def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: H
 def cpu_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
-    """The `cpu` backend: C kernels on this machine's processor, or on the processors of the pool."""
+    """The `cpu` backend: C kernels on this machine's processor, or on the pool's processors."""
     from gensor_gym.measure.devices.cpu import processor_name
 
     def device(hw: Hardware) -> str:
@@ -205,7 +204,7 @@ def cpu_backend(
 def cuda_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
-    """The `cuda` backend: CUDA kernels on this machine's GPU, or on the GPUs of the pool."""
+    """The `cuda` backend: CUDA kernels on this machine's GPU, or on the pool's GPUs."""
     from gensor_gym.measure.devices.presence import device_name
     from gensor_gym.measure.workers.compile_pool import CompilePool
 

@@ -1,6 +1,6 @@
-"""Runners: for each target the backend that times its kernels, its name, and the reason if it is unavailable here.
+"""Runners: for each target the backend that times its kernels, and the reason if it is unavailable here.
 
-`RUNNERS` has the names of `codegen.targets`; `devices/opened.py` has the devices of the backends' workers. Kernels of a target
+`RUNNERS` has the names of `codegen.targets`. `devices/opened.py` has the devices of the backends' workers. Kernels of a target
 without a runner can only be generated and emulated.
 """
 
@@ -20,13 +20,13 @@ INSTEAD = "choose backend analytic, recorded or emulated"
 
 
 class Runner(ABC):
-    """How kernels of one target are timed."""
+    """Backend that times the kernels of one target."""
 
     name: str
     """Name of the backend, and of the device in its worker processes."""
 
     def absence(self, hw: Hardware | None = None) -> str:
-        """Why kernels for `hw` (None: any machine of the target) cannot run here; empty if they can."""
+        """Reason why kernels for `hw` cannot run here; empty if they can. `hw=None` is any machine of the target."""
         return ""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class Runner(ABC):
 
 
 class CpuRunner(Runner):
-    """Times C kernels on this machine's processor, whichever CPU the hardware names."""
+    """Times C kernels on this machine's processor, for any CPU that the hardware names."""
 
     name = "cpu"
 
@@ -58,7 +58,7 @@ class CudaRunner(Runner):
     name = "cuda"
 
     def absence(self, hw: Hardware | None = None) -> str:
-        """Why CUDA kernels for `hw` cannot run here: no GPU, another GPU or no CuPy; empty if they can."""
+        """Reason why CUDA kernels for `hw` cannot run here (no GPU, another GPU, no CuPy); empty if they can."""
         from gensor_gym.measure.devices import presence
 
         return presence.absence_of_cuda() if hw is None else presence.absence(hw)
@@ -75,7 +75,7 @@ RUNNERS: dict[str, Runner] = {"c": CpuRunner(), "cuda": CudaRunner()}
 
 
 def runner_of(hw: Hardware) -> Runner:
-    """The runner of a machine's target; ValueError if the target has none."""
+    """Runner of a machine's target; ValueError if the target has none."""
     language = target_of(hw).name
     if language not in RUNNERS:
         raise ValueError(f"{hw.name} cannot be timed here: nothing loads and times {language} kernels yet; {INSTEAD}")
@@ -83,5 +83,5 @@ def runner_of(hw: Hardware) -> Runner:
 
 
 def runner_named(name: str) -> Runner:
-    """The runner whose backend has this name."""
+    """Runner whose backend has this name."""
     return next(runner for runner in RUNNERS.values() if runner.name == name)

@@ -1,8 +1,8 @@
-"""Protocols of a search by measurement: a graph of nodes, its task, and a backend that times nodes.
+"""Protocols of a search by measurement: a graph of nodes, a task, and a backend that times nodes.
 
 A node is a schedule of an operator (`ConstructionGraph`) or a configuration of a recorded space
-(`gensor_gym.spaces.session.TuningGraph`). A strategy that uses these protocols alone can search both. The protocols include no
-model: a strategy that uses a model needs a `ConstructionGraph`.
+(`gensor_gym.spaces.session.TuningGraph`). A strategy that uses only these protocols can search both. A strategy that uses a model
+needs a `ConstructionGraph`.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import numpy as np
 from gensor_gym.measure.measurement import Measurement
 
 Node = TypeVar("Node")
-"""Type of the nodes of a search; the text of a node identifies it."""
+"""Type of the nodes of a search. A node's text identifies it."""
 Asked = TypeVar("Asked", contravariant=True)
-"""Type of the nodes in protocols that only accept nodes."""
+"""Type of the nodes in protocols that only take nodes as arguments."""
 
 
 class SearchGraph(Protocol[Node]):
-    """Nodes, and the actions that lead from one to another."""
+    """Nodes, and actions that lead from one node to another."""
 
     def initial(self) -> Node:
-        """The start of a construction, or the first recorded configuration."""
+        """The node at which a construction starts, or the first recorded configuration."""
 
     def action_mask(self, node: Node, /) -> np.ndarray:
         """Whether each action is legal, bool [A]."""
 
     def transition(self, node: Node, action: int, /) -> Node:
-        """The successor; an illegal action, or `stop`, returns the node unchanged."""
+        """The node after an action. An illegal action and `stop` return the node unchanged."""
 
     def successors(self, node: Node, /) -> dict[int, Node]:
-        """Legal action -> the node that it leads to, for all legal actions except `stop`."""
+        """Legal action -> the node to which it leads, for all legal actions except `stop`."""
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
-        """A random node; with `steps`, the end of a walk of that many random actions from `start`."""
+        """A random node. With `steps`, the end of a walk of that many random actions from `start`."""
 
     def enumerate(self) -> Iterator[np.ndarray]:
         """Yield all nodes, in batches of rows int32 [B, R]."""
@@ -54,7 +54,7 @@ class SearchTask(Protocol):
 
     @property
     def hardware(self) -> Any:
-        """The machine that it is tuned for."""
+        """The machine for which the program is tuned."""
 
 
 class SearchBackend(Protocol[Asked]):
@@ -62,10 +62,10 @@ class SearchBackend(Protocol[Asked]):
 
     @property
     def stored(self) -> bool:
-        """Whether its results should be kept in a store."""
+        """Whether a store should keep the results."""
 
     def device(self, hw: Any, /) -> str:
-        """Name of the device whose times the results are."""
+        """Name of the device that the times belong to."""
 
     def digest(self, op: Any, node: Asked, hw: Any, /) -> str:
         """Digest that identifies the program; nodes with equal digests are one trial."""

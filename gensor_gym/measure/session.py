@@ -1,4 +1,4 @@
-"""The arguments of a strategy: a task, a budget, and a session that measures, predicts, records and stops in time."""
+"""A strategy's arguments: a task, a budget, and a session that measures, predicts, records and stops in time."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}
 MOODS = (Status.TIMEOUT, Status.CRASHED, Status.IMPLAUSIBLE)
-"""Statuses that may come from noise or from the machine's state. Such trials are tried again and never taken from the store."""
+"""Statuses that may come from noise or the machine's state. Such trials are repeated and never read from the store."""
 
 
 class BudgetSpent(Exception):
-    """Raised when the budget is spent. The session's trace contains all trials and its `best` the fastest program."""
+    """The budget is spent. The session's trace has all trials, and its `best` the fastest program."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """An operator on a hardware, timed by a backend, in a space. `Task.of` also accepts them as text."""
+    """An operator on a hardware, timed by a backend, in a space. `Task.of` also accepts texts."""
 
     operator: Operator | Dataflow
     hardware: Hardware
@@ -60,13 +60,13 @@ class Task:
         return cls(resolve_computation(operator), machines.get(hardware), backend, space)
 
     def graph(self) -> Any:
-        """The graph of the task's schedules: a `ConstructionGraph`, or a `GirGraph` for a fused operator."""
+        """Graph of the task's schedules: a `ConstructionGraph`, or a `GirGraph` for a fused operator."""
         return graph_of(self.operator, self.hardware, self.space)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a search (None for no limit): number of distinct kernels, of evaluations of the model, seconds elapsed."""
+    """Limits of a search: number of distinct kernels, number of evaluations of the model, elapsed seconds. None: no limit."""
 
     trials: int | None = None
     evaluations: int | None = None
@@ -83,7 +83,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One trial. `elapsed_s` and `evaluations` are the session's at the trial's end; `seconds` is inf unless the status is OK."""
+    """One trial. `elapsed_s` and `evaluations` are the session's when it ends. `seconds` is inf unless the status is OK."""
 
     trial: int
     elapsed_s: float
@@ -98,7 +98,7 @@ class SearchSession(Generic[Node]):
 
     A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session costs nothing. A
     kernel from the store counts as a trial, so a search does not depend on the store's content. Elapsed time is the session's own
-    clock, plus the recorded seconds of each trial that the store or a recorded table answers (`trial_seconds` in its conditions).
+    clock, plus the recorded seconds (`trial_seconds` in the conditions) of each trial that the store or a recorded table answers.
     So a budget in seconds is spent as if these trials ran now.
     """
 
@@ -111,17 +111,17 @@ class SearchSession(Generic[Node]):
         store: Store | str | Path | None = None,
         on_trial: Callable[[TraceRow], None] | None = None,
     ) -> None:
-        """Make a session whose clock starts at the first use. `on_trial` is called with every row as it joins the trace."""
+        """Make a session. The clock starts at the first use. `on_trial` is called with every new row of the trace."""
         self.task, self.graph, self.backend, self.budget = task, graph, backend, budget
         self.trace: list[TraceRow] = []
         self.evaluations = 0
-        """Number of evaluations of the model so far; only a `Session` counts them."""
+        """Number of evaluations of the model so far. Only a `Session` counts them."""
         self.measuring = 0.0
         """Seconds spent inside `measure` (code generation, compilation, verification, timing)."""
         self.times = True
-        """Whether this search compares times, so that it tries again what was verified only (`UNTIMED`)."""
+        """Whether this search compares times, so that kernels that were only verified (`UNTIMED`) are tried again."""
         self.verified_here: set[str] = set()
-        """Digests of the kernels that this session had verified, not the store."""
+        """Digests of the kernels that this session verified itself, without the store."""
         self._on_trial = on_trial
         self._store = Store(store) if isinstance(store, (str, Path)) else store
         self._device = self.backend.device(task.hardware)
@@ -146,13 +146,10 @@ class SearchSession(Generic[Node]):
         return 0.0 if self._start is None else time.perf_counter() - self._start + self._credited
 
     def measure(self, schedules: Sequence[Node]) -> list[Measurement]:
-        """Measure schedules in order.
+        """Measure schedules in order. BudgetSpent if the first schedule is new and no budget is left.
 
         A batch that exceeds the budget is cut: the call returns the measurements of its first schedules, and the next call
         raises.
-
-        Raises:
-            BudgetSpent: if the first schedule is new and no budget is left.
         """
         self.start()
         begin = time.perf_counter()
@@ -162,7 +159,6 @@ class SearchSession(Generic[Node]):
             self.measuring += time.perf_counter() - begin
 
     def _answer(self, schedules: Sequence[Node]) -> list[Measurement]:
-        """Measure schedules in order, as far as the budget allows; see `measure`."""
         op, hw = self.task.operator, self.task.hardware
         digests = [self.backend.digest(op, schedule, hw) for schedule in schedules]
         fresh: dict[str, Node] = {}
@@ -181,32 +177,32 @@ class SearchSession(Generic[Node]):
         answers = []
         for digest in digests[:allowed]:
             if digest not in done and digest not in self._seen:
-                break  # the seconds ran out within the batch
+                break  # the seconds were spent within the batch
             answers.append(self._seen[digest])
         return answers
 
     def start(self) -> None:
-        """Start the clock, if it is not running, so that the time before the first evaluation counts too."""
+        """Start the clock if it is not running, so that the time before the first evaluation counts."""
         if self._start is None:
             self._start = time.perf_counter()
 
     def _seconds_out(self) -> bool:
-        """Whether the seconds of the budget are spent."""
         return self.budget.seconds is not None and self.elapsed >= self.budget.seconds
 
     def _trials_left(self) -> float:
-        """Number of new kernels that may still be tried; infinite without a limit."""
         if self._seconds_out():
             return 0
         return float("inf") if self.budget.trials is None else self.budget.trials - self.trials
 
     def _spent_text(self) -> str:
-        """Spent and total budget as text."""
         trials, seconds = self.budget.trials, self.budget.seconds
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
     def _try(self, fresh: dict[str, Node]) -> set[str]:
-        """Try new kernels in order until the seconds run out, or read their trials from the store; return the tried digests."""
+        """Read each kernel's measurement from the store or, if it is not there, measure the kernel, until the seconds run out.
+
+        Return the digests of the kernels that have measurements now.
+        """
         op, hw = self.task.operator, self.task.hardware
         known = {digest: self._stored(digest) for digest in fresh}
         missing = [schedule for digest, schedule in fresh.items() if known[digest] is None]
@@ -222,7 +218,7 @@ class SearchSession(Generic[Node]):
                 self._put(schedule, found, time.perf_counter() - before)
                 if found.status is Status.OK:
                     self.verified_here.add(digest)
-            if known[digest] is not None or not self.backend.stored:  # an answer that was made earlier
+            if known[digest] is not None or not self.backend.stored:  # the answer was measured earlier
                 seconds = found.conditions.get("trial_seconds")
                 self._credited += seconds if isinstance(seconds, float) else 0.0
             self._record(digest, schedule, found)
@@ -242,11 +238,10 @@ class SearchSession(Generic[Node]):
 
     @cached_property
     def _compiler(self) -> str:
-        """Name of the compiler of kernels on this machine, as in the conditions of measurements."""
         return target_of(self.task.hardware).compiler()
 
     def _put(self, schedule: Node, measurement: Measurement, seconds: float) -> None:
-        """Write a new measurement to the store, with the seconds that the trial took, unless the backend has noted them."""
+        """Write a new measurement to the store, with the trial's `seconds` unless the backend has noted them."""
         if self._store is None or not self.backend.stored:
             return
         conditions = {"trial_seconds": seconds, **measurement.conditions}
@@ -254,10 +249,10 @@ class SearchSession(Generic[Node]):
         self._store.put(self._device, str(self.task.operator), str(schedule), kept)
 
     def keep(self, schedule: Node, measurement: Measurement) -> None:
-        """Record in the store that a search ended with this program; `tuned` prefers it to faster trials.
+        """Record in the store that this program is the result of a search. `tuned` prefers it to faster trials.
 
-        Results of earlier searches that this one tried too have lost to it: they are trials from now on. A search whose seconds
-        ran out had no more trials than it made.
+        Results of earlier searches that this search measured too have lost against it, so they become plain trials. The budget in
+        trials is recorded, unless the seconds were spent first.
         """
         if self._store is None or not self.backend.stored:
             return
@@ -279,7 +274,6 @@ class SearchSession(Generic[Node]):
         return next((measurement.error for measurement in self._seen.values() if measurement.error), "")
 
     def _record(self, digest: str, schedule: Node, measurement: Measurement) -> None:
-        """Add a trial to the trace, and update the best program."""
         self._seen[digest] = measurement
         row = TraceRow(
             self.trials, self.elapsed, str(schedule), measurement.seconds, measurement.status.value, self.evaluations
@@ -292,7 +286,7 @@ class SearchSession(Generic[Node]):
 
 
 class Session(SearchSession[Schedule]):
-    """A session over schedules of an operator. Its graph has a model, whose evaluations the budget limits like trials."""
+    """A session over schedules of an operator. The graph has a model, whose evaluations the budget limits too."""
 
     task: Task
     graph: ConstructionGraph
@@ -305,7 +299,7 @@ class Session(SearchSession[Schedule]):
         store: Store | str | Path | None = None,
         on_trial: Callable[[TraceRow], None] | None = None,
     ) -> None:
-        """Resolve the backend and build the graph. `on_trial` is called with every row as it joins the trace.
+        """Get the backend and build the graph. `on_trial` is called with every new row of the trace.
 
         ValueError for a fused operator that is too large to be verified, if the backend verifies kernels.
         """
@@ -318,26 +312,24 @@ class Session(SearchSession[Schedule]):
             warn_of_gap(backend, [task.operator], self.graph.space)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure schedules in order, as `SearchSession` does; ValueError unless given a list of schedules of this graph."""
+        """Measure schedules as `SearchSession` does; ValueError unless they are a list of schedules of this graph."""
         kind = family_of(self.task.operator).schedules[self.task.hardware.kind]
         if isinstance(schedules, kind) or not all(isinstance(one, kind) for one in schedules):
             raise ValueError(f"measure {schedules!r}: expected a list of {kind.__name__}, such as session.graph.initial() is one")
         return super().measure(schedules)
 
     def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
-        """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]; charged to the budget.
+        """Predicted seconds, float64 [B], of schedules or rows int32 [B, ROW]; charged to the budget.
 
-        Raises:
-            BudgetSpent: before any evaluation, if the budget allows fewer evaluations than requested.
+        BudgetSpent before any evaluation, if the budget allows fewer evaluations.
         """
         rows = schedules if isinstance(schedules, np.ndarray) else self.graph.stack(list(schedules))
         return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
 
     def charge(self, evaluations: int) -> None:
-        """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`) for every caller.
+        """Count evaluations of the model. The graph calls it (`ConstructionGraph.charge`) for every caller.
 
-        Raises:
-            BudgetSpent: if the budget allows fewer evaluations, or if its seconds are spent.
+        BudgetSpent if the budget allows fewer evaluations, or if its seconds are spent.
         """
         self.start()
         limit = self.budget.evaluations
@@ -349,9 +341,9 @@ class Session(SearchSession[Schedule]):
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
-    """Function that calls a bound method, or does nothing once its object is deleted.
+    """Function that calls a bound method, or does nothing once the object is deleted.
 
-    It does not keep the object alive; otherwise session and graph would keep each other alive.
+    It holds the object weakly; otherwise session and graph would keep each other alive.
     """
     reference = weakref.WeakMethod(method)
 

@@ -1,4 +1,4 @@
-"""Memory of the values between kernels: one block, in which the memory of a value is reused after its last use."""
+"""Memory of the values between kernels: one block, in which memory is reused after a value's last use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gensor_gym.codegen.c.text import round_up
 from gensor_gym.codegen.runtime.memory import ALIGNMENT
 
 CHUNK = 32
-"""Number of ranges of memory whose warmth is computed at a time."""
+"""Number of ranges of memory that `_warmth` scores at a time."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """A value's size in bytes, and its lifetime: the step that makes it, and the last step that reads it."""
+    """A value's size in bytes and its lifetime: the step that computes it, and the last step that reads it."""
 
     name: str
     bytes: int
@@ -28,7 +28,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Arena:
-    """Name of a value -> offset in bytes, and the size of the block in bytes."""
+    """Name of a value -> offset in bytes; size of the block in bytes."""
 
     offsets: Mapping[str, int]
     bytes: int
@@ -40,7 +40,7 @@ def rounded(size: int) -> int:
 
 
 def bound(lives: Sequence[Life]) -> int:
-    """Largest number of bytes that are live in one step, which is a lower bound on the size of an arena."""
+    """Largest number of bytes that are live in one step: a lower bound on the size of an arena."""
     more = np.zeros(2 + max((life.last for life in lives), default=-1), dtype=np.int64)
     for life in lives:
         more[life.first] += rounded(life.bytes)
@@ -49,7 +49,6 @@ def bound(lives: Sequence[Life]) -> int:
 
 
 def _none(lives: Sequence[Life]) -> Arena:
-    """An arena in which every value has its own memory."""
     offsets, end = {}, 0
     for life in lives:
         offsets[life.name] = end
@@ -58,10 +57,9 @@ def _none(lives: Sequence[Life]) -> Arena:
 
 
 class _Placed:
-    """Values that are already placed in an arena, as arrays, because an unrolled recurrence has thousands."""
+    """Values placed in an arena so far, as arrays, because an unrolled recurrence has thousands."""
 
     def __init__(self, lives: Sequence[Life]) -> None:
-        """Allocate arrays for all values; nothing is placed yet."""
         self._values = np.zeros((4, len(lives)), dtype=np.int64)
         self._edges = {0}
         self.offsets: dict[str, int] = {}
@@ -76,9 +74,9 @@ class _Placed:
         self.end = max(self.end, end)
 
     def gaps(self, life: Life) -> np.ndarray:
-        """Offsets that are free during a value's lifetime, int64 in order, among 0 and all starts and ends of placed values.
+        """Free offsets during a value's lifetime, int64 in order, among 0 and all starts and ends of placed values.
 
-        A value does not overlap the inputs of the step that makes it.
+        A value does not overlap the inputs of the step that computes it.
         """
         first, last, offsets, ends = self._values[:, : len(self.offsets)]
         busy = (first <= life.last) & (last >= life.first)
@@ -95,7 +93,7 @@ class _Placed:
 
 
 def _whole(lives: Sequence[Life]) -> Arena:
-    """A small arena: the smaller result of two placements, by size and by size times lifetime."""
+    """A small arena: the smaller of two placements, by size and by size times lifetime."""
     by_area = _placed(lives, lambda life: -life.bytes * (life.last - life.first + 1))
     return min(_by_size(lives), by_area, key=lambda made: made.bytes)
 
@@ -106,7 +104,6 @@ def _by_size(lives: Sequence[Life]) -> Arena:
 
 
 def _placed(lives: Sequence[Life], order: Callable[[Life], int]) -> Arena:
-    """Place values in an order, each at the lowest free offset."""
     placed = _Placed(lives)
     for life in sorted(lives, key=order):
         placed.put(life, int(placed.gaps(life)[0]))
@@ -114,16 +111,16 @@ def _placed(lives: Sequence[Life], order: Callable[[Life], int]) -> Arena:
 
 
 def _hot(lives: Sequence[Life]) -> Arena:
-    """An arena that reuses memory read recently, which may still be cached; values are placed in the order of creation.
+    """Arena that reuses recently read memory, which may still be cached. Values are placed in the order of creation.
 
     The arena stays within the size of `_by_size` if possible. A value that does not fit there gets the lowest free offset.
     """
     limit = _by_size(lives).bytes
     placed, read, waiting = _Placed(lives), dict[tuple[int, int], int](), list[tuple[int, int, int]]()
     for life in sorted(lives, key=lambda life: life.first):
-        while waiting and waiting[0][0] < life.first:  # its last reader has run
+        while waiting and waiting[0][0] < life.first:  # the last reader has run
             last, *place = heapq.heappop(waiting)
-            read.pop((place[0], place[1]), None)  # moves it to the end
+            read.pop((place[0], place[1]), None)  # so that it comes last in the dict
             read[place[0], place[1]] = last
         gaps = placed.gaps(life)
         inside = gaps[gaps + rounded(life.bytes) <= limit]
@@ -134,7 +131,7 @@ def _hot(lives: Sequence[Life]) -> Arena:
 
 
 def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) -> np.ndarray:
-    """Score of each start: the latest step that read any of its bytes, plus the fraction of the bytes that was read then.
+    """Score of each start: the latest step that read any of its bytes, plus the fraction of its bytes that was read then.
 
     `read` maps the memory of a dead value (start, end) to the step of its last read, in the order of steps. Scores of starts that
     are not the best may be too low.
@@ -150,9 +147,9 @@ def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) ->
 
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}
-"""Name -> placement of values: without reuse, in a small arena, or in memory that was read most recently."""
+"""Name -> placement of values: without reuse, in a small arena, or in the most recently read memory."""
 DEFAULTS = {"cpu": "hot", "gpu": "whole"}
-"""Kind of hardware -> default mode; most arenas fit into the second-level cache of a GPU."""
+"""Kind of hardware -> default mode. Most arenas fit into a GPU's second-level cache."""
 
 
 def arena(lives: Sequence[Life], mode: str = "hot") -> Arena:

@@ -1,4 +1,4 @@
-"""Export of a network to a folder: a shared library with the weights inside, its C header, sources, an example, a manifest."""
+"""Export of a network to a folder: a shared library with the weights inside, C header, sources, example, manifest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gensor_gym.networks.steps import Step
 
 ENTRY = "gg_network_exported"
 MOST_BYTES = (1 << 31) - (1 << 26)
-"""Most bytes of weights: the default reach of a library's code on x86, minus space for the code."""
+"""Largest number of bytes of weights: the default reach of a library's code on x86, minus space for the code."""
 _WEIGHTS = """/* Constants, packed weights and, beside those, scratch: pages that are written become the process's own. */
     .data
     .balign 64
@@ -36,12 +36,12 @@ def export_network(
     plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, folder: str | Path, threads: int,
     known: Sequence[Mapping[str, Any]], library: str,
 ) -> Exported:  # fmt: skip
-    """Write a loaded network with its packed weights into a folder; the library needs no Python.
+    """Write a loaded network with its packed weights into a folder. The library needs no Python.
 
     `known` has the manifest's facts about the kernel of each step.
 
     Raises:
-        ValueError: for a folder that contains something else, a name that is not an identifier, weights beyond `MOST_BYTES`.
+        ValueError: for a folder with other content, a name that is not an identifier, or weights beyond `MOST_BYTES`.
         CompileError: with the compiler's message.
     """
     target, compiler = check_folder(folder), find_compiler()
@@ -65,14 +65,13 @@ def export_network(
 
 
 def _piece(kernel: Kernel, number: int) -> str:
-    """C text of a kernel with its own names; its packing function is never called, because weights are already packed."""
+    """C text of a kernel with names of its own. Its packing function is never called, because weights are already packed."""
     packs = {kernel.prepares: f"pack_{number}", kernel.whole: f"whole_{number}"} if kernel.prepares else {}
     names = {kernel.launches[0].entry: f"piece_{number}"} | packs
     return "".join(f"#define {entry} {name}\n" for entry, name in names.items()) + kernel.source
 
 
 def _whole(plan: Plan, numbers: Sequence[int], kernels: Sequence[Kernel], layout: Layout) -> Kernel:
-    """The network as one kernel, whose source has the tables of steps that `network.c` runs."""
     parts = ['#include "runtime.h"', (RUNTIME / "network.c").read_text("utf-8"), "extern char gg_fixed[];"]
     parts += [f"gg_entry piece_{number};" for number in dict.fromkeys(numbers)]
     steps = list(enumerate(zip(plan.steps, numbers, strict=True)))
@@ -98,7 +97,6 @@ void {ENTRY}(const void *const *inputs, void *output, void *workspace, const str
 
 
 def _places(number: int, step: Step, layout: Layout) -> str:
-    """C text of the table of a step's arrays."""
     found = [*(layout.values[name] for name in (*step.reads, *step.writes)), layout.workspaces[number]]
     places = ", ".join(f"{{GG_{place.base.name}, {place.at}, {place.before}}}" for place in found)
     return f"static const struct gg_place places_{number}[] = {{{places}}}; /* {step.computation} */"

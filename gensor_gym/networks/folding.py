@@ -1,7 +1,7 @@
-"""Folding of constants: expressions of constants are computed once, and factors of channels are folded into weights.
+"""Folding of constants: expressions of constants are computed once, and factors of channels go into weights.
 
-For example, a batch normalisation after a product is a factor and an addend for every channel: the factor goes into the weights,
-and the addend stays as a bias.
+For example, a batch normalisation after a product is a factor and an addend per channel. The factor goes into the weights; the
+addend stays as a bias.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from gensor_gym.operators.types import Operator
 
 
 def folded(network: Network) -> Network:
-    """Equivalent network with less work at each call; its constants are computed in float64 and rounded once."""
+    """Equivalent network with less work at each call. Its constants are computed in float64 and rounded once."""
     made = with_constants_made(_with_factors_in_weights(with_constants_made(network)))
     made = with_constants_made(requantized(made))
     return _with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made))))
 
 
 def _with_rows_moved(network: Network) -> Network:
-    """The network with gathers of rows in place of joins of parts of one value (`networks.moves.shuffles`)."""
     made = Shuffles(network.graph)
     if not made.ids:
         return network
@@ -45,19 +44,17 @@ def _with_rows_moved(network: Network) -> Network:
 
 
 def _with_slices_first(network: Network) -> Network:
-    """The network with slices of a transposed value taken before the transpose (`networks.moves.slices`)."""
     nodes, served = slices_first(network)
     return _with_origins(pruned(network, network.graph.inputs, nodes, network.constants), network, served) if served else network
 
 
 def _with_origins(made: Network, network: Network, instead: Mapping[str, str]) -> Network:
-    """The network `made` with origins for its new nodes: `instead` maps each to the node of `network` whose origin it gets."""
+    """`made` with origins of its new nodes. `instead` maps each to the node of `network` whose origin it gets."""
     origins = {one: network.origins[old] for one, old in instead.items() if one in made.nodes and old in network.origins}
     return dataclasses.replace(made, origins={**made.origins, **origins})
 
 
 def _with_joins_in_place(network: Network) -> Network:
-    """The network with joins whose parts are computed directly in the join's memory, some by a copy (`dataflow.joins`)."""
     nodes, copies = with_parts_of_their_own(network.graph)
     values = network.graph.values
     kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in STORED}
@@ -66,7 +63,7 @@ def _with_joins_in_place(network: Network) -> Network:
 
 
 def with_constants_made(network: Network) -> Network:
-    """The network after values that depend only on constants become constants, except broadcasts, which would be larger."""
+    """The network with constants for all values that depend only on constants, except broadcasts, which would be larger."""
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:
@@ -79,7 +76,7 @@ def with_constants_made(network: Network) -> Network:
 
 
 def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.ndarray:
-    """Value of a node with constant inputs, in float64 or int64; a transpose or reshape keeps the type, and may be a view."""
+    """Value of a node with constant inputs, in float64 or int64. A transpose or reshape keeps the type and may be a view."""
     if isinstance(node, Transpose):
         return np.transpose(arrays[node.source], node.order)
     if isinstance(node, Reshape):
@@ -89,12 +86,12 @@ def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.nd
 
 
 def _numbers(array: np.ndarray) -> np.ndarray:
-    """float64 values of a constant; those of bfloat16 are given as bits."""
+    """float64 values of a constant, which has bfloat16 as bits."""
     return decode(array, "bfloat16").astype(np.float64)
 
 
 def _with_factors_in_weights(network: Network) -> Network:
-    """The network with constant factors of a product's channels, as in normalisations, folded into its weights.
+    """The network with constant factors of a product's channels, as in normalisations, folded into the weights.
 
     The maps that multiplied or added become one map that adds a constant, under the name of the last map.
     """
@@ -122,7 +119,7 @@ def _with_factors_in_weights(network: Network) -> Network:
 
 
 def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """The float32 product, computed in float64 and rounded once; NumPy works in chunks, without a float64 copy of the array."""
+    """float32 product, computed in float64 and rounded once. NumPy works in chunks, without a float64 copy of the array."""
     made = np.empty(np.broadcast_shapes(array.shape, factor.shape), np.float32)
     np.multiply(array, factor, out=made, dtype=np.float64, casting="same_kind")
     return made
@@ -132,8 +129,8 @@ def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
 class _Chain:
     """Successive maps after a product that multiply its channels by constants, or add constants to them.
 
-    `factor` and `addend` [channels] are their total effect. `place` is the index of the weights among the product's operands, and
-    `axis` their axis of channels.
+    `factor` and `addend` [channels] are the total effect. `place` is the index of the weights among the product's operands,
+    `axis` the weights' axis of channels.
     """
 
     place: int
@@ -144,7 +141,7 @@ class _Chain:
 
 
 def _chain(network: Network, product: str) -> _Chain | None:
-    """Longest `_Chain` after a product; None if the product has no constant weights, or if all factors of the chain are 1."""
+    """Longest `_Chain` after a product; None without constant weights, or if all factors of the chain are 1."""
     contract, graph = network.nodes[product], network.graph
     assert isinstance(contract, Contract)
     op = contract.operator
@@ -170,7 +167,7 @@ def _chain(network: Network, product: str) -> _Chain | None:
 
 
 def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tuple[str, np.ndarray] | None:
-    """("add" or "multiply", constants float64 [channels]) of a map of each channel of `element` and a constant; else None."""
+    """("add" or "multiply", constants float64 [channels]) if a map combines `element` and a constant per channel; else None."""
     if not (isinstance(node, Map) and isinstance(node.expression, Call) and node.expression.function in ("add", "multiply")):
         return None
     names = [part.name for part in node.expression.arguments if isinstance(part, Operand)]

@@ -1,4 +1,4 @@
-"""The form of a network's arguments and results for users: tensors in tuples, lists and dicts, and their data types."""
+"""Form of a network's arguments and results for users: tensors in tuples, lists and dicts, and their data types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Form = Any
 
 @dataclass(frozen=True)
 class Fixed:
-    """An argument or result that is not a tensor: a number, a text or None that is the same at every call.
+    """An argument or result that is not a tensor: a number, a text or None, equal at every call.
 
     `default` is the value of an omitted argument; ... means that it is required.
     """
@@ -27,20 +27,20 @@ class Fixed:
     default: Any = ...
 
     def is_same(self, given: Any) -> bool:
-        """Whether `given` equals the value and has its type."""
+        """Whether `given` has the type and the value."""
         return type(given) is type(self.value) and bool(given == self.value)
 
 
 @dataclass(frozen=True)
 class Made:
-    """An object of another class than tuple, list or dict: its constructor, and the forms of the parts that it is made from."""
+    """An object of a class other than tuple, list or dict: its constructor, and the forms of the constructor's parts."""
 
     make: Callable[[list[Any]], Any]
     parts: tuple[Form, ...]
 
 
 def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """The tree with every leaf replaced by `change(leaf)` and every `Made` by its object; containers keep their class."""
+    """The tree with each leaf replaced by `change(leaf)` and each `Made` by its object. Containers keep their class."""
     if isinstance(tree, Made):
         return tree.make([changed(part, change) for part in tree.parts])
     if isinstance(tree, dict):
@@ -67,7 +67,7 @@ def is_flat(takes: Mapping[str, Form]) -> bool:
 
 
 def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """The tensors in a call's arguments, in order; `takes` are the forms of all arguments by name.
+    """Tensors in a call's arguments, in order. `takes` has the forms of all arguments by name.
 
     TypeError for arguments with other names or another form, ValueError for another value of a `Fixed` argument.
     """
@@ -84,7 +84,6 @@ def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], na
 
 
 def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
-    """Add the tensors of one argument, or of a part of it, to `found` by their numbers; `place` names it in errors."""
     if isinstance(form, Fixed):
         if not form.is_same(given):
             said = given if isinstance(given, bool | int | float | str | None) else f"a {type(given).__name__}"
@@ -116,13 +115,13 @@ Types = Mapping[int, tuple[str, ...]]
 def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
     """Outputs, of NumPy or torch, cast to the data types that users get (`Network.types`).
 
-    ValueError for a type that NumPy does not have if the output is a NumPy array.
+    ValueError for a NumPy array if NumPy does not have the type.
     """
     return tuple(_as_types(made, types[place]) if place in types else made for place, made in enumerate(outputs))
 
 
 def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
-    """Check that outputs of float32 that are cast to integers are in their range; ValueError if not."""
+    """ValueError if a float32 output that is cast to integers exceeds their range."""
     for place, names in types.items():
         made, most = outputs[place], _MOST.get(names[0])
         if most is not None and "float" in str(made.dtype) and not bool((abs(made) < most).all()):
@@ -130,7 +129,6 @@ def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
 
 
 def _as_types(made: Any, names: Sequence[str]) -> Any:
-    """Cast an output to each type in turn."""
     for name in names:
         if not hasattr(made, "astype"):
             made = made.to(getattr(sys.modules["torch"], name))

@@ -14,11 +14,11 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 
 WEIGHTS = 1
-"""Index of the input of a kernel that is packed once, if the kernel packs its weights (`operators.traits.weights`)."""
+"""Index of a kernel's input that is packed once, if the kernel packs its weights (`operators.traits.weights`)."""
 
 
 class Base(IntEnum):
-    """Base of an address, the same as `enum gg_base` of `codegen/runtime/network.c`."""
+    """Base of an address: `enum gg_base` of `codegen/runtime/network.c`."""
 
     INPUT = 0
     OUTPUT = 1
@@ -38,10 +38,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of all arrays."""
+    """Positions of all arrays of a network."""
 
     values: Mapping[str, Place]
-    """Name of a value that a step reads or writes -> its position; a constant that is only read packed has offset 0."""
+    """Name of a value that a step reads or writes -> position. A constant that is only read packed has offset 0."""
     workspaces: tuple[Place, ...]
     """Position of each step's workspace."""
     arena: Arena
@@ -49,9 +49,9 @@ class Layout:
     needed: int
     """Lower bound in bytes on the size of any arena."""
     workspace_bytes: int
-    """Bytes of the workspace of a call: the arena, followed by the largest workspace of any loop."""
+    """Bytes of a call's workspace: the arena, then the largest workspace of any loop."""
     constants: frozenset[str]
-    """Names of the constants that are in fixed memory unpacked."""
+    """Names of the constants that are unpacked in fixed memory."""
     fixed_bytes: int
     """Bytes of constants and packed weights."""
 
@@ -76,9 +76,9 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     for numbers in loops(plan.pieces):
         place = scratch  # kernels of one loop compute at the same time
         for kernel in (kernels[number] for number in numbers):
-            if kernel.cleared_bytes:  # all have one block, in which what each leaves zero ends at one place
+            if kernel.cleared_bytes:  # all share one block; the bytes that each must find zero end at the same offset
                 workspaces.append(Place(Base.FIXED, cleared + zeros - kernel.cleared_bytes))
-            elif kernel.prepacked:  # other kernels may not write there between two calls
+            elif kernel.prepacked:  # other kernels must not write there between two calls
                 workspaces.append(Place(Base.FIXED, end))
                 end += rounded(kernel.workspace_bytes)
             else:
@@ -107,7 +107,7 @@ def _returned(network: Network) -> dict[str, int]:
 
 
 def lives_of(plan: Plan) -> list[Life]:
-    """Lifetimes of the values between steps, in the order of creation; a value made in parts begins with its first part.
+    """Lifetimes of the values between steps, in the order of creation. A value computed in parts begins with the first part.
 
     The steps of one loop count as one step, because all their values are live throughout the loop.
     """

@@ -1,4 +1,4 @@
-"""A plan and its kernels, loaded as one function of this process, without Python between kernels."""
+"""Loads a plan and its kernels as one function of this process, without Python between kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.steps import Step
 
 MOST_ARRAYS = 64
-"""Most arrays of one kernel: `GG_MOST` of `network.c`."""
+"""Largest number of arrays of one kernel: `GG_MOST` of `network.c`."""
 
 
 class _Place(ctypes.Structure):
@@ -41,7 +41,7 @@ class _Step(ctypes.Structure):
 
 
 class _Network(ctypes.Structure):
-    """`struct gg_network` of `network.c`; a mutex takes 40 bytes on Linux for 64-bit processors."""
+    """`struct gg_network` of `network.c`. A mutex takes 40 bytes on Linux for 64-bit processors."""
 
     _fields_ = [
         ("steps", ctypes.c_void_p), ("count", ctypes.c_long), ("fixed", ctypes.c_void_p), ("outputs", ctypes.c_long),
@@ -50,7 +50,7 @@ class _Network(ctypes.Structure):
 
 
 class _Loaded(ctypes.Structure):
-    """`struct gg_loaded` of `network.c`; `kept` keeps the memory alive that its pointers refer to."""
+    """`struct gg_loaded` of `network.c`. `kept` keeps the memory alive to which its pointers point."""
 
     kept: Any
 
@@ -58,7 +58,7 @@ class _Loaded(ctypes.Structure):
 
 
 class NetworkFunction(NativeFunction):
-    """A loaded network, which is called like a kernel with arrays of NumPy or of a library with DLPack.
+    """A loaded network, called as a kernel with arrays of NumPy or of a library with DLPack.
 
     Several threads may call it. Calls of a network with packed weights wait for one another.
     """
@@ -66,8 +66,8 @@ class NetworkFunction(NativeFunction):
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot") -> None:
         """Lay out memory, load the kernels, and pack weights once.
 
-        The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or with tasks that do not fit
-        its loop.
+        The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or with tasks that do not fit its
+        loop.
         """
         together = tasks_together(plan.pieces, kernels)
         self.layout = layout_of(plan, kernels, mode)
@@ -95,14 +95,13 @@ class NetworkFunction(NativeFunction):
         super().__init__(self.called, _compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Run the network like a kernel; ValueError also for ids outside their table, which a bound call does not check."""
+        """Run the network as a kernel. ValueError also for ids outside their table, which a bound call does not check."""
         if self.called.id_limits or self.called.limits:
             self.called.check_ids(inputs)
         return super().__call__(*inputs, out=out)
 
 
 def _compiled(name: str) -> ctypes.CDLL:
-    """Library of a C file of the runtime, compiled at the first call on a machine."""
     folder = Path(rooms.__path__[0])
     text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath(name).read_text("utf-8")
     return ctypes.CDLL(str(compile_text(text, ARCH)))
@@ -117,7 +116,6 @@ def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place
 
 
 def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
-    """Fixed memory, as an array of bytes, with the unpacked constants in it."""
     memory = in_large_pages(layout.fixed_bytes)
     for name, view in _constants(plan, layout, memory).items():
         view[...] = plan.network.constants[name]
@@ -125,7 +123,6 @@ def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
 
 
 def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.ndarray]:
-    """Name of an unpacked constant -> view of it in fixed memory."""
     found = {}
     for name in layout.constants:
         array, start = plan.network.constants[name], layout.values[name].at
@@ -134,7 +131,7 @@ def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.n
 
 
 def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
-    """The array in row-major order; a transposed matrix, as torch's weights are, is copied to `room` by all threads."""
+    """The array in row-major order. All threads copy a transposed matrix, such as torch's weights, to `room`."""
     if array.flags.c_contiguous or array.ndim != 2 or array.dtype != np.float32 or not array.T.flags.c_contiguous:
         return np.ascontiguousarray(array)
     made = room[: array.size].reshape(array.shape)
@@ -144,14 +141,13 @@ def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _turn() -> Any:
-    """`gg_turn` of `turn.c`, compiled at the first call on a machine."""
     turn = _compiled("turn.c").gg_turn
     turn.restype, turn.argtypes = None, [*[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2, ctypes.POINTER(GgRuntime)]
     return turn
 
 
 def _pack(plan: Plan, kernels: Sequence[Kernel], layout: Layout, fixed: np.ndarray, threads: int) -> None:
-    """Let every kernel that packs its weights pack them into fixed memory; it then reads only the packed weights."""
+    """Pack weights into fixed memory. Kernels that pack read only the packed weights afterwards."""
     packing = {kernel.digest: entry_of(kernel, kernel.prepares) for kernel in kernels if kernel.prepacked}
     team, constants = ctypes.byref(runtime(threads)), plan.network.constants
     weights = [constants[step.reads[WEIGHTS]].size for step, kernel in zip(plan.steps, kernels, strict=True) if kernel.prepacked]

@@ -1,8 +1,8 @@
 """Pieces that run in one parallel loop: a task computes its rows of each piece in order, without waits between pieces.
 
 This follows the coarse-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333), which merges the outermost parallel
-loops of adjacent pieces. No task may read values that another task makes, so values made in the loop are read only row by row. A
-piece has rows if it is a product of two matrices, a row nest, or a product with rows after it.
+loops of adjacent pieces. No task may read values that another task computes, so values computed in the loop are read only row by
+row. A piece has rows if it is a product of two matrices, a row nest, or a product with a row nest after it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gensor_gym.networks.steps import Step
 from gensor_gym.operators.types import Operator
 
 MOST_TOGETHER = 16
-"""Most pieces of one loop: `GG_TOGETHER` of `network.c`."""
+"""Largest number of pieces of one loop: `GG_TOGETHER` of `network.c`."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Rows:
 
     count: int
     read: tuple[bool, ...]
-    """For every value that it reads, whether a row of the result depends only on the same row of that value."""
+    """For each value that the step reads: whether a row of the result depends only on the same row of the value."""
 
 
 def rows_of(step: Step) -> Rows:
-    """Rows of a step; ValueError if it has no rows, or does not write them contiguously one after another."""
+    """Rows of a step; ValueError if it has no rows, or does not write them contiguously and in order."""
     computation = step.computation
     if isinstance(computation, Operator):
         return Rows(shape_of(computation).rows if len(computation.spatial) == 2 else 0, _of_product(computation))
@@ -59,7 +59,7 @@ def _of_product(op: Operator) -> tuple[bool, ...]:
 
 
 def _of_panel(graph: Dataflow) -> Rows:
-    """Rows of a product with a row nest after it; a value is read row by row if neither of them reads it in another way."""
+    """Rows of a product with a row nest after it. A value is read row by row if product and row nest both do so."""
     panel = panel_of(graph)
     _check_written(panel.nest)
     of_product = _of_product(panel.product)
@@ -78,7 +78,6 @@ def _check_written(nest: RowNest) -> None:
 
 
 def _of_nest(nest: RowNest, tensor: str) -> bool:
-    """Whether a nest reads a tensor only row by row."""
     accesses = (cell.made for cell in nest.cells if isinstance(cell.made, Access))
     return all(goes_row_by_row(nest, access) for access in accesses if access.tensor == tensor and _is_read(access, tensor))
 
@@ -88,7 +87,7 @@ def _is_read(access: Access, tensor: str) -> bool:
 
 
 def loops(pieces: Sequence[Piece]) -> Iterator[list[int]]:
-    """Indices of the pieces of each loop."""
+    """Yield the indices of the pieces of each loop."""
     found: list[int] = []
     for number, piece in enumerate(pieces):
         if found and not piece.follows:
@@ -109,7 +108,6 @@ def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
 
 
 def _fault_of(network: Network, together: Sequence[Piece]) -> str:
-    """Reason why these pieces cannot run in one loop; empty if they can."""
     if len(together) > MOST_TOGETHER:
         return f"{len(together)} pieces in the loop of {together[0].nodes[0]}, expected at most {MOST_TOGETHER}"
     made, count, rows = set[str](), 0, together[1].follows
@@ -130,7 +128,7 @@ def _fault_of(network: Network, together: Sequence[Piece]) -> str:
 
 
 def task_rows(pieces: Sequence[Piece]) -> list[int]:
-    """Number of rows per task for each piece that shares a loop; 0 for a piece with its own loop."""
+    """Number of rows per task, for each piece that shares a loop; 0 for a piece with a loop of its own."""
     found = []
     for numbers in loops(pieces):
         found += [pieces[numbers[1]].follows if len(numbers) > 1 else 0] * len(numbers)
@@ -138,7 +136,7 @@ def task_rows(pieces: Sequence[Piece]) -> list[int]:
 
 
 def tasks_together(pieces: Sequence[Piece], kernels: Sequence[Kernel]) -> list[int]:
-    """Number of consecutive tasks of each piece's kernel in one task of its loop; 1 for a piece with its own loop.
+    """Number of consecutive tasks of each piece's kernel in one task of its loop; 1 for a piece with a loop of its own.
 
     ValueError for a kernel whose tasks do not add up to the rows of the loop's task.
     """

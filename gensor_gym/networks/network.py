@@ -1,4 +1,4 @@
-"""A network: a dataflow graph with its constant arrays, which are the same at every call."""
+"""A network: a dataflow graph with its constant arrays, which are equal at every call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE
 
 @dataclass(frozen=True)
 class Called:
-    """The signature of a network's call, without its weights; it is a `Computation`."""
+    """The signature of a network's call, without weights. It is a `Computation`."""
 
     name: str
     inputs: tuple[Value, ...]
@@ -30,18 +30,17 @@ class Called:
     flops: int
     compulsory_bytes: int
     id_limits: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Name of an input that has row ids -> number of rows of its table."""
+    """Name of an input with row ids -> number of rows of its table."""
     limits: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Name of an integer input -> its largest magnitude (`Network.limits`)."""
 
     def __str__(self) -> str:
-        """The name."""
         return self.name
 
     def check_ids(self, inputs: Sequence[Any]) -> None:
-        """Check ids and integer inputs; ValueError for ids outside their table and for numbers beyond exact arithmetic.
+        """ValueError for ids outside their table, and for integer inputs beyond exact arithmetic.
 
-        An input of another shape is not checked here.
+        An input of another shape is not checked.
         """
         for value, given in zip(self.inputs, inputs, strict=False):
             rows, limit = self.id_limits.get(value.name), self.limits.get(value.name)
@@ -57,26 +56,26 @@ class Called:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A graph, its weights, and the operation that each node comes from."""
+    """A graph, its weights, and the operation from which each node comes."""
 
     graph: Dataflow
     constants: Mapping[str, np.ndarray]
     """Name of a constant input -> its array, in any memory order."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Name of a node -> its operation, such as `layer1.0.conv1: conv2d`; `cut_all` puts nodes of one operation together."""
+    """Name of a node -> its operation, such as `layer1.0.conv1: conv2d`. `cut_all` keeps nodes of one operation together."""
     unread: Mapping[int, Value] = field(default_factory=dict)
     """Index of an input of a call that no node reads -> the input."""
     form: Form = None
     """Form of the user's result, whose leaves are numbers of outputs; None for one output, or a tuple of all outputs."""
     types: Types = field(default_factory=dict)
-    """Index of an output -> data types to which it is cast, in order; outputs that users get as computed are missing."""
+    """Index of an output -> data types to which it is cast, in order. Outputs without casts are missing."""
     arguments: Mapping[str, Form] | None = None
     """Name of a user's argument -> form, whose leaves are numbers of inputs; None if each input is an argument of its name."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """Name of an integer input of arithmetic -> largest magnitude for which kernels are exact."""
 
     def __post_init__(self) -> None:
-        """Check that every constant input has an array of its shape and type; ValueError if not."""
+        """ValueError unless every constant input has an array of its shape and type."""
         wanted = {value.name: value for value in self.graph.inputs if value.constant}
         given = {name: array.shape for name, array in self.constants.items()}
         shapes = {name: value.shape for name, value in wanted.items()}
@@ -114,7 +113,7 @@ class Network:
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Name of an input that has row ids -> number of rows of its table."""
+        """Name of an input with row ids -> number of rows of its table."""
         return self.graph.id_limits
 
     @property
@@ -133,7 +132,6 @@ class Network:
         return self.graph.compulsory_bytes
 
     def __str__(self) -> str:
-        """The name."""
         return self.graph.name
 
     @cached_property
@@ -142,7 +140,7 @@ class Network:
         return self.graph.makers
 
     def source_of(self, name: str) -> str:
-        """Name of the value that a view, or a view of a view, is made of; `name` itself if it is not a view."""
+        """Name of the value behind one or several views; `name` itself if it is no view."""
         return self.graph.behind(name)[-1]
 
     def root_of(self, name: str) -> str:
@@ -151,7 +149,7 @@ class Network:
 
     @cached_property
     def known(self) -> dict[object, Any]:
-        """Cache of facts about pieces and nodes, because plans of a network differ only in a few pieces."""
+        """Cache of facts about pieces and nodes. Plans of the network share it, because they differ in only a few pieces."""
         return {}
 
     @cached_property
@@ -161,7 +159,7 @@ class Network:
 
     @cached_property
     def joins(self) -> Mapping[str, tuple[str, int]]:
-        """Name of a value that is made inside another value's memory -> (that value, offset in bytes); see `dataflow.joins`."""
+        """Name of a value computed inside another value's memory -> (the other value, offset in bytes); see `dataflow.joins`."""
         return joins(self.graph)
 
     @cached_property
@@ -175,7 +173,7 @@ class Network:
 
     @cached_property
     def _joined(self) -> dict[str, list[str]]:
-        """Name of a value that is made in parts -> its parts, in order."""
+        """Name of a value that is computed in parts -> its parts, in order."""
         found: dict[str, list[str]] = {}
         for part, (whole, _) in self.joins.items():
             found.setdefault(whole, []).append(part)
@@ -186,7 +184,7 @@ class Network:
         return frozenset(self._joined) | self.cuts.keys() | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
 
     def is_free(self, name: str) -> bool:
-        """Whether a node needs no kernel: a view, a join of parts made in place, or a part read in place."""
+        """Whether a node needs no kernel: a view, a join of parts computed in place, or a slice read in place."""
         return name in self._free
 
     def place_of(self, name: str) -> tuple[str, int]:
@@ -198,7 +196,7 @@ class Network:
         return root, before
 
     def made_by(self, name: str) -> list[str]:
-        """Names of the values that kernels make for a value: itself, or its parts if it is made in parts.
+        """Names of the values that kernels compute for a value: itself, or its parts if it is computed in parts.
 
         For a slice that is read in place they are those of the value that contains it.
         """
@@ -218,9 +216,9 @@ def needed(
     name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str], whole: Set[str] = frozenset(),
     rounded: Set[tuple[str, str]] = frozenset(),
 ) -> Dataflow:  # fmt: skip
-    """Graph of only the nodes and inputs that the outputs `returns` depend on.
+    """Graph of only the nodes and inputs on which the outputs `returns` depend.
 
-    `whole` names the nodes that compute in int64, `rounded` the values of 16 bits (`Dataflow.rounded`).
+    `whole` names the nodes that compute in int64, `rounded` the values that are rounded when stored (`Dataflow.rounded`).
     """
     wanted = set(returns)
     for made, node in reversed(nodes):
@@ -233,7 +231,7 @@ def needed(
     return Dataflow(name, kept, left, tuple(returns), "", frozenset(whole & there), rounded)
 
 
-def _held(array: np.ndarray, dtype: str) -> np.ndarray:
+def held(array: np.ndarray, dtype: str) -> np.ndarray:
     """A constant as kernels read it: in its data type, bfloat16 as bits."""
     return array if array.dtype == ARRAY_DTYPE[dtype] else encode(array, dtype)
 
@@ -244,12 +242,12 @@ def pruned(
 ) -> Network:  # fmt: skip
     """Network of these inputs, nodes and constants, without everything that no output needs.
 
-    `rounded` are values of other types in addition to those of the network (`Dataflow.rounded`).
+    `rounded` are values to round in addition to the network's (`Dataflow.rounded`).
     """
     makers = dict(nodes)
     kinds = {one for one in network.graph.rounded | rounded if isinstance(makers.get(one[0]), Map | Reduce)}
     graph = needed(network.graph.name, inputs, nodes, network.graph.returns, network.graph.whole, kinds)
-    constants = {value.name: _held(arrays[value.name], value.dtype) for value in graph.inputs if value.constant}
+    constants = {value.name: held(arrays[value.name], value.dtype) for value in graph.inputs if value.constant}
     asked = [value for value in network.inputs if value not in graph.inputs]
     unread = {network.inputs.index(value): value for value in asked}
     origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}

@@ -1,6 +1,6 @@
 """A piece of a plan: the nodes of one kernel, and its anchor.
 
-One node, such as a product, is the host; the anchor is the loop of the host in which the kernel computes the other nodes.
+One node, such as a product, is the host. The anchor is the loop of the host in which the kernel computes the other nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANCHORS = {
 }
 """Anchor -> the loop of the host in which the other nodes of a piece are computed."""
 _NAMED = ("panel", "block")
-"""Anchors that the text of a piece names; the anchors tile and row follow from the host."""
+"""Anchors that the text of a piece names. The anchors tile and row follow from the host."""
 
 
 @lru_cache(maxsize=4096)
@@ -41,15 +41,15 @@ def _fault(computation: Dataflow, is_panel: bool) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """The nodes of one kernel, in an order in which they can be computed, and their anchor."""
+    """Nodes of one kernel, in an order in which they can be computed, and their anchor."""
 
     nodes: tuple[str, ...]
     anchor: str
     follows: int = 0
-    """Number of rows per task if it shares the loop of the previous piece (`networks.loops`), else 0."""
+    """Number of rows per task if the piece shares the loop of the previous piece (`networks.loops`), else 0."""
 
     def __str__(self) -> str:
-        """One line that `Piece.parse` reads: `follows` if not 0, the anchor unless it is implied, and the names of the nodes."""
+        """One line that `Piece.parse` reads: `follows` if not 0, the anchor unless it is implied, names of the nodes."""
         follows = (f"+{self.follows}",) if self.follows else ()
         return " ".join((*follows, *((f"@{self.anchor}",) if self.anchor in _NAMED else ()), *self.nodes))
 
@@ -68,7 +68,7 @@ class Piece:
         return cls(tuple(words), anchor or implied(network, words), follows)
 
     def step(self, network: Network) -> Step:
-        """Computation of its kernel, cached in the network; ValueError if no kernel supports it at this anchor."""
+        """Computation of the piece's kernel, cached in the network; ValueError if no kernel supports it at the anchor."""
         key = self.nodes, self.anchor
         if key not in network.known:
             network.known[key] = self._step(network)
@@ -108,5 +108,5 @@ def implied(network: Network, nodes: Sequence[str]) -> str:
 
 
 def piece_of(network: Network, nodes: Sequence[str]) -> Piece:
-    """Piece of these nodes at the anchor that follows from its host."""
+    """Piece of these nodes, at the anchor that follows from the host."""
     return Piece(tuple(nodes), implied(network, nodes))

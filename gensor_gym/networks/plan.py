@@ -1,4 +1,4 @@
-"""A plan: the nodes of each kernel and the kernels of each loop; it can be printed and parsed."""
+"""A plan: the nodes of each kernel and the kernels of each loop. It can be printed and parsed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Plan:
     pieces: tuple[Piece, ...]
 
     def __str__(self) -> str:
-        """Text with a line for each piece, which `Plan.parse` reads."""
+        """Text with a line per piece, which `Plan.parse` reads."""
         return "\n".join(map(str, self.pieces))
 
     @classmethod
@@ -41,7 +41,7 @@ class Plan:
         """Reason why the plan is illegal; empty if it is legal.
 
         In a legal plan every node that is not free (`Network.is_free`) is in one piece, pieces read only earlier values, each
-        piece has a kernel, and a task of a loop reads only its own rows of values made in that loop (`networks.loops`).
+        piece has a kernel, and a task of a loop reads only its own rows of values computed in that loop (`networks.loops`).
         """
         owned = [name for piece in self.pieces for name in piece.nodes]
         needed = [name for name, _ in self.network.graph.nodes if not self.network.is_free(name)]
@@ -75,15 +75,14 @@ def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
 
 
 def _can_begin(network: Network, together: Sequence[Piece], made: Set[str]) -> bool:
-    """Whether all values that the pieces of a loop read are in `made`, or are made by these pieces."""
     own = {name for piece in together for name in piece.nodes}
     return all(reads_of(network, piece) - own <= made for piece in together)
 
 
 def reads_of(network: Network, piece: Piece) -> frozenset[str]:
-    """Names of the values that a piece reads and does not make, cached in the network.
+    """Names of the values that a piece reads and does not compute, cached in the network.
 
-    A view counts as its source, and a value that is made in parts as its parts.
+    A view counts as its source, and a value that is computed in parts as its parts.
     """
     key = "reads", piece.nodes
     if key not in network.known:
@@ -95,7 +94,7 @@ def reads_of(network: Network, piece: Piece) -> frozenset[str]:
 
 
 def cut_all(network: Network) -> Plan:
-    """Plan with one operation per piece, to which a product's kernel adds elementwise operations as post-ops."""
+    """Plan with one operation per piece. A product's kernel also computes the elementwise operations after it, as post-ops."""
     pieces: list[list[str]] = []
     of: dict[str, list[str]] = {}
     for name, node in network.graph.nodes:
@@ -138,7 +137,7 @@ def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) ->
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] | None:
-    """The piece that can take a node: the piece of a product that it reads, or of the same operation; None if there is none."""
+    """Piece that can take a node: of a product that the node reads, or of the node's operation; None if there is none."""
     roots = map(network.source_of, network.nodes[name].inputs)
     sources = {network.places[piece[0]]: piece for root in roots if (piece := of.get(root)) is not None}
     latest = [sources[place] for place in sorted(sources, reverse=True)]
@@ -168,7 +167,6 @@ def _waits(network: Network, piece: list[str], name: str, of: dict[str, list[str
 
 
 def _can_take(network: Network, piece: list[str], name: str) -> bool:
-    """Whether one kernel can compute the piece together with the node."""
     try:
         piece_of(network, [*piece, name]).step(network)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Networks of one module for several sizes of inputs: which is large enough, padding to it, and cutting of results."""
+"""Networks of one module for several sizes of inputs (buckets): choice by size, padding, and cutting of results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gensor_gym.networks.network import Network
 
 Shape = tuple[int, ...]
 Axes = tuple[tuple[int, int] | None, ...]
-"""For each axis of an output: (input, axis) whose size it has in every network; None if its size is the same in all."""
+"""For each axis of an output: (input, axis) of the same size in every network; None if all networks have one size."""
 
 
 def shapes_of(network: Network) -> list[Shape]:
@@ -19,7 +19,7 @@ def shapes_of(network: Network) -> list[Shape]:
 
 
 def holds(bucket: Sequence[Shape], given: Sequence[Shape]) -> bool:
-    """Whether each input is of `bucket`'s rank and no larger along any axis."""
+    """Whether each input has the rank of the bucket's input and is no larger along any axis."""
     pairs = [*zip(bucket, given, strict=True)]
     return all(len(most) == len(shape) and all(map(int.__ge__, most, shape)) for most, shape in pairs)
 
@@ -33,7 +33,6 @@ def padded(given: Sequence[Any], network: Network, padding: Mapping[str, float])
 
 
 def _padded(array: Any, shape: Shape, value: float) -> Any:
-    """A copy of the array in the corner of a new one of `shape`, which has `value` elsewhere."""
     if hasattr(array, "new_full"):
         made = array.new_full(shape, value)
     else:
@@ -43,7 +42,7 @@ def _padded(array: Any, shape: Shape, value: float) -> Any:
 
 
 def cut(outputs: Sequence[Any], axes: Sequence[Axes], shapes: Sequence[Shape]) -> tuple[Any, ...]:
-    """The outputs without what padding added, as views; `shapes` are those of the inputs before padding."""
+    """The outputs without padding, as views. `shapes` are those of the inputs before padding."""
     return tuple(
         output[tuple(slice(None) if of is None else slice(shapes[of[0]][of[1]]) for of in own)]
         for output, own in zip(outputs, axes, strict=True)
@@ -51,10 +50,10 @@ def cut(outputs: Sequence[Any], axes: Sequence[Axes], shapes: Sequence[Shape]) -
 
 
 def check_sizes(known: Sequence[Sequence[Shape]], given: Sequence[Shape], axes: Sequence[Axes]) -> None:
-    """Check shapes of a call against those of all buckets; ValueError with the axis.
+    """ValueError with the axis if the shapes of a call do not fit those of all buckets.
 
-    An axis that has one size in all buckets has it in every call. Axes with the same sizes in all buckets must be equal in every
-    call if an output has these sizes too, since the examples do not show which of the axes the output follows.
+    An axis with one size in all buckets must have that size in the call. Axes with the same sizes in all buckets must be equal in
+    every call if an output has these sizes too, since the examples do not show which of the axes the output follows.
     """
     places = [(place, axis) for place, shape in enumerate(given) for axis in range(min(len(shape), len(known[0][place])))]
     sizes = {(place, axis): tuple(shapes[place][axis] for shapes in known) for place, axis in places}
@@ -72,7 +71,7 @@ def check_sizes(known: Sequence[Sequence[Shape]], given: Sequence[Shape], axes: 
 
 
 def axes_of(networks: Sequence[Network]) -> tuple[Axes, ...]:
-    """Where the sizes of all outputs come from; ValueError if one changes and is not that of an input."""
+    """Input axes from which outputs get their sizes; ValueError if a size changes and is not that of an input's axis."""
     ranks = [range(len(shape)) for shape in shapes_of(networks[0])]
     places = [(place, axis) for place, rank in enumerate(ranks) for axis in rank]
     inputs = [shapes_of(network) for network in networks]

@@ -1,4 +1,4 @@
-"""Timing of each kernel of a loaded network, within calls of the network and in isolation."""
+"""Times each kernel of a loaded network, within calls of the network and in isolation."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from gensor_gym.networks.plan import Plan
 class StampedNetwork:
     """A loaded network with given inputs, whose kernels can be run in any order and timed.
 
-    The kernels use memory laid out as in a call. A clock is read between them, and kernels of one loop (`networks.loops`) run one
-    after another. Use it from one thread at a time, and not while the network is called elsewhere, because packed weights and
-    their scratch memory belong to the network.
+    The kernels use memory laid out as in a call. A clock is read between them; kernels of one loop (`networks.loops`) run in
+    order. Use it from one thread at a time, and not while the network is called elsewhere, because packed weights and their
+    scratch memory belong to the network.
     """
 
     def __init__(
         self, plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, inputs: Sequence[np.ndarray], threads: int
     ) -> None:
-        """Prepare the calls; `plan` and `kernels` belong to `function`. ValueError if `inputs` do not fit its signature."""
+        """Prepare the calls. `plan` and `kernels` belong to `function`. ValueError if `inputs` do not fit its signature."""
         self.outputs = tuple(aligned(value.shape, np.dtype(value.dtype)) for value in plan.network.outputs)
         """Outputs of the network, which are valid after all kernels have run in order."""
         self._inputs = function.signature.inputs(inputs, copy=False)
@@ -50,7 +50,7 @@ class StampedNetwork:
             self._kept += [reads, writes]
 
     def seconds(self, order: Sequence[int]) -> np.ndarray:
-        """Run the kernels with the indices in `order`; return the seconds of each call, float64 [len(order)].
+        """Run the kernels with the indices in `order`. Return the seconds of each call, float64 [len(order)].
 
         Outputs are right only if each kernel's inputs were computed before and not overwritten: if kernels run in the plan's
         order, or each kernel runs several times before the next.
@@ -84,7 +84,6 @@ class StampedNetwork:
         return (ctypes.c_void_p * max(1, len(found)))(*found)
 
     def _address(self, place: Place) -> int:
-        """Address of a position in this object's memory."""
         if place.base is Base.INPUT:
             return address_of(self._inputs[place.at]) + place.before
         if place.base is Base.OUTPUT:
@@ -94,7 +93,6 @@ class StampedNetwork:
 
 @functools.cache
 def _stamped() -> Any:
-    """`gg_stamped` of `stamps.c`, compiled at the first call on a machine."""
     folder = Path(rooms.__path__[0])
     text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath("stamps.c").read_text("utf-8")
     stamped = ctypes.CDLL(str(compile_text(text, ARCH))).gg_stamped

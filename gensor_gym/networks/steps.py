@@ -15,16 +15,16 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Step:
-    """The work of one kernel: its computation, and the names of the network's values that it reads and writes."""
+    """Work of one kernel: the computation, and the names of the network's values that it reads and writes."""
 
     computation: Operator | Dataflow
     reads: tuple[str, ...]
-    """Values in the order of the computation's inputs; views are replaced by their roots (`Network.root_of`)."""
+    """Values in the order of the computation's inputs. Views are replaced by their roots (`Network.root_of`)."""
     writes: tuple[str, ...]
 
 
 def step_of(network: Network, piece: Sequence[str]) -> Step:
-    """Computation of a piece's nodes; ValueError names a node that cannot be computed together with the other nodes."""
+    """Computation of a piece's nodes; ValueError names a node that cannot be computed together with the others."""
     products = [node for name in piece if isinstance(node := network.nodes[name], Contract)]
     alone = len(products) == 1 and network.nodes[piece[0]] == products[0]
     return _of_contract(network, products[0], piece) if alone else fused_step(network, piece)
@@ -51,7 +51,7 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
 
 
 def fused_step(network: Network, piece: Sequence[str]) -> Step:
-    """Step of all nodes as one dataflow graph; its names are numbered, so that equal pieces have equal computations."""
+    """Step of all nodes as one dataflow graph. Its names are numbered, so that equal pieces have equal computations."""
     inside = set(piece)
     nodes: dict[str, Node] = {}
     given: list[str] = []
@@ -101,7 +101,7 @@ def views_of(network: Network, name: str) -> Iterator[str]:
 
 
 def readers_of(network: Network, name: str) -> tuple[str, ...]:
-    """Names of the nodes that read a value or a view of it and are not views themselves; cached in the network."""
+    """Names of the nodes, except views, that read a value or a view of it; cached in the network."""
     key = "readers", name
     if key not in network.known:
         found = (reader for one in (name, *views_of(network, name)) for reader in network.graph.readers[one])

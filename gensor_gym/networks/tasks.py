@@ -1,4 +1,4 @@
-"""Schedules whose tasks compute blocks of a given number of rows, as pieces of one loop need, near a given schedule."""
+"""Schedules near a given schedule whose tasks compute a given number of rows, as pieces of one loop need."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 STEP = 4
-"""The rows of a task are a multiple of this, so that register tiles of many heights divide them."""
+"""Divisor of a task's rows, so that register tiles of many heights divide the rows."""
 _TALLEST, _WIDEST = 16, 8
-"""Most rows and most vectors of a register tile."""
+"""Largest number of rows and of vectors of a register tile."""
 _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 """Axis slots of a product's rows and columns in a schedule."""
 
@@ -45,7 +45,7 @@ def rows_of_product(computation: Operator | Dataflow) -> int:
 def by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Iterator[Schedule | GirSchedule]:
-    """Legal schedules near `schedule` whose tasks compute blocks of `rows` rows: first itself, then the fastest by the model."""
+    """Yield legal schedules near `schedule` whose tasks compute `rows` rows: first itself, then the fastest by the model."""
     if generate(computation, schedule, hw).tasks_of(rows):
         yield schedule
     graph: Any = graph_of(computation, hw)
@@ -66,7 +66,7 @@ def by_rows(
 def first_by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Schedule | GirSchedule:
-    """The first schedule of `by_rows`; ValueError if there is none."""
+    """First schedule of `by_rows`; ValueError if there is none."""
     found = next(by_rows(computation, schedule, rows, hw), None)
     if found is None:
         raise ValueError(f"{computation}: no legal schedule near {schedule} has tasks of {rows} rows or a part of them")
@@ -91,7 +91,7 @@ def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[
 def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardware) -> Iterator[Schedule]:
     """Schedules of a product whose tasks have `rows` rows or a divisor of them; at least one if `rows` is a power of two.
 
-    A task has all columns, a thread's share of them, or those of `schedule`. Its reduction is whole, or that of `schedule`.
+    A task has all columns, a thread's share of them, or those of `schedule`. The reduction is whole, or that of `schedule`.
     """
     columns, ladder = op.extents[op.spatial[-1]], graph.tables.ladder(_ALONG)
     had = Schedule(schedule.row).tile[-1]
@@ -106,7 +106,7 @@ def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardw
 
 
 def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int], packed: int, hw: Hardware) -> Schedule:
-    """The schedule with (register tile, task tile) of rows `down` and of columns `along`; tasks copy their rows if `packed`."""
+    """The schedule with (register tile, task tile) `down` of rows and `along` of columns. Tasks copy their rows if `packed`."""
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     tile[0, _DOWN], tile[1:, _DOWN] = down
@@ -119,7 +119,6 @@ def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int
 
 
 def _with_whole_sums(graph: Any, op: Operator, schedule: Schedule) -> Schedule:
-    """The schedule, in which the tiles outside the registers are enlarged to the whole reduction."""
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     for place, axis in enumerate(op.reduce):

@@ -1,4 +1,4 @@
-"""Operators: their frozen data, a function that makes each operator, their text form and a NumPy reference."""
+"""Operators: frozen data, a function that makes each operator, the text form, and a NumPy reference."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Callable[..., Operator]:
-    """The function of an operator that is registered but not listed in `__all__`; AttributeError for other names."""
+    """Function of an operator that is registered but not listed in `__all__`. AttributeError for other names."""
     if name in FACTORIES:
         return FACTORIES[name]
     raise AttributeError(f"module 'gensor_gym.operators' has no attribute {name!r}; operators are {', '.join(FACTORIES)}")

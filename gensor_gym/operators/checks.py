@@ -1,4 +1,4 @@
-"""Checks of operators' arguments; every message names the value and the accepted values."""
+"""Checks of operators' arguments. Every message names the value and the accepted values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN_TYPES = tuple(dtype for dtype in INPUT if dtype not in PRODUCT_TYPES)
 
 
 def integer(name: str, value: object, minimum: int = 1) -> int:
-    """`value` as a Python int in minimum..LIMIT; ValueError for anything else, including booleans and floats."""
+    """`value` as a Python int in minimum..LIMIT. ValueError for anything else, including booleans and floats."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ValueError(f"{name}={value!r}: expected an integer of at least {minimum}")
     if not minimum <= value <= LIMIT:
@@ -27,7 +27,7 @@ def integer(name: str, value: object, minimum: int = 1) -> int:
 
 
 def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
-    """(value for the height, value for the width) from one integer for both, or from a pair of integers."""
+    """Values for height and width, from one integer for both, or from a pair of integers."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}={value!r}: expected an integer or a pair (height, width)")
@@ -49,7 +49,7 @@ def one_of(name: str, value: object, accepted: Sequence[str]) -> str:
 
 
 def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """A tensor; ValueError if it has more than LIMIT elements or an unknown data type."""
+    """A tensor. ValueError if it has more than LIMIT elements or an unknown data type."""
     size = math.prod(shape)
     if size > LIMIT:
         raise ValueError(f"tensor {name} of shape {shape} has {size} elements: expected at most {LIMIT}")
@@ -61,7 +61,7 @@ def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
 def window(axis: str, size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
     """Output extent, rounded down, of a window of `kernel` elements sliding over `size` elements.
 
-    Raises ValueError if the dilated window is larger than the padded input.
+    ValueError if the dilated window is larger than the padded input.
     """
     padded, reach = size + 2 * padding, dilation * (kernel - 1) + 1
     if padded > LIMIT:

@@ -9,7 +9,7 @@ from gensor_gym.operators.loops import Tensor
 
 
 class Computation(Protocol):
-    """Interface of `Operator` and `dataflow.Dataflow`: hashable values that compute the same if they are equal."""
+    """Interface of `Operator` and `dataflow.Dataflow`: hashable values. Equal values compute the same."""
 
     def __hash__(self) -> int:
         """Hash of the computation."""
@@ -24,7 +24,7 @@ class Computation(Protocol):
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Name of each input that contains row ids -> number of rows of its table."""
+        """Number of rows of the table, by the name of each input that contains row ids of a table."""
 
     @property
     def dtype(self) -> str:
@@ -32,8 +32,8 @@ class Computation(Protocol):
 
     @property
     def flops(self) -> int:
-        """Number of operations, as the field counts them."""
+        """Number of operations. A multiply-add counts as two."""
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: every input read and every output written once."""
+        """Bytes that any kernel must move: every input read once and every output written once."""

@@ -1,8 +1,8 @@
 """Elementwise stages that are applied to a finished output element: bias, relu, gelu, scale, residual, relu6.
 
-Two stages change the type of an int8 operator's elements: `dequantize` multiplies int32 by a float32 factor of the channel, after
-which elements are float32, and `quantize` rounds them to the nearest whole number, ties to even, adds a zero point of the channel
-and clips to -128 .. 127, after which they are int8 (torch's quantize_per_tensor, without its factor).
+Two stages change the type of an int8 operator's elements. `dequantize` multiplies int32 by a float32 factor of the channel and
+gives float32. `quantize` rounds float32 to the nearest integer, ties to even, adds a zero point of the channel, clips to -128 ..
+127 and gives int8 (torch's quantize_per_tensor, without its factor).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gensor_gym.registry import near
 SomeLoops = TypeVar("SomeLoops", bound=Loops)
 
 STAGES = ("bias", "relu", "gelu", "scale", "residual", "relu6")
-"""Names of the stages: per-channel addend, two functions, per-channel factor, addend of the output's shape, and a function
-that clips to 0 .. 6 (Howard et al., arXiv 1704.04861)."""
+"""Names of the stages: addend per channel, two functions, factor per channel, addend of the output's shape, clipping to 0 .. 6.
+relu6 is from Howard et al., arXiv 1704.04861."""
 ALONE = ("relu", "gelu", "relu6")
 """Stages without an operand."""
 
@@ -28,14 +28,14 @@ PER_CHANNEL = ("bias", "scale", DEQUANTIZE, QUANTIZE)
 INTEGER_STAGES = ("bias", "relu", "residual", DEQUANTIZE)
 """Stages of int32 elements."""
 DEQUANTIZED_STAGES = (*STAGES, RESIDUAL_INT8, QUANTIZE)
-"""Stages of float32 elements after `dequantize`; `residual_int8` adds int8 numbers of the output's shape."""
+"""Stages of float32 elements after `dequantize`. `residual_int8` adds int8 numbers of the output's shape."""
 
 
 def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
     """`op` with stages appended in order. A stage with an operand adds an input of the elements' dtype.
 
-    `bias` [channels] and `scale` [channels] are indexed by the operator's channel axis. If a name is used twice, its tensors
-    are numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu, residual and dequantize, and after that
+    `bias` [channels] and `scale` [channels] are indexed by the operator's channel axis. If a name is used twice, its tensors are
+    numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu, residual and dequantize, and after dequantize
     stages of floats up to quantize.
     """
     for name in names:
@@ -53,7 +53,7 @@ def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
 
 
 def accepted_stages(op: Loops) -> tuple[str, ...]:
-    """Names of the stages that may follow those that an operator has."""
+    """Names of the stages that may follow the stages of an operator."""
     if op.dtype != "int8":
         return STAGES
     return INTEGER_STAGES if op.output.dtype == op.accumulator else DEQUANTIZED_STAGES if op.output.dtype == "float32" else ()
@@ -71,7 +71,7 @@ def _by_rows(op: SomeLoops) -> SomeLoops:
 
 
 def _operand(op: Loops, name: str) -> Access | None:
-    """Access to the operand that a stage adds, or None for a stage without an operand."""
+    """Access to the operand of a new stage; None for a stage without an operand."""
     if name in ALONE:
         return None
     used = sum(stage.name == name for stage in op.epilogue)

@@ -1,4 +1,4 @@
-"""Images of convolutions and poolings, and weights: orders of dimensions in memory, such as "nhwc", and windows."""
+"""Images and weights of convolutions and poolings: orders of dimensions in memory, such as "nhwc", and windows."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ import numpy as np
 from gensor_gym.operators.loops import Loops
 
 IMAGES, WEIGHTS, MATRICES = ("nchw", "nhwc"), ("kcrs", "rskc"), ("kn", "nk")
-"""Orders of images, of a convolution's weights and of a product's, outermost first.
-
-The first are those of operators whose text names none."""
+"""Orders of images, of a convolution's weights and of a product's weights, outermost dimension first. The first of each is the
+order of operators whose text names none."""
 Arrays = TypeVar("Arrays", bound=Any)
 """An array of NumPy or a tensor of torch."""
 
 
 def order_of(op: Loops, name: str) -> str:
-    """The order that an operator's argument `name` (image, weights or result) names."""
+    """Order of dimensions of an operator's `name` (image, weights or result)."""
     return str(dict(op.arguments).get(name, (WEIGHTS if name == "weights" else IMAGES)[0]))
 
 
 def matrix_order(op: Loops) -> str:
-    """The order of a product's weights."""
+    """Order of dimensions of a product's weights."""
     return str(dict(op.arguments).get("weights", MATRICES[0]))
 
 
 def names_orders(op: Loops) -> bool:
-    """Whether an operator's arguments name an order other than the usual one of images or weights."""
+    """Whether an operator's arguments name an order other than the usual order of images or weights."""
     return not {"image", "weights", "result"}.isdisjoint(dict(op.arguments))
 
 
 def permutation(order: str, of: str) -> tuple[int, ...]:
-    """For each dimension in `order`, its number in `of`: the argument with which `transpose` changes order `of` into `order`."""
+    """For each dimension in `order`, its index in `of`: the argument with which `transpose` changes order `of` into `order`."""
     return tuple(of.index(letter) for letter in order)
 
 
 def in_order(array: Arrays, order: str, of: str) -> Arrays:
-    """An array in the order `of` as a view in another order."""
+    """View of an array in another order; `of` is the array's order."""
     return array if order == of else (getattr(array, "permute", None) or array.transpose)(permutation(order, of))
 
 
@@ -49,13 +48,16 @@ def options(op: Loops, **defaults: int) -> dict[str, Any]:
 
 
 def outputs(op: Loops) -> tuple[int, int]:
-    """(rows, columns) of the output, which are the extents of axes p and q."""
+    """Numbers of rows and columns of the output: the extents of axes p and q."""
     extents = {axis.name: axis.extent for axis in op.axes}
     return extents["p"], extents["q"]
 
 
 def places(op: Loops, x: np.ndarray, pad_value: float) -> Iterator[tuple[int, int, np.ndarray]]:
-    """For every position of the window: (r, s, elements [n, c, p, q] of x [n, c, h, w] at this position of all windows)."""
+    """For every position (r, s) of the window: r, s, and the elements of all windows at this position.
+
+    The elements are a view [n, c, p, q] of x [n, c, h, w], padded with `pad_value`.
+    """
     found = options(op, padding=0, stride=1, dilation=1)
     (top, left), (down, right), (tall, wide) = (v if isinstance(v, tuple) else (v, v) for v in found.values())
     if top or left:

@@ -25,8 +25,8 @@ def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray
 
     Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. If an operator
     computes in int64, its integers are small or anywhere in the range of their type. bfloat16 and float8_e4m3fn, which NumPy
-    lacks, are uint16 and uint8 arrays of their bits. Operands of a quantised epilogue have their own spread; zero points are
-    whole.
+    lacks, are uint16 and uint8 arrays of their bits. Operands of a quantised epilogue have standard deviations of their own
+    (`Loops.spreads`); zero points are integers.
     """
     whole, spreads = bool(getattr(op, "whole", ())), getattr(op, "spreads", {})
     found = [_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name), whole) for tensor in op.inputs]
@@ -38,7 +38,7 @@ def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray
 
 
 def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None, whole: bool) -> np.ndarray:
-    """One random array; `rows` is the number of rows of the table if the array contains ids, else None."""
+    """`rows` is the number of rows of the table if the array contains row ids, else None."""
     if whole and rows is None and dtype in ("int32", "int64"):
         ends = np.iinfo(dtype)
         far = rng.integers(ends.min, ends.max, shape, dtype=dtype, endpoint=True)
@@ -60,19 +60,19 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """Exact float32 values of bfloat16 numbers given by their `bits` as uint16."""
+    """Exact float32 values of bfloat16 numbers, from their bits as uint16."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def decode(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The values of an array of a kernel: bits of bfloat16 and float8_e4m3fn become float32; other arrays are unchanged."""
+    """Values of a kernel's array: bits of bfloat16 and float8_e4m3fn become float32; other arrays are unchanged."""
     if dtype == "float8_e4m3fn" and array.dtype == np.uint8:
         return from_float8_e4m3fn(array)
     return from_bfloat16(array) if dtype == "bfloat16" and array.dtype == np.uint16 else array
 
 
 def encode(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values as an array of a kernel: rounded to the nearest number of the data type, as bits if NumPy lacks the type."""
+    """Values as a kernel's array: rounded to the nearest number of the data type, as bits if NumPy lacks the type."""
     if dtype != "bfloat16":
         return values.astype(ARRAY_DTYPE[dtype], copy=False)
     plain = np.asarray(values, np.float32)
@@ -80,7 +80,7 @@ def encode(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def to_float8_e4m3fn(values: np.ndarray) -> np.ndarray:
-    """Bits of float32 `values` rounded to the nearest e4m3, ties to even, as uint8; larger values become 448.
+    """Bits of float32 `values` rounded to the nearest e4m3, ties to even, as uint8. Larger values become 448.
 
     e4m3 has a sign, 4 bits of exponent (bias 7), 3 bits of mantissa, no infinities and one NaN of each sign (arXiv 2209.05433).
     """
@@ -90,7 +90,7 @@ def to_float8_e4m3fn(values: np.ndarray) -> np.ndarray:
 
 
 def from_float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
-    """Exact float32 values of e4m3 numbers given by their `bits` as uint8."""
+    """Exact float32 values of e4m3 numbers, from their bits as uint8."""
     return _values()[bits]
 
 

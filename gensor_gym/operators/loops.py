@@ -17,31 +17,29 @@ AxisKind = Literal["spatial", "reduce"]
 ITEM_BYTES = {
     "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4, "int64": 8, "bool": 1, "float8_e4m3fn": 1,
 }  # fmt: skip
-"""Data type of a tensor -> bytes of an element."""
+"""Bytes of an element, by data type of the tensor."""
 ARRAY_DTYPE = {
     "float32": "float32", "float16": "float16", "bfloat16": "uint16", "int8": "int8", "int32": "int32", "int64": "int64",
     "bool": "bool", "float8_e4m3fn": "uint8",
 }  # fmt: skip
-"""Data type of a tensor -> NumPy dtype of its arrays; arrays of bfloat16 and float8_e4m3fn contain their bits."""
+"""NumPy dtype of a tensor's arrays, by data type of the tensor. Arrays of bfloat16 and float8_e4m3fn contain bits."""
 
 INPUT = {
     "float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "tf32": "float32", "tf32x3": "float32",
     "float8_e4m3fn": "float8_e4m3fn",
 }  # fmt: skip
-"""Data type of an operator -> data type of the tensors that it reads. tf32 rounds elements to 10 bits of mantissa before it
-multiplies; tf32x3 multiplies each element as a sum of two such numbers, which is as exact as float32."""
+"""Data type of the tensors that an operator reads, by data type of the operator. tf32 rounds elements to 10 bits of mantissa
+before it multiplies. tf32x3 multiplies each element as a sum of two such numbers, which is as exact as float32."""
 ACCUMULATOR = {dtype: "int32" if dtype == "int8" else "float32" for dtype in INPUT}
-"""Data type of an operator -> data type of its accumulators."""
+"""Data type of an operator's accumulators, by data type of the operator."""
 OUTPUT = INPUT | {"int8": "int32", "float8_e4m3fn": "bfloat16"}
-"""Data type of an operator -> data type of the tensor that it writes, and of its epilogue's operands.
-
-Sums of products of 8-bit floats do not fit in 8-bit floats. Such layers write bfloat16, which has the range of the accumulators
-(float16 does not: 448 * 448 is beyond it).
-"""
+"""Data type of the tensor that an operator writes, and of its epilogue's operands, by data type of the operator. Sums of products
+of 8-bit floats do not fit in 8-bit floats. Such layers write bfloat16, which has the range of the accumulators (float16 does not:
+448 * 448 is beyond it)."""
 FROZEN = "frozen "
 """Prefix of the text of an operator with constant weights."""
 PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
-"""Data types only for operators with products: tf32 and tf32x3 define how products round, float8_e4m3fn is a type of operands."""
+"""Data types only for operators with products. tf32 and tf32x3 define how products round; float8_e4m3fn is a type of operands."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,8 @@ class Tensor:
 class Access:
     """An affine access: `index[d] = sum_a coefficients[d][a] * axis[a] + offset[d]`.
 
-    `view` is the shape that the index addresses. It has as many elements as `tensor.shape` and equals it unless
-    dimensions were collapsed (`elementwise`). Coefficients are never negative. An index outside the view reads the
-    operator's pad value.
+    `view` is the shape that the index addresses. It has as many elements as `tensor.shape` and equals it unless dimensions were
+    collapsed (`elementwise`). Coefficients are never negative. An index outside the view reads the operator's pad value.
     """
 
     tensor: Tensor
@@ -87,7 +84,7 @@ class Access:
     offset: tuple[int, ...]  # [D]
 
     def span(self, dimension: int, extents: tuple[int, ...]) -> tuple[int, int]:
-        """Smallest and largest index along `dimension` while axis `a` runs over 0..extents[a]-1."""
+        """Smallest and largest index along `dimension`, with axis `a` running over 0..extents[a]-1."""
         reach = sum(c * (n - 1) for c, n in zip(self.coefficients[dimension], extents, strict=True))
         return self.offset[dimension], self.offset[dimension] + reach
 
@@ -101,7 +98,7 @@ class Access:
         return tuple(math.prod(self.view[d + 1 :]) for d in range(len(self.view)))
 
     def axis_strides(self) -> tuple[int, ...]:
-        """For each axis, the number of elements by which the flat index grows if the axis advances by one."""
+        """Number of elements by which the flat index grows if an axis advances by one, for each axis."""
         strides = self.strides()
         axes = range(len(self.coefficients[0]))
         return tuple(sum(strides[d] * self.coefficients[d][a] for d in range(len(strides))) for a in axes)
@@ -109,7 +106,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Stage:
-    """One elementwise function of a finished output element: its name, and the access to its operand if it has one."""
+    """One elementwise function of a finished output element: its name, and the access to its operand, if any."""
 
     name: str
     access: Access | None = None
@@ -117,12 +114,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Loops:
-    """The data of an `Operator`: output[spatial] = epilogue(body over reduce axes of the reads).
+    """Data of an `Operator`: output[spatial] = epilogue(body over reduce axes of the reads).
 
     The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no
     reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in generated text by
-    `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by `reference.py` here, and by `sampled.py`
-    and `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
+    `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by `operators/reference.py`, and by
+    `sampled.py` and `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
     """
 
     name: str
@@ -139,10 +136,10 @@ class Loops:
     """Index of the axis that indexes a per-channel operand of the epilogue (bias, scale)."""
     epilogue: tuple[Stage, ...] = ()
     frozen: bool = False
-    """Whether its weights (`traits.weights`) are the same at every call, so that they are packed once for all calls."""
+    """Whether the weights (`traits.weights`) are equal at every call, so that they are packed once for all calls."""
 
     def __post_init__(self) -> None:
-        """Check that the body is known; ValueError if not, because kernels and references would treat it as a sum."""
+        """ValueError for an unknown body, because kernels and references would treat it as a sum."""
         if self.body not in BODIES:
             raise ValueError(f"{self.name}: body {self.body!r}, expected one of {', '.join(BODIES)}")
 
@@ -179,14 +176,15 @@ class Loops:
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Empty, because an operator has no inputs with row ids (see `Computation.id_limits`)."""
+        """Empty, because no input of an operator contains row ids."""
         return {}
 
     @property
     def spreads(self) -> Mapping[str, float]:
-        """Name of an epilogue's operand -> standard deviation of random numbers for it, if elements become int8.
+        """Standard deviation of random numbers for an epilogue's operand, by the operand's name, if elements become int8.
 
-        Products of uniform int8 have a standard deviation of 74**2; after `dequantize` it is about 60, so that some are clipped.
+        Products of uniform int8 have a standard deviation of 74**2. After `dequantize` it is about 60, so that some elements are
+        clipped.
         """
         named = {stage.name: place for place, stage in enumerate(self.epilogue)}
         if "dequantize" not in named:
@@ -208,7 +206,7 @@ class Loops:
 
     @property
     def channel_dimension(self) -> int:
-        """Dimension of the written view that the channel axis indexes; with groups, a second axis indexes it too."""
+        """Dimension of the written view that the channel axis indexes. With groups, a second axis indexes it too."""
         return next(d for d, row in enumerate(self.write.coefficients) if row[self.channel_axis] > 0)
 
     @property
@@ -237,7 +235,7 @@ class Loops:
         return self.flops / self.compulsory_bytes
 
     def __str__(self) -> str:
-        """Text that `operators.parse` reads back: `gemm(m=4, n=4, k=4, dtype="float16")+bias+relu`; `frozen gemm(..)`."""
+        """Text that `operators.parse` reads: `gemm(m=4, n=4, k=4, dtype="float16")+bias+relu`, or `frozen gemm(..)`."""
         shown = [(key, f'"{value}"' if isinstance(value, str) else repr(value)) for key, value in self.arguments]
         words = [f"{key}={value}" for key, value in shown]
         prefix = FROZEN if self.frozen else ""

@@ -19,14 +19,14 @@ from gensor_gym.operators.traits import has_window, is_product
 
 Array = np.ndarray
 Reference = Callable[..., Array]
-"""Function of an operator and the float64 arrays of its body's reads that returns its output without the epilogue."""
+"""Function of an operator and the float64 arrays of its reads. It returns the output without the epilogue."""
 
 REFERENCES: dict[str, Reference] = {}
-"""Operator's name -> its definition; an operator without a definition is evaluated by its accesses."""
+"""Definitions by operator's name. An operator without a definition is evaluated by its accesses."""
 
 
 def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
-    """The output [op.output.shape] in float64 for arrays with the shapes of `op.inputs`, not rounded to the output's dtype.
+    """Output [op.output.shape] in float64, not rounded to the output's dtype, for arrays with the shapes of `op.inputs`.
 
     Arrays may have any real dtype. An array of a bfloat16 or float8_e4m3fn tensor contains either bits (as uint16 or uint8) or
     values (in any floating type). ValueError for a wrong number of arrays, shape or dtype.
@@ -47,7 +47,7 @@ def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
 
 
 def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
-    """The inputs as float64 arrays; ValueError for a wrong number, shape or dtype."""
+    """The inputs as float64 arrays. ValueError for a wrong number, shape or dtype."""
     expected = op.inputs
     if len(inputs) != len(expected):
         wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in expected)
@@ -71,7 +71,7 @@ def by_accesses(op: Loops, *reads: Array) -> Array:
         first = [a for a in range(len(op.axes)) if a not in second or any(row[a] for row in op.reads[0].coefficients)]
         factors = [view[tuple(slice(None) if a in kept else 0 for a in range(len(op.axes)))]
                    for view, kept in zip(views, (first, second), strict=True)]  # fmt: skip
-        # Optimised to a product of matrices only without windows, which would be copied.
+        # NumPy optimises to a product of matrices only without windows, which it would copy.
         values = np.einsum(factors[0], first, factors[1], second, op.spatial, optimize=not has_window(op)) / op.divisor
     elif op.body == "map":
         values = (UNARY if len(views) == 1 else BINARY)[op.function](*views)
@@ -93,7 +93,7 @@ def _view(op: Loops, access: Access, array: Array) -> Array:
     return np.lib.stride_tricks.as_strided(begin, op.extents, strides, writeable=False)
 
 
-@numba.njit  # without a cache, which would need a writable folder when this module is imported
+@numba.njit  # not cached, because a cache needs a writable folder when the module is imported
 def _erf(flat: Array) -> Array:
     """The error function of each element, which NumPy lacks."""
     out = np.empty_like(flat)
@@ -123,7 +123,7 @@ WITH_OPERAND: dict[str, Callable[[Array, Array], Array]] = {
     "bias": np.add, "residual": np.add, "residual_int8": np.add, "scale": np.multiply, "dequantize": np.multiply,
     "quantize": lambda x, zero: np.clip(np.rint(x) + zero, -128.0, 127.0),
 }  # fmt: skip
-"""Name of an epilogue stage -> its function of elements and operand."""
+"""Function of elements and operand, by name of the epilogue stage."""
 BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "mul": np.multiply}
 
 

@@ -11,12 +11,12 @@ from gensor_gym.registry import register
 
 Factory = TypeVar("Factory", bound=Callable[..., Operator])
 TorchCall = Callable[[Any, Operator], Callable[..., Any]]
-"""Function of (torch, operator) that returns the torch function that a user would call with the operator's reads."""
+"""Function of (torch, operator). It returns the torch function that a user would call with the operator's reads."""
 
 FACTORIES: dict[str, Callable[..., Operator]] = {}
-"""Name -> function that makes the operator."""
+"""Functions that make operators, by the operator's name."""
 TORCH: dict[str, TorchCall] = {}
-"""Name -> torch's call of an operator, if it does not follow from accesses and body."""
+"""Torch's call of an operator, by the operator's name, if the call does not follow from accesses and body."""
 
 
 def register_operator(reference: Reference | None = None, torch: TorchCall | None = None) -> Callable[[Factory], Factory]:

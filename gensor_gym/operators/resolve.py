@@ -1,4 +1,4 @@
-"""Operators by name: by their text, ids, tables, splits or lists of these."""
+"""Operators from texts, ids, tables, splits or lists of these."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Spec = Operator | str | Sequence["Operator | str"]
 def resolve(spec: Spec) -> list[Operator]:
     """The operators that `spec` names, in order, with repetitions.
 
-    `spec` is an Operator, text ("gemm(m=4, n=4, k=4)+relu"), an id ("roller/C0"), a table ("roller", or "roller/C*"
-    with the wildcards of file names), a part of a split ("split/v2/train"), or a list or tuple of these. ValueError for
-    anything else, and if no operator is named.
+    `spec` is an Operator, text ("gemm(m=4, n=4, k=4)+relu"), an id ("roller/C0"), a table ("roller", or "roller/C*" with the
+    wildcards of file names), a part of a split ("split/v2/train"), or a list or tuple of these. ValueError for anything else, and
+    if no operator is named.
     """
     if isinstance(spec, Operator):
         return [spec]
@@ -45,7 +45,6 @@ def resolve_one(spec: Operator | str) -> Operator:
 
 
 def _texts(name: str) -> list[str]:
-    """Texts of the operators that a name stands for: an id, a table, a pattern or a part of a split."""
     shapes = named_shapes()
     if name in shapes:
         return [shapes[name]]

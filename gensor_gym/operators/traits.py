@@ -16,14 +16,15 @@ def has_window(op: Loops) -> bool:
 
 
 Places = tuple[int, ...]
-"""For each of four dimensions in the usual order, its number in memory."""
+"""For each of four dimensions in the usual order, its index in memory."""
 
 
 def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
-    """Places of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q); None if it is no convolution.
+    """Indices in memory of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q).
 
-    One axis of the output and one axis of the window index the image's rows, and two such axes its columns; every other index is
-    a single axis, or one with an axis of groups. A depthwise convolution is none, because its channels are not summed.
+    None if the operator is not a convolution. One axis of the output and one axis of the window index the image's rows, and two
+    such axes its columns. Every other index is a single axis, or one with an axis of groups. A depthwise convolution is not one
+    here, because its channels are not summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
         return None
@@ -46,15 +47,15 @@ def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
 def is_convolution(op: Loops) -> bool:
     """Whether the operator is a convolution, with or without groups, whose dimensions are in the usual order in memory.
 
-    Generators for CPUs read no other, and neither do those for CUDA cores with an implicit matrix product.
+    Generators for CPUs read no other convolution, and neither do those for CUDA cores with an implicit matrix product.
     """
     return convolution_places(op) == ((0, 1, 2, 3),) * 3
 
 
 def weights(op: Loops) -> Access | None:
-    """The read that is a layer's weights, the same from call to call: gemm's B, a convolution's filters; else None.
+    """The read that is a layer's weights, equal from call to call: gemm's B, a convolution's filters; else None.
 
-    A batch of products has no weights, since every product has separate operands. A product with a vector has none either.
+    A batch of products has no weights, because every product has separate operands. A product with a vector has none either.
     """
     if not is_product(op) or not _own(op, 0) or not _own(op, 1):
         return None

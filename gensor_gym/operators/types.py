@@ -34,25 +34,24 @@ __all__ = [
 class Operator(Loops):
     """A tensor operator as loops: output[spatial] = epilogue(body over reduce axes of the reads).
 
-    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis;
-    `function` of the reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give
-    `pad_value`.
+    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis; `function` of the
+    reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give `pad_value`.
     """
 
     def with_epilogue(self, *names: str) -> Self:
-        """The same operator with elementwise stages appended, by their names in `gensor_gym.operators.epilogue`."""
+        """The operator with elementwise stages appended, by their names in `gensor_gym.operators.epilogue`."""
         return append_stages(self, names)
 
     def freeze(self) -> Self:
-        """The same operator with weights that are the same at every call; ValueError if it has no weights."""
+        """The operator with weights that are equal at every call. ValueError if it has no weights."""
         if weights(self) is None:
             raise ValueError(f"{self} has no weights to freeze: expected a product of a layer, such as gemm or conv2d")
         return replace(self, frozen=True)
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        """The output, computed with NumPy in float64, for arrays with the shapes of `inputs`; ValueError for other arrays."""
+        """Output for arrays with the shapes of `inputs`, computed with NumPy in float64. ValueError for other arrays."""
         return evaluate(self, inputs)
 
     def renamed(self, **changes: Any) -> Self:
-        """A copy with some fields replaced."""
+        """Copy with some fields replaced."""
         return replace(self, **changes)

@@ -1,4 +1,4 @@
-"""Base class of graphs whose schedules are indices of fields alone, and whose actions raise and lower them."""
+"""Base class of graphs whose schedules are indices of fields alone, and whose actions raise and lower the indices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Node = TypeVar("Node", bound=FieldSchedule)
 
 
 class FittingModel(RowModel, Protocol):
-    """An analytic model that also knows which rows are legal."""
+    """An analytic model that also decides which rows are legal."""
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
         """Whether each of rows int32 [B, ROW] is legal, bool [B]."""
@@ -29,7 +29,7 @@ def actions_of(fields: Sequence[Field]) -> tuple[FieldAction, ...]:
 
 
 class FieldGraph(StepGraph[Node]):
-    """A graph whose subclasses define `actions` by `actions_of`, `kind` and `model`; the space is small enough to list."""
+    """A graph whose subclasses define `actions` by `actions_of`, `kind` and `model`. The space is small enough to list."""
 
     model: FittingModel
 
@@ -52,13 +52,13 @@ class FieldGraph(StepGraph[Node]):
         return self.model.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Results of every action on rows int32 [B, ROW], int32 [B, N, ROW]; an index does not leave its range."""
+        """Rows after every action, int32 [B, N, ROW], of rows int32 [B, ROW]. An index at an end of its range stays."""
         return step_fields(np.repeat(rows[:, None, :], len(self.actions), axis=1), self.kind.tops)
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
         """A random legal schedule: the end of a walk of `steps` random legal actions from `start`.
 
-        If neither is given, it is drawn uniformly from the space.
+        Without both arguments it is drawn uniformly from the space.
         """
         if steps is None and start is None:
             return self.kind(self._all[rng.integers(len(self._all))])

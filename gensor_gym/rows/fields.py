@@ -1,4 +1,4 @@
-"""Schedules whose first numbers are indices into the values of named fields, and the actions that raise and lower the indices."""
+"""Schedules whose first numbers are indices into the values of named fields, and the actions that change the indices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FieldAction:
 
 
 def names_of_moves(fields: Sequence[Field]) -> list[tuple[str, str]]:
-    """(primitive, field) for each action of `step_fields`, in the order in which they follow `stop`."""
+    """Primitive and field of each action of `step_fields`, in the order in which they follow `stop`."""
     return [(word, field.name) for field in fields for word in ("raise", "lower")]
 
 
@@ -59,9 +59,9 @@ class FieldSchedule(RowSchedule):
     tops: ClassVar[np.ndarray]
     """The last index of every number of a row, int32 [length]."""
     places: ClassVar[dict[str, int]]
-    """Name of a field -> its index in the row."""
+    """Index in the row of each field, by name."""
     known: ClassVar[dict[str, np.ndarray]]
-    """Name of a field -> its values, int64 [values]."""
+    """Values of each field by name, int64 [values]."""
 
     def __init_subclass__(cls) -> None:
         """Fill `places` and `known` of the subclass from its `fields`."""
@@ -69,7 +69,7 @@ class FieldSchedule(RowSchedule):
         cls.known = {field.name: np.array(field.values) for field in cls.fields}
 
     def __init__(self, row: np.ndarray) -> None:
-        """Copy `row`, int32 [length]; ValueError for another shape, a fraction or an index out of range."""
+        """Copy `row`, int32 [length]. ValueError for another shape, a fraction or an index out of range."""
         row = np.asarray(row)
         if row.shape != (self.length,) or row.dtype.kind not in "iu":
             raise ValueError(f"a schedule is a row of {self.length} int32 values, got {row.dtype} of shape {row.shape}")
@@ -88,18 +88,18 @@ class FieldSchedule(RowSchedule):
 
     @classmethod
     def columns(cls, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Name of every field -> its values int64 [B] in rows int32 [B, ROW]."""
+        """Values int64 [B] of every field, by name, in rows int32 [B, ROW]."""
         return {name: cls.known[name][rows[:, place]] for name, place in cls.places.items()}
 
     @classmethod
     def next_below(cls, name: str, values: np.ndarray) -> np.ndarray:
-        """For each of `values` of a field, the next lower value; the first value stays."""
+        """Next lower value of a field for each of `values`; the first value stays."""
         found: np.ndarray = cls.known[name][np.maximum(np.searchsorted(cls.known[name], values) - 1, 0)]
         return found
 
     @classmethod
     def words(cls, text: str, more: str = "(?!)", example: str = "") -> dict[str, str]:
-        """Name -> value from a text `name=value ..`; ValueError shows an example, to which `example` is appended.
+        """Values by name from a text `name=value ..`. ValueError shows an example, to which `example` is appended.
 
         Values are numbers or match the pattern `more`.
         """
@@ -112,7 +112,7 @@ class FieldSchedule(RowSchedule):
 
     @classmethod
     def row_of(cls, values: Mapping[str, int | str]) -> np.ndarray:
-        """A row int32 [length] with the given values by name, all other numbers 0. ValueError names an unknown field or value."""
+        """Row int32 [length] with `values` by name, all other numbers 0. ValueError names an unknown field or value."""
         row = np.zeros(cls.length, np.int32)
         for name, value in values.items():
             if name not in cls.places:

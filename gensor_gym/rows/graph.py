@@ -14,13 +14,13 @@ Node = TypeVar("Node", bound=RowSchedule)
 
 
 class RowGraph(ABC, Generic[Node]):
-    """Nodes are schedules of one class, batched as rows int32 [B, ROW]; edges are the actions, the first of them `stop`."""
+    """Nodes are schedules of one class, batched as rows int32 [B, ROW]. Edges are the actions, the first of them `stop`."""
 
     actions: tuple[object, ...]
     kind: type[Node]
     """Class of the schedules."""
     meter: Callable[[int], None] | None = None
-    """Function that charges a session for evaluations of the model; it is called with their number before they are made."""
+    """Function that charges a session for evaluations of the model. It is called with their number before they are made."""
     evaluations = 0
     """Number of evaluations of the model so far."""
 
@@ -43,7 +43,7 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
+        """For one action per legal row: successors int32 [B, ROW], and whether the action is legal, bool [B]."""
 
     @abstractmethod
     def latencies(self, rows: np.ndarray) -> np.ndarray:
@@ -51,11 +51,11 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def terms(self, schedule: Node) -> dict[str, float]:
-        """The parts of the latency in seconds, by name."""
+        """Terms of the latency in seconds, by name."""
 
     @abstractmethod
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
-        """A random legal schedule. If `steps` or `start` is given, it is the end of a random walk."""
+        """A random legal schedule. With `steps` or `start` it is the end of a random walk."""
 
     @abstractmethod
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
@@ -66,7 +66,7 @@ class RowGraph(ABC, Generic[Node]):
         return self.kind(row)
 
     def parse(self, text: str) -> Node:
-        """The schedule that `text` describes; ValueError if the text is invalid."""
+        """The schedule that `text` describes. ValueError if the text is invalid."""
         return self.kind.parse(text)
 
     def stack(self, schedules: list[Node]) -> np.ndarray:
@@ -74,7 +74,7 @@ class RowGraph(ABC, Generic[Node]):
         return np.stack([s.row for s in schedules]) if schedules else np.empty((0, self.kind.length), np.int32)
 
     def is_legal(self, schedule: Node) -> bool:
-        """Whether the schedule is a node of this graph and within the machine's limits."""
+        """Whether the schedule is a node of the graph and within the machine's limits."""
         return bool(self.fits(schedule.row[None])[0])
 
     def is_legal_once(self, schedule: Node) -> bool:
@@ -87,12 +87,12 @@ class RowGraph(ABC, Generic[Node]):
         return mask
 
     def transition(self, schedule: Node, action: int) -> Node:
-        """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
+        """The successor. An illegal action, or `stop`, returns the schedule unchanged."""
         after, legal = self.transitions(schedule.row[None], np.array([action]))
         return self.kind(after[0]) if legal[0] else schedule
 
     def successors(self, schedule: Node) -> dict[int, Node]:
-        """Legal action -> the schedule that it leads to, for all legal actions except `stop`."""
+        """Successors by action, for all legal actions except `stop`."""
         legal = np.flatnonzero(self.action_mask(schedule))[1:]
         after, _ = self.transitions(np.repeat(schedule.row[None], len(legal), axis=0), legal)
         return {int(action): self.kind(row) for action, row in zip(legal, after, strict=True)}

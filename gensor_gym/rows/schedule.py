@@ -9,14 +9,14 @@ import numpy as np
 
 
 class RowSchedule(ABC):
-    """An immutable row of `length` numbers. Schedules are equal if their classes and rows are; they are hashable."""
+    """An immutable, hashable row of `length` numbers. Schedules of one class with equal rows are equal."""
 
     __slots__ = ("row",)
     row: np.ndarray
     length: ClassVar[int]
 
     def __init__(self, row: np.ndarray) -> None:
-        """Copy `row`, int32 [length]; ValueError for another shape."""
+        """Copy `row`, int32 [length]. ValueError for another shape."""
         row = np.array(row, dtype=np.int32)
         if row.shape != (self.length,):
             raise ValueError(f"a schedule is a row of {self.length} int32 values, got shape {row.shape}")
@@ -47,7 +47,7 @@ class RowSchedule(ABC):
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`; ValueError names the unreadable part."""
+        """Read `str(schedule)`. ValueError names the unreadable part."""
 
     def __repr__(self) -> str:
         """Text such as `Schedule.parse('...')`."""

@@ -24,7 +24,7 @@ class RowModel(Protocol):
 
 
 class StepGraph(RowGraph[Node]):
-    """A graph whose subclasses define `applied`, `fits` and `model`; masks, transitions and latencies follow."""
+    """A graph whose subclasses define `applied`, `fits` and `model`. Masks, transitions and latencies follow."""
 
     parts: ClassVar[tuple[str, ...]]
     """Names of the model's terms."""
@@ -32,14 +32,14 @@ class StepGraph(RowGraph[Node]):
 
     @abstractmethod
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] after each action, int32 [B, N, ROW]; an action without effect leaves its row unchanged."""
+        """Rows int32 [B, ROW] after each action, int32 [B, N, ROW]. An action without effect leaves its row unchanged."""
 
     def may_follow(self, rows: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Whether each legal row of `rows` int32 [B, ROW] may become its row of `after` by one action, bool [B]."""
+        """Whether one action may change each legal row of `rows` int32 [B, ROW] to the row of `after`, bool [B]."""
         return self.fits(after)
 
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Mask of legal actions of every row, bool [B, N]: `stop`, and actions that change it to a legal row."""
+        """Mask of legal actions of every row, bool [B, N]: `stop`, and actions that change the row to a legal row."""
         after = self.applied(rows)
         legal: np.ndarray = np.any(after != rows[:, None, :], axis=2)
         places = np.nonzero(legal)
@@ -48,7 +48,7 @@ class StepGraph(RowGraph[Node]):
         return legal
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
+        """For one action per legal row: successors int32 [B, ROW], and whether the action is legal, bool [B]."""
         after = self.applied(rows)[np.arange(len(rows)), actions]
         legal: np.ndarray = np.any(after != rows, axis=1)
         legal[legal] = self.may_follow(rows[legal], after[legal])
@@ -63,12 +63,12 @@ class StepGraph(RowGraph[Node]):
         return seconds
 
     def terms(self, schedule: Node) -> dict[str, float]:
-        """The parts of the latency in seconds, by name."""
+        """Terms of the latency in seconds, by name."""
         self.charge(1)
         return dict(zip(self.parts, self.model.terms(schedule.row[None])[0, 1:].tolist(), strict=True))
 
     def walk(self, rng: np.random.Generator, start: Node, steps: int) -> Node:
-        """The end of a walk of `steps` random legal actions; a row with no legal action but `stop` stays."""
+        """The end of a walk of `steps` random legal actions. A row with no legal action but `stop` stays."""
         found = start
         for _ in range(steps):
             legal = self._legal_at(found)
@@ -77,7 +77,7 @@ class StepGraph(RowGraph[Node]):
         return found
 
     def _legal_at(self, schedule: Node) -> np.ndarray:
-        """Legal actions except `stop`, int64. They are cached, because searches around a schedule ask for it repeatedly."""
+        """Legal actions except `stop`, int64. They are cached, because searches around a schedule ask for them repeatedly."""
         known = self._met.get(key := schedule.row.tobytes())
         if known is None:
             if len(self._met) >= _MOST_MET:
@@ -87,5 +87,5 @@ class StepGraph(RowGraph[Node]):
 
     @cached_property
     def _met(self) -> dict[bytes, np.ndarray]:
-        """Cache of `_legal_at`: bytes of a row -> its legal actions."""
+        """Legal actions by bytes of a row."""
         return {}

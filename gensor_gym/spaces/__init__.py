@@ -1,7 +1,7 @@
 """Tuning spaces that other tuners recorded: files, the space as a value, its moves, its optimum, and a search over it.
 
-A *tuning space* is a table: parameters, and the tried configurations with their results. Do not confuse it with the `recorded`
-backend, which has timings of this project's own schedules.
+A *tuning space* is a table: parameters, and the tried configurations with their results. The `recorded` backend is something
+else: it has timings of this project's schedules.
 """
 
 from gensor_gym.spaces.compact import compacted

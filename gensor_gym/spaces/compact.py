@@ -1,4 +1,4 @@
-"""Reduces a space to a small file: the median of each configuration's raw samples replaces them."""
+"""Reduces a space to a small file: the median of each configuration's raw samples replaces the samples."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gensor_gym.spaces.convert import FAILURE
 from gensor_gym.spaces.space import TuningSpace
 
 DIGITS = 5
-"""Significant digits of a time: two timings of one kernel agree in far fewer."""
+"""Significant digits of a time. Two timings of one kernel agree in far fewer."""
 
 
 def compacted(space: TuningSpace) -> TuningSpace:
-    """The space without raw samples, costs and other content of its file: `save_space` writes a few bytes for each entry.
+    """The space without raw samples, costs and other content of its file. `save_space` writes a few bytes for each entry.
 
-    Its reported time is the median. Failures keep only the kinds that a cache file distinguishes. Without samples only equal
+    The reported time becomes the median. Failures keep only the kinds that a cache file distinguishes. Without samples only equal
     times are ties, and a trial costs one run. ValueError if two configurations have the same key.
     """
     names = [p.name for p in space.parameters]

@@ -1,7 +1,7 @@
 """Lossless conversion between the formats of tuning spaces: content without a counterpart is kept as a patch.
 
-A cache becomes results as Kernel Tuner itself writes them. Anything that these would lose is kept: under "kernel_tuner" in a T4
-file, under "T4" in a cache. So a round trip gives an equal document.
+A cache becomes results as Kernel Tuner itself writes them. Content that the results would lose is kept: under "kernel_tuner" in a
+T4 file, under "T4" in a cache. So a round trip gives an equal document.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ PHASES = {
     "verification_time": "validation",
     "times": "runtimes",
 }
-"""Name of a time in a cache's record -> its name in a T4 result."""
+"""Names of times in a T4 result, by the name in a cache's record."""
 FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 
 def document_in(space: TuningSpace, format: str) -> Json:
-    """The space's document in the named format; its own document if it has that format already."""
+    """The space's document in format `format`; the document itself if it already has the format."""
     if space.format == format:
         return space.document
     return _to_t4(space) if format == t4.NAME else _to_cache(space)
 
 
 def _to_t4(space: TuningSpace) -> Json:
-    """T4 document of a cache."""
     names = [p.name for p in space.parameters]
     header = {key: value for key, value in space.document.items() if key != "cache"}
     origin = header.get("T4")
@@ -58,7 +57,6 @@ def _to_t4(space: TuningSpace) -> Json:
 
 
 def _to_cache(space: TuningSpace) -> Json:
-    """Cache document of a T4 file."""
     document = space.document
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
@@ -93,7 +91,6 @@ def _to_cache(space: TuningSpace) -> Json:
 
 
 def _result_of(record: Json, names: list[str]) -> Json:
-    """T4 result of a cache's record."""
     rest = {k: v for k, v in record.items() if k not in PHASES and k not in names and k != "timestamp"}
     fault = kernel_tuner.failure(record)
     status = kernel_tuner.FAILURES.get(fault, Status.LAUNCH_ERROR) if fault else Status.OK
@@ -110,9 +107,9 @@ def _result_of(record: Json, names: list[str]) -> Json:
 
 
 def _record_of(result: Mapping[str, Any], factor: float = 1.0) -> Json:
-    """Cache record of a T4 result; `factor` turns its times into milliseconds."""
+    """Cache record of a T4 result. `factor` turns its times into milliseconds."""
     times = {**result["times"]}
-    if "compilation_time" in times:  # the schema's name; writers say compilation
+    if "compilation_time" in times:  # the schema's name; writers use `compilation`
         times.setdefault("compilation", times["compilation_time"])
     measured = {m["name"]: m.get("value") for m in result.get("measurements") or [] if isinstance(m, dict) and "name" in m}
     if isinstance(measured.get("time"), int | float):
@@ -132,14 +129,13 @@ def _record_of(result: Mapping[str, Any], factor: float = 1.0) -> Json:
 
 
 def _scaled(value: Any, factor: float) -> Any:
-    """A number, or every number of a list, times the factor."""
     if factor == 1.0:
         return value
     return [v * factor for v in value] if isinstance(value, list) else value * factor
 
 
 def _key_of(configuration: Mapping[str, Any], names: list[str] | None = None) -> str:
-    """Key of a configuration in a cache: its values, separated by commas."""
+    """The key is the configuration's values, separated by commas."""
     return ",".join(str(configuration[name]) for name in names or configuration)
 
 
@@ -156,5 +152,4 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _patched(base: Json, patch: Json) -> Json:
-    """`base` with a patch applied."""
     return {k: v for k, v in {**base, **patch.get("set", {})}.items() if k not in patch.get("drop", ())}

@@ -22,15 +22,15 @@ FAILURES = {
     "RuntimeFailedConfig": Status.LAUNCH_ERROR,
     "ErrorConfig": Status.LAUNCH_ERROR,
 }
-"""Text in place of a time, or under `__error__`, of a failed configuration -> its status."""
+"""Status of a failed configuration, by the text in place of its time or under `__error__`."""
 OLD_FAILURE = 1e20
-"""The time that old versions gave a failed configuration."""
+"""The time that old versions of Kernel Tuner give a failed configuration."""
 PHASES = ("compile_time", "verification_time", "benchmark_time")
 """Costs of a trial. The overheads of the tuner (`framework_time`, `strategy_time`) do not belong to the configuration."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:
-    """The space of a parsed cache; ValueError names file and key of the unreadable part."""
+    """The space of a parsed cache. ValueError names file and key of the unreadable part."""
     names = parameter_names(document, source)
     cache = document["cache"]
     if not isinstance(cache, dict):
@@ -51,7 +51,7 @@ def parameter_names(document: Mapping[str, Any], source: str) -> list[str]:
 
 
 def failure(record: Mapping[str, Any]) -> str:
-    """Text of the failure in a record; empty if there is none."""
+    """Text of the failure in a record; empty for a success."""
     for key, value in record.items():
         if isinstance(value, str) and (value in FAILURES or key == "__error__"):
             return value or "ErrorConfig"
@@ -59,7 +59,6 @@ def failure(record: Mapping[str, Any]) -> str:
 
 
 def _entry(key: str, record: object, names: list[str], document: Mapping[str, Any], source: str, scale: float) -> Entry:
-    """Parse one record of the cache."""
     where = f"cache[{key!r}]"
     if not isinstance(record, dict):
         raise ValueError(f"{source}: {where} is {record!r}; it takes an object")
@@ -79,7 +78,7 @@ def _entry(key: str, record: object, names: list[str], document: Mapping[str, An
 
 
 def _status(fault: str, record: Mapping[str, Any]) -> Status:
-    """The status of a failure. A record that was a T4 result has a more precise status than Kernel Tuner's few kinds."""
+    """A record that was a T4 result has a more precise status than Kernel Tuner's few kinds."""
     origin = record.get("T4")
     told = origin.get("set", {}).get("invalidity") if isinstance(origin, dict) else None
     return STATUSES.get(told, Status.LAUNCH_ERROR) if told else FAILURES.get(fault, Status.LAUNCH_ERROR)

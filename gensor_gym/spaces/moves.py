@@ -10,11 +10,11 @@ from gensor_gym.spaces.space import TuningSpace
 
 STOP, JUMP, FIRST_MOVE = 0, 1, 2
 SPARE_STEPS = 16
-"""Steps that the horizon adds to a path there and back; the horizon of constructions has the same constant."""
+"""Steps that the horizon adds to a path there and back. The horizon of constructions has the same constant."""
 
 
 class Moves:
-    """A = 2 + 2M actions: `stop`, `jump`, and up and down for each of the M parameters that take more than one value.
+    """A = 2 + 2M actions: `stop`, `jump`, and up and down for each of the M parameters with more than one value.
 
     Up (down) leads to the next larger (smaller) value of the parameter for which a configuration is recorded with all other
     values unchanged. If such moves do not connect the space, `jump` leads to the nearest configuration (by the sum of index
@@ -38,7 +38,7 @@ class Moves:
         """Steps of an episode: enough to get from any configuration to any other, and some more."""
         always = np.broadcast_to([True, self.count > 1], (len(space), FIRST_MOVE))
         self._masks = np.concatenate([always, self.table >= 0], axis=1)
-        for array in (self.table, self.parts, self._masks):  # many environments share them
+        for array in (self.table, self.parts, self._masks):  # many environments share the arrays
             array.setflags(write=False)
 
     def _connect(self, column: int, parameter: int) -> None:
@@ -53,7 +53,7 @@ class Moves:
         self.table[high[same], column + 1] = low[same]
 
     def _explore(self) -> tuple[np.ndarray, int]:
-        """(part of each configuration, largest number of steps from the first configuration of a part to another in it)."""
+        """Connected part of each configuration, and most steps from the first configuration of a part to another in the part."""
         parts = np.full(len(self.space), -1, dtype=np.int32)
         count, reach = 0, 0
         for start in range(len(self.space)):
@@ -77,7 +77,7 @@ class Moves:
         return FIRST_MOVE + self.table.shape[1]
 
     def mask(self, index: int) -> np.ndarray:
-        """Whether each action is legal at a configuration, bool [A]; `stop` always is."""
+        """Whether each action is legal at a configuration, bool [A]. `stop` always is."""
         return self._masks[index].copy()
 
     def successor(self, index: int, action: int) -> int:
@@ -98,5 +98,5 @@ class Moves:
 
 @lru_cache(maxsize=16)
 def moves_of(space: TuningSpace) -> Moves:
-    """The moves of a space, built once and shared, since they never change."""
+    """The moves of a space, built once and shared, because they never change."""
     return Moves(space)

@@ -54,7 +54,7 @@ def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray
 
 @lru_cache(maxsize=64)
 def _resamples(count: int, block: int, seed: int) -> np.ndarray:
-    """Resamples as indices, shared by all configurations with this number of samples and block length: drawing them is slow."""
+    """Indices of samples. All configurations with these counts share them, because drawing them is slow."""
     return block_resamples(count, block, RESAMPLES, np.random.default_rng(seed))
 
 
@@ -62,7 +62,7 @@ def block_length(samples: np.ndarray) -> int:
     """Length of blocks: the cube root of the count, multiplied by 2 (2 r / (1 - r^2))^(2/3) if neighbours are correlated.
 
     r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein 1986).
-    The factor 2 is there because few samples underestimate r. The length is at most half of the count.
+    The factor 2 corrects for few samples, which underestimate r. The length is at most half of the count.
     """
     count = len(samples)
     root = count ** (1 / 3)

@@ -27,7 +27,7 @@ MS = 1e3
 
 
 def document_of(table: Table, source: str) -> dict[str, Any]:
-    """A table as a T4 document, with times in milliseconds as usual there.
+    """A table as a T4 document, with times in milliseconds as usual in T4.
 
     ValueError unless the table describes its machine and has timings of one operator.
     """
@@ -51,7 +51,6 @@ def document_of(table: Table, source: str) -> dict[str, Any]:
 
 
 def _configuration(op: Operator, schedule: Schedule, kind: str) -> dict[str, int]:
-    """Tiles, virtual threads and knobs of a schedule by name."""
     slots = {axis.name: slot_of(a, len(op.spatial)) for a, axis in enumerate(op.axes)}
     levels = LEVEL_NAMES[kind]
     assert len(levels) == LEVELS[kind]
@@ -62,7 +61,6 @@ def _configuration(op: Operator, schedule: Schedule, kind: str) -> dict[str, int
 
 
 def _result(configuration: Mapping[str, int], found: Measurement) -> dict[str, Any]:
-    """T4 result of one program."""
     good = found.status is Status.OK
     compiled, trial = (found.conditions.get(name, 0.0) for name in ("compile_seconds", "trial_seconds"))
     assert isinstance(compiled, float) and isinstance(trial, float)

@@ -1,4 +1,4 @@
-"""Search over a recorded space with strategies that also search construction graphs: its graph, its backend, its session."""
+"""Search over a recorded space with strategies that also search construction graphs: graph, backend and session of the space."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Configuration:
 
 
 class TuningGraph:
-    """A `SearchGraph` of configurations; rows are indices of values, int32 [B, P]."""
+    """A `SearchGraph` of configurations. Rows are indices of values, int32 [B, P]."""
 
     def __init__(self, space: TuningSpace) -> None:
         """Get the moves of a space, which all its graphs share."""
@@ -34,7 +34,7 @@ class TuningGraph:
         self.moves = moves_of(space)
 
     def schedule(self, row: np.ndarray) -> Configuration:
-        """The configuration of a row int [P]; KeyError if none is recorded."""
+        """The configuration of a row int [P]. KeyError if none is recorded."""
         return self.at(self.space.place(row))
 
     def at(self, index: int) -> Configuration:
@@ -51,11 +51,11 @@ class TuningGraph:
         return self.moves.mask(configuration.index)
 
     def transition(self, configuration: Configuration, action: int) -> Configuration:
-        """The successor; an illegal action, or `stop`, returns the configuration unchanged."""
+        """The successor. An illegal action, or `stop`, returns the configuration unchanged."""
         return self.at(self.moves.successor(configuration.index, action))
 
     def successors(self, configuration: Configuration) -> dict[int, Configuration]:
-        """Legal action -> the configuration that it leads to, for all legal actions except `stop`."""
+        """Successors by action, for all legal actions except `stop`."""
         legal = np.flatnonzero(self.action_mask(configuration))
         return {int(a): self.transition(configuration, int(a)) for a in legal if a != STOP}
 
@@ -82,7 +82,7 @@ class TuningBackend:
     stored = False
 
     def __init__(self, space: TuningSpace, timing: str = "reported") -> None:
-        """`timing` is a name in `TIMINGS`; ValueError for another."""
+        """`timing` is a name in `TIMINGS`. ValueError for any other."""
         self.space, self.timing = space, timing
         self._seconds = space.seconds(timing)
 
@@ -95,7 +95,7 @@ class TuningBackend:
         return str(schedule.index)
 
     def stream(self, op: object, schedules: Sequence[Configuration], hw: object) -> Iterator[Measurement]:
-        """Yield the recorded result of each configuration; `samples` has one time, by the chosen timing."""
+        """Yield the recorded result of each configuration. `samples` has one time, by the chosen timing."""
         for schedule in schedules:
             i = schedule.index
             samples = (float(self._seconds[i]),) if self.space.ok[i] else ()

@@ -34,7 +34,7 @@ class Entry:
     reported: float = float("inf")
     samples: tuple[float, ...] = ()
     charge: float = 0.0
-    """Recorded seconds to compile, check and run it."""
+    """Recorded seconds to compile, check and run the configuration."""
     error: str = ""
 
 
@@ -99,15 +99,15 @@ class TuningSpace:
 
     @property
     def variables(self) -> list[tuple[str, tuple[Value, ...]]]:
-        """(name, values) of the parameters that take more than one value, in their order."""
+        """Names and values of the parameters that take more than one value, in their order."""
         return [(p.name, p.values) for p in self.parameters if len(p.values) > 1]
 
     def configuration(self, index: int) -> dict[str, Value]:
-        """Parameter -> value, for the configuration with this index."""
+        """Values by parameter of the configuration with this index."""
         return {p.name: p.values[i] for p, i in zip(self.parameters, self.indices[index], strict=True)}
 
     def index(self, configuration: Mapping[str, Value]) -> int:
-        """Index of a configuration; ValueError if it is not in this space. Parameters with a single value may be omitted."""
+        """Index of a configuration. ValueError if it is not in this space. Parameters with a single value may be omitted."""
         known = {p.name: p for p in self.parameters}
         lacking = [p.name for p in self.parameters if p.name not in configuration and len(p.values) > 1]
         if not isinstance(configuration, Mapping) or set(configuration) - set(known) or lacking:
@@ -121,7 +121,7 @@ class TuningSpace:
         return index
 
     def find(self, configuration: Mapping[str, Value]) -> int | None:
-        """Index of a configuration, None if it is not recorded; a missing parameter has its first value."""
+        """Index of a configuration, None if it is not recorded. A missing parameter has its first value."""
         if set(configuration) - set(self._ranks):
             return None
         row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())
@@ -129,20 +129,19 @@ class TuningSpace:
 
     @cached_property
     def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
-        """Name of a parameter -> {key of a value: its index}."""
+        """Index of each value, by the parameter's name and the value's `identity`."""
         return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
-        """Row of value indices -> index of the configuration."""
         return {tuple(row): i for i, row in enumerate(self.indices.tolist())}
 
     def place(self, row: np.ndarray) -> int:
-        """Index of the configuration with this row of value indices [P]; KeyError if there is none."""
+        """Index of the configuration with this row of value indices [P]. KeyError if none is recorded."""
         return self._places[tuple(row.tolist())]
 
     def seconds(self, timing: str = "reported") -> np.ndarray:
-        """Seconds of every configuration, float64 [N], infinite unless OK; ValueError names the available timings.
+        """Seconds of every configuration, float64 [N], infinite unless OK. ValueError names the available timings.
 
         `median` is the reported time if a configuration has no raw samples.
         """
@@ -152,17 +151,17 @@ class TuningSpace:
 
     @cached_property
     def _medians(self) -> np.ndarray:
-        """Median seconds of the raw samples of every configuration, float64 [N]; its reported time if it has no samples."""
+        """A configuration without raw samples has its reported time."""
         return np.array([np.median(s) if len(s) else t for s, t in zip(self.samples, self.reported, strict=True)])
 
     def best(self, timing: str = "reported") -> int:
-        """Index of the fastest configuration, the earlier of two equally fast; ValueError if none succeeded."""
+        """Index of the fastest configuration, the earlier of two equally fast. ValueError if none succeeded."""
         if not self.ok.any():
             raise ValueError(f"{self.source}: none of {len(self)} configurations ran well, so there is no optimum")
         return int(np.argmin(self.seconds(timing)))
 
     def optimal(self, timing: str = "reported") -> np.ndarray:
-        """Which configurations are statistically tied with the best, bool [N]; see `spaces.optimum`."""
+        """Which configurations are statistically tied with the best, bool [N] (`spaces.optimum`)."""
         from gensor_gym.spaces.optimum import tied_with_best
 
         if timing not in self._optimal:
@@ -184,10 +183,8 @@ class TuningSpace:
 
     @cached_property
     def _regrets(self) -> dict[str, np.ndarray]:
-        """Results of `regrets` so far, by timing."""
         return {}
 
     @cached_property
     def _optimal(self) -> dict[str, np.ndarray]:
-        """Results of `optimal` so far, by timing."""
         return {}

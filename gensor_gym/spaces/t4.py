@@ -15,7 +15,7 @@ from gensor_gym.spaces.values import duration, per_second, runtime, runtimes
 
 NAME = "t4"
 UNIT = "ms"
-"""Default unit, if neither the file nor a measurement names a unit: the most common writer uses it."""
+"""Unit if neither the file nor a measurement names one: the unit of the most common writer."""
 STATUSES = {
     "correct": Status.OK,
     "timeout": Status.TIMEOUT,
@@ -24,17 +24,17 @@ STATUSES = {
     "correctness": Status.WRONG_ANSWER,
     "constraints": Status.ILLEGAL,
 }
-"""`invalidity` of a result -> its status. `correctness` is ignored: writers set it to 1 for failures too."""
+"""Status of a result by its `invalidity`. `correctness` is ignored: writers set it to 1 for failures too."""
 INVALIDITY = {status: word for word, status in STATUSES.items()} | {
     Status.CRASHED: "runtime", Status.IMPLAUSIBLE: "correctness",
 }  # fmt: skip
-"""Status -> `invalidity`. The format has no word for CRASHED and IMPLAUSIBLE."""
+"""`invalidity` of a result by its status. The format has no word for CRASHED and IMPLAUSIBLE."""
 PHASES = ("compilation", "compilation_time", "validation", "benchmark")
 """Times that are costs of a trial. `framework` and `search_algorithm` belong to the tuner."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:
-    """The space of a parsed T4 file; ValueError names file and key of the unreadable part."""
+    """The space of a parsed T4 file. ValueError names file and key of the unreadable part."""
     results = document["results"]
     if not isinstance(results, list):
         raise ValueError(f"{source}: 'results' is {type(results).__name__}; it takes a list of results")
@@ -50,7 +50,6 @@ def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> 
 
 
 def _entry(position: int, result: object, source: str, scale: float) -> Entry:
-    """Parse one result."""
     where = f"results[{position}]"
     at = f"{source}: {where}"
     if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):

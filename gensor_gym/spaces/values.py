@@ -15,18 +15,18 @@ PER_SECOND = {
     "us": 1e6, "microsecond": 1e6, "microseconds": 1e6,
     "ns": 1e9, "nanosecond": 1e9, "nanoseconds": 1e9,
 }  # fmt: skip
-"""Name of a unit -> number of these units in a second. Published T4 files say "miliseconds"."""
+"""Number of units in a second, by the unit's name. Published T4 files say "miliseconds"."""
 
 
 def per_second(unit: object, where: str) -> float:
-    """Number of `unit` in a second; ValueError names the available units."""
+    """Number of `unit` in a second. ValueError names the available units."""
     if not isinstance(unit, str) or unit.strip().lower() not in PER_SECOND:
         raise ValueError(f"{where}: time unit {unit!r} is not one of {sorted(PER_SECOND)}")
     return PER_SECOND[unit.strip().lower()]
 
 
 def number(value: object, where: str) -> float:
-    """A number, or the text of a number, as a finite float; ValueError otherwise."""
+    """A number, or the text of a number, as a finite float. ValueError otherwise."""
     try:
         found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -45,7 +45,7 @@ def duration(value: object, where: str) -> float:
 
 
 def runtime(value: object, where: str) -> float:
-    """Convert a value to a number above 0; ValueError otherwise."""
+    """Convert a value to a number above 0. ValueError otherwise."""
     found = number(value, where)
     if found <= 0.0:
         raise ValueError(f"{where} is {found!r}; a run time is above 0")
@@ -62,7 +62,7 @@ def runtimes(values: object, where: str) -> tuple[float, ...]:
 
 
 def identity(value: Value) -> tuple[int, object]:
-    """Key for the identity and order of values: numbers by size, then text, then the rest.
+    """Key for the identity and order of values: numbers by size, then text, then all others.
 
     1 and 1.0 are the same, true and 1 are not.
     """

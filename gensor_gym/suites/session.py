@@ -23,11 +23,11 @@ WINDOWS = 25
 
 
 class NoModel(ValueError):
-    """A search evaluated the model in a track without one."""
+    """A search evaluated the model in a track without a model."""
 
 
 class SuiteSession(Session):
-    """A session that ends a search without new programs: known programs cost nothing, so the search could continue forever."""
+    """A session that ends a search without new programs. Known programs cost nothing, so the search could continue forever."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """Resolve the backend and build the graph, like `Session`."""
@@ -35,7 +35,7 @@ class SuiteSession(Session):
         self._idle = 0
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure schedules like `Session`; BudgetSpent also after MOST_IDLE calls in a row without a new trial."""
+        """Measure schedules like `Session`. BudgetSpent also after MOST_IDLE successive calls without a new trial."""
         before = self.trials
         found = super().measure(schedules)
         self._idle = 0 if self.trials > before else self._idle + 1
@@ -48,14 +48,14 @@ class CandidateSession(SuiteSession):
     """A session that measures only its `candidates`, the recorded programs of its task."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
-        """Build the graph like `Session`; ValueError for an operator without recorded programs."""
+        """Build the graph like `Session`. ValueError for an operator without recorded programs."""
         super().__init__(task, budget, on_trial)
         self.candidates = candidates(self.graph.hardware.name, str(task.operator))
-        """Sorted by text, so that the order does not reveal their times."""
+        """Sorted by text, so that the order does not reveal the programs' times."""
         self._known = frozenset(self.candidates)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure schedules like `Session`; ValueError for a program that is not among the candidates."""
+        """Measure schedules like `Session`. ValueError for a program that is not among the candidates."""
         for schedule in schedules:
             if isinstance(schedule, Schedule) and schedule not in self._known:
                 raise ValueError(f"{schedule} is not recorded: expected some of the {len(self.candidates)} session.candidates")
@@ -76,12 +76,11 @@ class ModelFreeSession(SuiteSession):
 
 
 def _refuse(evaluations: int) -> None:
-    """Raise NoModel."""
     raise NoModel(f"{evaluations} evaluations of the model asked for: this track gives no model, expected none")
 
 
 class LearningSession(SuiteSession):
-    """A session with training environments of its task; a step of an environment counts as an evaluation of the model.
+    """A session with training environments of its task. A step of an environment counts as an evaluation of the model.
 
     Seconds are counted from the first trial on: training time is free.
     """
@@ -91,25 +90,25 @@ class LearningSession(SuiteSession):
         super().__init__(task, replace(budget, evaluations=steps), on_trial)
         self.steps = steps
         self.ended: list[tuple[int, float]] = []
-        """(steps taken, regret) of every episode that has ended; infinite if it has no program."""
+        """(steps taken, regret) of every ended episode. The regret is infinite if the episode has no program."""
 
     @property
     def steps_left(self) -> int:
-        """Number of steps, or of evaluations, that are left."""
+        """Number of environment steps and model evaluations that are left."""
         return self.steps - self.evaluations
 
     def charge(self, evaluations: int) -> None:
-        """Count steps, or evaluations of the model; BudgetSpent if fewer are left."""
+        """Count steps, or evaluations of the model. BudgetSpent if fewer are left."""
         if evaluations > self.steps_left:
             raise BudgetSpent(f"{self.evaluations} of {self.steps} steps spent, {evaluations} more asked for")
         self.evaluations += evaluations
 
     def make_env(self, name: str = CONSTRUCT, **arguments: Any) -> gymnasium.Env[Any, Any]:
-        """An environment of the task whose steps are counted; `name` and arguments are those of `gymnasium.make`."""
+        """An environment of the task whose steps are counted. `name` and arguments are those of `gymnasium.make`."""
         return Counted(gymnasium.make(name, **{**arguments, **self._of_task()}), self)
 
     def make_vec(self, count: int, name: str = CONSTRUCT, **arguments: Any) -> Any:
-        """A vector of `count` environments whose steps are counted; arguments are those of `gymnasium.make_vec`.
+        """A vector of `count` environments whose steps are counted. Arguments are those of `gymnasium.make_vec`.
 
         An episode is reset within the step that ends it.
         """
@@ -117,12 +116,11 @@ class LearningSession(SuiteSession):
         return CountedVector(gymnasium.make_vec(name, count, **made), self)
 
     def _of_task(self) -> dict[str, Any]:
-        """Arguments that make an environment of this task."""
         task = self.task
         return {"operator": task.operator, "hardware": task.hardware, "backend": task.backend, "space": task.space}
 
     def learning_curve(self) -> list[list[float | int | None]]:
-        """[steps, mean regret of the episodes that ended in the last window, best regret so far] at WINDOWS points.
+        """Learning curve at WINDOWS points: [steps, mean regret of episodes that ended in the last window, best regret so far].
 
         A regret is None if no episode has ended. Infinite regrets are left out.
         """
@@ -142,7 +140,7 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment whose steps a session counts."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], session: LearningSession) -> None:
-        """Wrap an environment; `step` raises BudgetSpent if the session has no steps left."""
+        """Wrap an environment. `step` raises BudgetSpent if the session has no steps left."""
         super().__init__(env)
         self.session = session
 
@@ -161,10 +159,10 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class CountedVector:
-    """A vector environment whose steps a session counts; everything else is the environment's."""
+    """A vector environment whose steps a session counts. All other attributes are the environment's."""
 
     def __init__(self, envs: Any, session: LearningSession) -> None:
-        """Wrap a vector environment; `step` raises BudgetSpent if the session has too few steps left."""
+        """Wrap a vector environment. `step` raises BudgetSpent if the session has too few steps left."""
         self.envs, self.session = envs, session
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A frozen suite: its tracks, their tasks, budgets and seeds, and the agent's session.
+"""A frozen suite: tracks, their tasks, budgets and seeds, and the agent's session.
 
 The file `gensor_gym/suites/VERSION.json` defines a suite. A task is bound to its fingerprint: if rules, model or a recorded table
 have changed since the suite was frozen, SuiteChanged is raised before anything runs.
@@ -29,8 +29,8 @@ from gensor_gym.registry import check_known
 from gensor_gym.suites.session import CandidateSession, LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
-"""Function of (session, random generator) that searches through the session, which enforces the budget and remembers the best
-program. All randomness comes from the generator."""
+"""Function of (session, random generator) that searches through the session. The session enforces the budget and remembers the
+best program. All randomness comes from the generator."""
 VERSIONS = ("v1", "v1.1")
 
 
@@ -50,11 +50,11 @@ class SuiteTask:
     edition: str
     """Digest of the recorded table; empty for the model."""
     best: float
-    """Seconds of the best program: from a complete table, from a certificate, or only the best known, which a search may beat."""
+    """Seconds of the best program: from a complete table, from a certificate, or only the best known, which may be beaten."""
     certain: bool
     """Whether `best` is the optimum."""
     group: str
-    """Group of the task in its track: seen or unseen class, machine."""
+    """Group of the task in its track: seen or unseen class, or machine."""
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class SuiteTask:
         return f"{self.hardware} {self.operator}"
 
     def regret(self, seconds: float) -> float:
-        """log(seconds / best); infinite without a program, and negative for a program that is better than the known best."""
+        """log(seconds / best). Infinite without a program, and negative for a program that is faster than the best known."""
         return math.log(seconds / self.best)
 
     def check(self) -> None:
@@ -101,7 +101,7 @@ class Track:
     __repr__ = __str__
 
     def session(self, task: SuiteTask, on_trial: OnTrial | None = None) -> Session:
-        """A new session of a task, a `LearningSession` if agents of the track learn; SuiteChanged if the task has changed."""
+        """A new session of a task; a `LearningSession` if agents of the track learn. SuiteChanged if the task has changed."""
         task.check()
         made = Task.of(task.operator, task.hardware, task.backend, task.space)
         if self.steps is not None:
@@ -110,7 +110,7 @@ class Track:
         return kind(made, self.budget, on_trial)
 
     def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
-        """Search every task with every seed; yield each result (see `result`) when its search ends. BudgetSpent ends a search.
+        """Search every task with every seed; yield each `result` when its search ends. BudgetSpent ends a search.
 
         ValueError for an invalid agent or invalid seeds. A process that the agent forked ends when the agent returns in it.
         """
@@ -132,12 +132,12 @@ class Track:
                 except BudgetSpent:
                     pass  # the measurements until then are the result
                 finally:
-                    if os.getpid() != mine:  # it would write the same results a second time
+                    if os.getpid() != mine:  # a forked process would write the same results a second time
                         os._exit(0)
                 yield self.result(task, seed, session, clock)
 
     def result(self, task: SuiteTask, seed: int, session: Session, clock: Clock) -> dict[str, Any]:
-        """Result of a search: version, track, task, seed, spent budget, the best program, and its regret after each trial.
+        """Result of a search: version, track, task, seed, spent budget, the best program, and the regret after each trial.
 
         `processor_s` and `asked` are processor seconds and evaluations of the model (or steps) at the end of each trial;
         `worked_s` is processor seconds in total, `elapsed_s` the seconds that count against the budget. Without a program regret
@@ -171,10 +171,10 @@ class Track:
 
 
 class Clock:
-    """Records this process's processor seconds at the end of each trial; other work on the machine does not add to them."""
+    """Records this process's processor seconds at the end of each trial. Other work on the machine does not add to them."""
 
     def __init__(self) -> None:
-        """Start now; a later start can be set as `begin`."""
+        """Start now. A later start can be set as `begin`."""
         self.begin = time.process_time()
         self.seconds: list[float] = []
 
@@ -189,7 +189,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Suite:
-    """A version's tracks by name."""
+    """Tracks of a version by name."""
 
     version: str
     tracks: Mapping[str, Track]
@@ -214,7 +214,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def get(version: str) -> Suite:
-    """The suite of a version; ValueError names the available versions."""
+    """The suite of a version. ValueError names the available versions."""
     check_known("suite", version, VERSIONS)
     text = (resources.files("gensor_gym.suites") / f"{version}.json").read_text(encoding="utf-8")
     tracks = {name: _track(version, name, plain) for name, plain in json.loads(text).items()}
@@ -222,7 +222,6 @@ def get(version: str) -> Suite:
 
 
 def _track(version: str, name: str, plain: dict[str, Any]) -> Track:
-    """The track that an entry of the frozen file describes."""
     tasks = tuple(SuiteTask(**task) for task in plain["tasks"])
     rules = {field: plain[field] for field in ("model", "steps", "candidates") if field in plain}
     return Track(version, name, plain["about"], tasks, tuple(plain["seeds"]), Budget(**plain["budget"]), **rules)
@@ -230,13 +229,12 @@ def _track(version: str, name: str, plain: dict[str, Any]) -> Track:
 
 @cache
 def _mark(operator: str, hardware: str, space: str) -> str:
-    """Current fingerprint of a task."""
     return fingerprint(ConstructionGraph(operator, hardware, space))
 
 
 @cache
 def _edition(hardware: str, backend: str) -> str:
-    """Edition of the recorded table; empty for the model."""
+    """Empty for the model."""
     found = get_backend(backend, hw := machines.get(hardware))
     if isinstance(found, MeasuredBackend):
         return found.edition(hw)

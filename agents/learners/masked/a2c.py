@@ -1,8 +1,8 @@
-"""`a2c`: advantage actor-critic (Mnih et al. 2016, arXiv 1602.01783) that takes legal actions only.
+"""`a2c`: advantage actor-critic (Mnih et al. 2016, arXiv 1602.01783) that takes only legal actions.
 
-It is MaskablePPO with the settings and the optimiser of A2C, RMSProp, since sb3-contrib has no masked A2C. One epoch of PPO over
-the whole rollout in one batch, without clipping and without normalised advantages, is a step of A2C: the ratio of probabilities
-is 1, and its gradient is that of the log-probability (Huang et al. 2022, arXiv 2205.09123).
+It is MaskablePPO with the settings and the optimiser of A2C, RMSProp, because sb3-contrib has no masked A2C. One epoch of PPO
+with the whole rollout as one batch, without clipping and without normalised advantages, is a step of A2C: the ratio of
+probabilities is 1, and its gradient is that of the log-probability (Huang et al. 2022, arXiv 2205.09123).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SETTINGS = ("learning_rate", "n_steps", "gae_lambda", "ent_coef", "vf_coef", "m
 
 
 def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """An untrained model; gamma is the environment's discount."""
+    """An untrained model. Gamma is the environment's discount."""
     policy = {
         "net_arch": list(settings["net_arch"]), "optimizer_class": torch.optim.RMSprop,
         "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-5, "weight_decay": 0},

@@ -1,4 +1,4 @@
-"""Policy and rollout buffer for MaskablePPO that compute the same numbers as sb3-contrib's with less work per minibatch.
+"""Policy and rollout buffer for MaskablePPO that compute the numbers of sb3-contrib's with less work per minibatch.
 
 Use `MaskablePPO(MaskedPolicy, envs, rollout_buffer_class=MaskedBuffer)`. sb3-contrib builds a distribution object for every
 batch, normalises logits twice, validates arguments and keeps masks as float32. Here logits are masked and normalised once, and
@@ -15,11 +15,11 @@ from sb3_contrib.common.maskable.buffers import MaskableRolloutBuffer, MaskableR
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
 MASKED = -1e8
-"""Logit of an illegal action, as in sb3-contrib: its probability is exactly 0 in float32."""
+"""Logit of an illegal action, as in sb3-contrib: the action's probability is exactly 0 in float32."""
 
 
 class MaskedPolicy(MaskableActorCriticPolicy):
-    """Actor and critic for one discrete action with a mask; the arguments are those of the base class."""
+    """Actor and critic for one discrete action with a mask. The arguments are those of the base class."""
 
     def forward(
         self, obs: torch.Tensor, deterministic: bool = False, action_masks: np.ndarray | None = None
@@ -39,7 +39,6 @@ class MaskedPolicy(MaskableActorCriticPolicy):
     def _values_and_logs(
         self, obs: torch.Tensor, masks: np.ndarray | torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(values [B, 1], log probabilities of all actions [B, N])."""
         features: Any = self.extract_features(obs)
         latent_pi, latent_vf = self.mlp_extractor(features)
         logits = self.action_net(latent_pi)
@@ -60,7 +59,7 @@ class MaskedBuffer(MaskableRolloutBuffer):
     def _get_samples(  # type: ignore[override]
         self, batch_inds: np.ndarray, env: Any = None
     ) -> MaskableRolloutBufferSamples:
-        """The minibatch at `batch_inds`; torch gathers the rows, because it is faster than NumPy at this."""
+        """The minibatch at `batch_inds`. torch gathers the rows, because it is faster than NumPy at this."""
         chosen = torch.from_numpy(batch_inds)
         flat = (self.values, self.log_probs, self.advantages, self.returns)
         values, logs, advantages, returns = (torch.from_numpy(column).flatten()[chosen] for column in flat)

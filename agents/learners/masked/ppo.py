@@ -2,7 +2,7 @@
 
 Masking (sb3-contrib) follows Huang and Ontanon (2022). `ppo` has a flat perceptron, `ppo_axes` sees the loop nest as a set of
 axes, and `ppo_successors` scores the programs that actions lead to (see `agents.learners.networks`, `agents.learners.observer`).
-All three are ours.
+These three networks are ours.
 """
 
 from __future__ import annotations
@@ -33,16 +33,14 @@ class NetworkPolicy(MaskedPolicy):
     """Policy whose actor and critic are an `ActorCritic`, which outputs the logits itself."""
 
     def __init__(self, *args: Any, network: dict[str, Any], **kwargs: Any) -> None:
-        """Build the policy; `network` has the arguments of `ActorCritic`."""
         self.network = network
         super().__init__(*args, **kwargs)
 
     def _build_mlp_extractor(self) -> None:
-        """Use the `ActorCritic` in place of the base class's perceptrons."""
         self.mlp_extractor: Any = ActorCritic(**self.network)
 
     def _build(self, lr_schedule: Any) -> None:
-        """Build like the base class, with small initial logits and no layer after them."""
+        """Build like the base class, but with small initial logits and no layer after them."""
         super()._build(lr_schedule)
         self.action_net = nn.Identity()
         for last in self.mlp_extractor.last_layers():
@@ -51,12 +49,11 @@ class NetworkPolicy(MaskedPolicy):
         self.optimizer = optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        """Arguments of the constructor, which `save` stores."""
         return super()._get_constructor_parameters() | {"network": self.network}
 
 
 def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """An untrained model with a flat multi-layer perceptron; gamma is the environment's discount."""
+    """An untrained model with a flat multi-layer perceptron. Gamma is the environment's discount."""
     looking = of_groups(settings) if settings.get("groups") else {}
     return make_with(MaskedPolicy, {"net_arch": list(settings["net_arch"]), **looking}, settings, env, seed)
 
@@ -68,7 +65,7 @@ def make_axes(settings: Mapping[str, Any], env: Any, seed: int | None) -> Maskab
 
 
 def make_successors(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """An untrained model that scores successors; with the setting `axes` it encodes the state like `ppo_axes`."""
+    """An untrained model that scores successors. With the setting `axes` it encodes the state like `ppo_axes`."""
     actions = lookahead_actions(env.get_attr("tasks")[0].space).tolist()
     network = {
         "width": settings["width"], "axes": settings["axes"], "actions": actions, "features": NUM_LOOKAHEAD_FEATURES,
@@ -83,7 +80,7 @@ def hidden(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """Untrained MaskablePPO with a policy class and the keyword arguments `network` of the policy."""
+    """Untrained MaskablePPO with a policy class and the policy's keyword arguments `network`."""
     chosen = {name: settings[name] for name in _OF_PPO if name in settings}
     return MaskablePPO(
         policy, env, rollout_buffer_class=MaskedBuffer, gamma=env.discount, learning_rate=schedule(settings),
@@ -101,7 +98,6 @@ class Line:
     """Linear schedule for stable-baselines3, which calls it with the remaining share of the training, from 1 to 0."""
 
     def __init__(self, first: float, last: float) -> None:
-        """Set the values at the beginning and at the end of the training."""
         self.first, self.last = first, last
 
     def __call__(self, left: float) -> float:
@@ -110,7 +106,7 @@ class Line:
 
 
 def load(path: Path) -> MaskablePPO:
-    """Load the model in a stable-baselines3 file, on the CPU; this can run code in the file."""
+    """Load the model in a stable-baselines3 file, on the CPU. Code in the file can run."""
     with former_names():
         return MaskablePPO.load(path, device="cpu")
 

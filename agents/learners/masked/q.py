@@ -1,8 +1,8 @@
 """Q-learning over legal actions: `dqn` (Mnih et al. 2015) and `qrdqn` (Dabney et al. 2018, arXiv 1710.10044).
 
-stable-baselines3 and sb3-contrib have no masks for these; we add masks to their classes. The mask is part of the observation, so
-that the replay buffer also keeps the next state's mask. A network returns ILLEGAL for masked actions, so that the best action is
-legal both in acting and in the target. Exploration draws among legal actions, independently in every environment.
+stable-baselines3 and sb3-contrib have these two without masks; we add masks to their classes. The mask is part of the
+observation, so that the replay buffer also keeps the next state's mask. A network returns ILLEGAL for masked actions, so that the
+best action is legal both in acting and in the target. Exploration draws among legal actions, independently in every environment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class MaskedObservations(VecEnvWrapper):
     """Add masks to the observations of environments with `action_masks`: {"observation": .., "mask": int8 [B, N]}."""
 
     def __init__(self, venv: VecEnv) -> None:
-        """Wrap `venv`; ValueError if its actions are not discrete."""
         actions = venv.action_space
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(f"action space {actions} has no masks; expected a Discrete one")
@@ -49,7 +48,7 @@ class MaskedObservations(VecEnvWrapper):
         return self._with_masks(self.venv.reset())
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Step the environments and add masks. The mask of a terminal state is all ones, since its value is not used."""
+        """Step the environments and add masks. The mask of a terminal state is all ones, because its value is not used."""
         observations, rewards, ended, infos = self.venv.step_wait()
         for i in np.flatnonzero(ended):
             last = infos[i]["terminal_observation"]
@@ -57,7 +56,6 @@ class MaskedObservations(VecEnvWrapper):
         return self._with_masks(observations), rewards, ended, infos
 
     def _with_masks(self, observations: Any) -> dict[str, Any]:
-        """The observations with the environments' current masks."""
         return {"observation": observations, "mask": np.stack(self.venv.env_method("action_masks")).astype(np.int8)}
 
 
@@ -94,7 +92,7 @@ class MaskedQRDQNPolicy(QRDQNPolicy):
 
 
 class LegalExploration:
-    """Mixin for epsilon-greedy actions among legal actions, drawn from NumPy's global generator like stable-baselines3's."""
+    """Mixin for epsilon-greedy actions among legal actions. Draws use NumPy's global generator, as in stable-baselines3."""
 
     policy: Any
     exploration_rate: float
@@ -104,7 +102,10 @@ class LegalExploration:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[np.ndarray, Any]:
-        """(best legal actions, state). Unless `deterministic`, each is random legal with probability `exploration_rate`."""
+        """(actions, state). Without `deterministic`, each action is random with probability `exploration_rate`, else the best.
+
+        All actions are legal.
+        """
         actions, state = self.policy.predict(observation, state, episode_start, True)
         if deterministic:
             return actions, state
@@ -129,12 +130,11 @@ class MaskedQRDQN(LegalExploration, QRDQN):
 
 
 def random_legal(masks: np.ndarray) -> np.ndarray:
-    """A random legal action for every mask [.., N], with equal probabilities."""
+    """Draw a legal action for every mask [.., N], all with equal probability."""
     return np.where(masks > 0, np.random.rand(*masks.shape), -1.0).argmax(axis=-1)
 
 
 def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of the constructors of `MaskedDQN` and `MaskedQRDQN`; `more` are further arguments of the policy."""
     policy = {"net_arch": list(settings["net_arch"]), **of_groups(settings), **more}
     return {
         "env": MaskedObservations(env), "gamma": env.discount, "policy_kwargs": policy, "seed": seed, "device": "cpu",
@@ -151,23 +151,23 @@ def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np
 
 
 def logits(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Log-probabilities [B, N] of the Boltzmann distribution over action values, since Q-learners have no stochastic policy."""
+    """Log-probabilities [B, N] of the Boltzmann distribution over action values. Q-learners have no other stochastic policy."""
     scaled = action_values(model, observations, masks) / TEMPERATURE
     above = scaled - scaled.max(axis=1, keepdims=True)
     return above - np.log(np.exp(above).sum(axis=1, keepdims=True))
 
 
 TEMPERATURE = 0.05
-"""Temperature of `logits`, in units of the return; 0.05 is the difference to a kernel that takes 5 percent longer."""
+"""Temperature of `logits`, in units of the return. 0.05 is the difference to a kernel that takes 5 percent longer."""
 
 
 def values(model: Any, observations: np.ndarray) -> np.ndarray:
-    """Largest action value float [B], over illegal actions too, since no mask is available."""
+    """Largest action value float [B], over illegal actions too, because no mask is available."""
     return action_values(model, observations, np.ones((len(observations), model.action_space.n), dtype=bool)).max(axis=1)
 
 
 def _learner(model: Any, policy: type, *of_policy: str) -> Learner:
-    """The learner of the class `model`; its policy takes the settings `of_policy` in addition to the common settings.
+    """The learner of the class `model`. Its policy takes the settings `of_policy` in addition to the common settings.
 
     Gamma is the environment's discount.
     """

@@ -12,7 +12,7 @@ from agents.runs.texts import interval_text, seconds_text
 class Cell:
     """A text for people, with unrounded `numbers` for files: (value,) or (value, low, high), as seconds, shares or counts.
 
-    `short` is a shorter text for a narrow screen; None if there is none.
+    `short` is a shorter text for a narrow screen, or None.
     """
 
     text: str
@@ -25,7 +25,7 @@ class Cell:
         return self.text if self.short is None else self.short
 
     def with_word(self, word: str) -> Cell:
-        """The cell with a word appended to both of its texts."""
+        """The cell with a word appended to both texts."""
         return Cell(f"{self.text} {word}", self.numbers, f"{self.narrow} {word}")
 
 
@@ -64,7 +64,7 @@ def count(value: float) -> Cell:
 
 
 def percent(value: float, digits: int = 1, sign: bool = False) -> Cell:
-    """Cell of a share, shown in percent; its number is the share itself."""
+    """Cell of a share, shown in percent. The number of the cell is the share itself."""
     return Cell(f"{100 * value:{'+' if sign else ''}.{digits}f} %", (value,))
 
 

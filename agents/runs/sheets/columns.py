@@ -19,7 +19,7 @@ _BRACKETS = re.compile(r"[\[(][^])]*[])]")
 
 @dataclass(frozen=True)
 class Column:
-    """A heading over texts of one line each; `left` aligns words to the left, else numbers are aligned to the right."""
+    """A heading over texts of one line each. `left` aligns them to the left as words, otherwise to the right as numbers."""
 
     name: str
     texts: tuple[str, ...]
@@ -41,13 +41,13 @@ class Column:
         return max(*map(cell_len, self.name.split()), self.cells, 1, 0)
 
     def placed(self, text: str, width: int) -> str:
-        """A text, or part of the heading, padded to `width`."""
+        """A text, or a part of the heading, padded to `width`."""
         space = " " * (width - cell_len(text))
         return text + space if self.left else space + text
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[str], short: bool) -> list[Column]:
-    """Columns of a table. The first column and those named in `left` are words; `short` selects the cells' short texts."""
+    """Columns of a table. The first column and those named in `left` are words. `short` selects the cells' short texts."""
     lines = [[" ".join((cell.narrow if short else cell.text).split()) for cell in row] for row in rows]
     found = []
     for place, name in enumerate(head):
@@ -58,13 +58,12 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[
 
 
 def _numeric(texts: Sequence[str]) -> bool:
-    """Whether at least half of the non-empty texts are numbers; an empty column counts as numeric."""
+    """Whether at least half of the non-empty texts are numbers. An empty column counts as numeric."""
     said = [text for text in texts if text not in ("", "-")]
     return 2 * sum(_NUMBER.match(text) is not None and ", " not in _BRACKETS.sub("", text) for text in said) >= len(said)
 
 
 def _aligned(texts: Sequence[str]) -> list[str]:
-    """Texts in which numbers are padded so that their decimal points are aligned; other texts are unchanged."""
     found = [_NUMBER.fullmatch(text) for text in texts]
     before = max((len(match[1]) for match in found if match), default=0)
     after = max((cell_len(match[2]) for match in found if match), default=0)

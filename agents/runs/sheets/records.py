@@ -25,7 +25,7 @@ def of_records(suite: str, rows: Sequence[Mapping[str, Any]], times: Collection[
 
 
 def _sheet(title: str, rows: list[dict[str, Any]], times: Collection[str]) -> Sheet:
-    """Table of the records of one kind; a single record becomes a table of names and values."""
+    """Table of the records of one kind. A single record becomes a table of names and values."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) == 1:
         facts = [(_words(name), _cell(name, rows[0][name], times)) for name in names]
@@ -38,17 +38,15 @@ def _sheet(title: str, rows: list[dict[str, Any]], times: Collection[str]) -> Sh
 
 
 def _weight(value: object) -> int:
-    """Sort key of a column: texts first, then intervals, then other values."""
     return 0 if isinstance(value, str) else 1 if isinstance(value, Mapping) else 2
 
 
 def _any(rows: list[dict[str, Any]], name: str) -> object:
-    """The first value of an entry that is not None."""
     return next(row[name] for row in rows if row.get(name) is not None)
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(name, value) of a record's entries; a nested entry gets the outer name as prefix."""
+    """(name, value) of a record's entries. The name of a nested entry begins with the outer name."""
     for name, value in row.items():
         if isinstance(value, Mapping) and set(value) != INTERVAL:
             yield from _flat(value, f"{prefix}{name} ")
@@ -57,12 +55,10 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _words(name: str) -> str:
-    """Column heading of an entry's name."""
     return name.replace("_", " ").removesuffix(" s")
 
 
 def _cell(name: str, value: Any, times: Collection[str]) -> Cell:
-    """Cell of an entry's value."""
     time = name.split(" ")[-1] in times or name.endswith(("_s", "seconds"))
     if isinstance(value, Mapping):
         numbers = (value["median"], value["low"], value["high"])

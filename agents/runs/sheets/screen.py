@@ -1,8 +1,8 @@
 """Fit a table to a screen without cutting or breaking words and numbers.
 
-If the screen is too narrow, measures are taken in this order: headings take several lines, a long name gets its own line,
-intervals are left to the files, and long texts and then the last columns move below their row as `name: value`. A pipe has no
-width, so that every row is one line, unless $COLUMNS gives a width.
+A screen that is too narrow is handled in this order: headings take several lines, a long name gets a line of its own, intervals
+are shown only in the files, and long texts and then the last columns move below their row as `name: value`. A pipe has no width,
+so that every row is one line, unless $COLUMNS gives a width.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agents.runs.sheets.columns import Column, columns
 
 GAP = 2
 NAME = 24
-"""Least width of the column of names, in characters, while other columns can still move below the rows."""
+"""Minimum width of the column of names, in characters, while other columns can still move below the rows."""
 LONG = 18
 """Texts with more characters move below the row before any number does."""
 INDENT = 4
@@ -67,7 +67,7 @@ def width_of(console: Console) -> int | None:
 
 
 def layout(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[str], width: int | None) -> Layout:
-    """The first layout that fits. In the narrowest layout only the names remain columns, and all others are below the rows."""
+    """The first layout that fits. In the narrowest layout only the names are columns, and all other values are below the rows."""
     full = columns(head, rows, left, short=False)
     natural = tuple(column.natural for column in full)
     if width is None or _total(natural) <= width:
@@ -108,12 +108,10 @@ def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Total width of columns and gaps."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _headings(chosen: Layout) -> Iterator[Line]:
-    """Lines of the headings, aligned to the bottom, and a rule."""
     broken = [words(column.name, width) for column, width in zip(chosen.beside, chosen.widths, strict=True)]
     most = max(map(len, broken))
     for number in range(most):
@@ -122,7 +120,6 @@ def _headings(chosen: Layout) -> Iterator[Line]:
 
 
 def _joined(chosen: Layout, texts: Sequence[str]) -> str:
-    """A line of texts, one for each column."""
     placed = zip(chosen.beside, texts, chosen.widths, strict=True)
     return (" " * GAP).join(column.placed(text, width) for column, text, width in placed)
 
@@ -142,7 +139,7 @@ def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator
 
 
 def words(text: str, width: int | None, indent: int = 0) -> list[str]:
-    """Wrap a text into lines of whole words; a word longer than `width` gets its own line. None does not wrap."""
+    """Wrap a text into lines of whole words. A word longer than `width` gets its own line. None does not wrap."""
     step = " " * indent
     return textwrap.wrap(
         text, width or indent + len(text) + 1, initial_indent=step, subsequent_indent=step, break_long_words=False,

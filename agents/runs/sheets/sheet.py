@@ -20,9 +20,9 @@ from agents.runs.texts import table
 class Sheet:
     """A title, columns, rows of cells and notes below.
 
-    Two fields affect only the screen: `styles` are rich's styles of the first rows, and `words` names columns that are aligned to
-    the left for any text. The first column names a row. Columns are in the order of their importance: on a narrow screen
-    the last columns move below the rows. ValueError for a row whose number of cells differs from the columns.
+    Two fields affect only the screen: `styles` are rich's styles of the first rows, and `words` names columns that are always
+    aligned to the left. The first column names a row. Columns are in the order of their importance: on a narrow screen the last
+    columns move below the rows. ValueError for a row whose number of cells differs from the columns.
     """
 
     title: str
@@ -37,11 +37,10 @@ class Sheet:
         cls, title: str, head: Sequence[str], rows: Iterable[Sequence[Given]], notes: Iterable[str] = (),
         styles: Iterable[str] = (), words: tuple[str, ...] = (),
     ) -> Sheet:  # fmt: skip
-        """A sheet from rows of texts and cells."""
+        """Make a sheet from rows of texts and cells."""
         return cls(title, tuple(head), tuple(tuple(map(as_cell, row)) for row in rows), tuple(notes), tuple(styles), words)
 
     def __post_init__(self) -> None:
-        """Check the number of cells of every row."""
         for row in self.rows:
             if len(row) != len(self.head):
                 raise ValueError(f"row {row} has {len(row)} cells: table {self.title!r} has {len(self.head)} columns")

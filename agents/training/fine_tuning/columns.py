@@ -1,11 +1,10 @@
 """Fine-tuning of policies that write programs column by column: judges rank programs for a learner.
 
-The policy is still trained on the rank of its programs among all programs drawn for the task. A measured kernel counts with its
+The policy is still trained on the rank of each program among all programs drawn for its task. A measured kernel counts with its
 measured time. An unmeasured kernel counts with the model's time, corrected by measurements of kernels of the same structure
-(`agents.core.feedback`, like `markov_ext` predicts). The fastest measured kernels of a task are added to the drawn programs, so
-that the policy learns from them however improbable they were (self-imitation, Oh et al. 2018). The kernels to measure are the
-policy's draws with the fastest predicted times; some of them are drawn at a higher temperature. They are
-measured before every step of learning.
+(`agents.core.feedback`, as in `markov_ext`). The fastest measured kernels of a task are added to the drawn programs, so that the
+policy learns from them however improbable they were (self-imitation, Oh et al. 2018). Kernels are measured before every step of
+learning: the policy's draws with the fastest predicted times, some of them drawn at a higher temperature.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 PER_REGISTER_TILE = 2
-"""Number of kernels with one register tile that are measured before the next register tile's turn, as in the strategies."""
+"""Number of kernels of one register tile that are measured before those of the next register tile, as in the strategies."""
 Line = Mapping[str, Any]
 """A measured kernel: operator, schedule, seconds (None if it failed), and other fields."""
 
@@ -45,7 +44,6 @@ class Judge:
     """Times of one operator's programs: measured if known, else predicted."""
 
     def __init__(self, choices: Choices, lines: Sequence[Line] = ()) -> None:
-        """Start with the operator's earlier measurements."""
         self.choices, self.feedback = choices, Feedback()
         self.known: dict[Schedule, float] = {}
         """Schedule -> measured seconds, infinite if the kernel failed."""
@@ -98,14 +96,13 @@ class Judge:
 class MeasuredLearner(ColumnLearner):
     """A column learner that ranks programs by the times of judges.
 
-    Settings in addition to those of `ColumnLearner`: kernels, warm_kernels, temperature, remembered, updates
-    (conf/fine_tune.yaml).
+    Settings beyond those of `ColumnLearner` are kernels, warm_kernels, temperature, remembered, updates (conf/fine_tune.yaml).
     """
 
     def __init__(
         self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], lines: Sequence[Line], seed: int
     ) -> None:
-        """Create a learner with its own network. `lines` are earlier measurements. The measurements' budget ends the training."""
+        """Create a learner with its own network. `lines` are earlier measurements."""
         check(settings)
         constant = {f"final_{name}": settings[name] for name in ("learning_rate", "entropy")}
         super().__init__({**settings, **constant}, graphs, 1, seed)
@@ -115,7 +112,7 @@ class MeasuredLearner(ColumnLearner):
         self.judges = {choices: Judge(choices, mine.get(str(choices.graph.operator), ())) for choices in self.choices}
         warm = settings["warm_kernels"]
         self.turns = ((settings["kernels"] - warm, 1.0), (warm, float(settings["temperature"])))
-        """(number of kernels to measure, temperature of the draws) of each part of a turn."""
+        """(number of kernels to measure, temperature of the draws): the first draws, then the draws at a higher temperature."""
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
         """Seconds of the chosen programs by the task's judge."""
@@ -142,9 +139,9 @@ class MeasuredLearner(ColumnLearner):
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Check the settings of learning from measurements: ValueError names a setting out of range.
+    """Check the settings of learning from measurements. ValueError names a setting out of range.
 
-    The learner itself checks the settings common to all training of columns.
+    `ColumnLearner` checks the settings that all trainings of columns share.
     """
     least = {"kernels": 1, "updates": 1, "warm_kernels": 0, "remembered": 0}
     most = {"warm_kernels": settings["kernels"], "remembered": settings["programs"] // 2}

@@ -1,8 +1,8 @@
 """Continue the training of a policy with measured rewards: `python -m experiments fine_tune checkpoint=FOLDER output=FOLDER`.
 
 A policy trained on the model is trained further, with the same method, on operators of the train part whose kernels run quickly.
-It ends when a given number of different kernels has been measured (conf/fine_tune.yaml). Every measurement goes to a store and to
-measured.jsonl, and the policy is saved after every update, so that the same command resumes a killed run.
+The training ends when a given number of distinct kernels has been measured (conf/fine_tune.yaml). Every measurement is written to
+a store and to measured.jsonl, and the policy is saved after every update, so that the same command resumes a killed run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def chosen(config: DictConfig) -> list[Operator]:
 
 
 def begin(config: DictConfig, device: str, folder: Path) -> None:
-    """Record the initial settings; ValueError names the differences if the folder has measurements made with other settings."""
+    """Record the initial settings. ValueError names the differences if the folder has measurements made with other settings."""
     settings: Any = OmegaConf.to_container(config)
     kept = {name: value for name, value in settings.items() if name not in FREE}
     now = {**kept, "policy": digest_of_policy(located(config.checkpoint)), "device": device}
@@ -88,7 +88,6 @@ def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
 def _write_card(
     config: DictConfig, card: dict[str, Any], timings: Timings, folder: Path, seconds: float, steps: int
 ) -> dict[str, Any]:
-    """Write and return the card: the initial policy's card with an entry on the fine-tuning."""
     found = {
         "from": str(config.checkpoint), "digest": digest_of_policy(located(config.checkpoint)), "backend": timings.backend.name,
         "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",

@@ -1,8 +1,8 @@
 """An environment on the analytic model whose final reward is measured, for fine-tuning, and the budget of measurements.
 
-The process is that of `env.measured` with two differences. Measurements go through one session per operator, so that a store
-answers repeated requests. And each reward is reduced by its operator's mean of log(model / measured) so far. A constant of the
-task changes no optimal policy, but the critic, which was trained on the model, would have to learn it first.
+The process is that of `env.measured` with two differences. First, measurements use one session per operator, so that a store
+answers repeated requests. Second, each reward is reduced by its operator's mean of log(model / measured) so far. A constant of
+the task changes no optimal policy, but the critic, which was trained on the model, would have to learn it first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task
 
 CURVE = "measured_curve.jsonl"
-"""File of the learning curve, which gets a line whenever the policy is saved."""
+"""File of the learning curve. It gets a line whenever the policy is saved."""
 _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "schedule", "digest", "status"), str), **dict.fromkeys(("reward", "modelled"), int | float),
     "seconds": int | float | None,
@@ -38,10 +38,10 @@ _FIELDS: dict[str, Any] = {
 
 
 class Timings:
-    """Measurements of a fine-tuning, kept in a file with a line for every different kernel."""
+    """Measurements of a fine-tuning, kept in a file with a line for every distinct kernel."""
 
     def __init__(self, path: Path, backend: Backend, store: Store | None) -> None:
-        """Read the lines of an earlier run; a torn last line is dropped."""
+        """Read the lines of an earlier run. A torn last line is dropped."""
         self.path, self.backend, self.store = path, backend, store
         with Journal(path, ()) as journal:
             self.rows = list(journal)
@@ -51,11 +51,11 @@ class Timings:
 
     @property
     def spent(self) -> int:
-        """Number of different kernels measured."""
+        """Number of distinct measured kernels."""
         return len(self.rows)
 
     def of(self, text: str) -> list[dict[str, Any]]:
-        """Lines of an operator's kernels; `text` is the operator's text."""
+        """Lines of an operator's kernels. `text` is the operator's text."""
         return [row for row in self.rows if row["operator"] == text]
 
     def gain(self, graph: ConstructionGraph, row: np.ndarray, model_s: float) -> float:
@@ -66,14 +66,13 @@ class Timings:
         return float(found["reward"]) - _modelled(graph, model_s) - (float(np.mean(ran)) if ran else 0.0)
 
     def line(self, graph: ConstructionGraph, schedule: Schedule, model_s: float) -> dict[str, Any]:
-        """The line of a program's kernel, which is measured first if it is new; `model_s` is the model's seconds for it."""
+        """The line of a program's kernel, which is measured first if it is new. `model_s` is the program's time by the model."""
         digest = self.backend.digest(graph.operator, schedule, graph.hardware)
         if digest not in self._known:
             self._known[digest] = self._measured(graph, schedule, digest, _modelled(graph, model_s))
         return self._known[digest]
 
     def _measured(self, graph: ConstructionGraph, schedule: Schedule, digest: str, modelled: float) -> dict[str, Any]:
-        """Measure a kernel, append its line to the file and return it."""
         text = str(graph.operator)
         if text not in self._sessions:
             task = Task(graph.operator, graph.hardware, self.backend, graph.space)
@@ -90,7 +89,6 @@ class Timings:
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the line if it has the fields of `_FIELDS`; KeyError or TypeError if not."""
     for name, kinds in _FIELDS.items():
         if not isinstance(row[name], kinds):
             raise TypeError(f"a line has {name} {row[name]!r}")
@@ -103,16 +101,16 @@ def _modelled(graph: ConstructionGraph, model_s: float) -> float:
 
 
 class MeasuredVectorEnv(ConstructVectorEnv):
-    """`ConstructVectorEnv` on the analytic model with same-step resets, whose last reward of an episode is measured."""
+    """`ConstructVectorEnv` on the analytic model with same-step resets. The last reward of an episode is measured."""
 
     def __init__(self, timings: Timings, num_envs: int, **arguments: Any) -> None:
-        """`arguments` are those of `ConstructVectorEnv`, without `backend` and `autoreset_mode`."""
+        """Make the environments. `arguments` are those of `ConstructVectorEnv`, without `backend` and `autoreset_mode`."""
         super().__init__(num_envs, backend="analytic", autoreset_mode=AutoresetMode.SAME_STEP, **arguments)
         self.timings = timings
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step like `ConstructVectorEnv`; add the measured gain to the last reward of every ended episode."""
-        rows, graphs = self.rows.copy(), self.graphs  # `stop` and the horizon leave the program as it is
+        rows, graphs = self.rows.copy(), self.graphs  # `stop` and the horizon do not change the program
         observation, rewards, ended, truncated, info = super().step(actions)
         for i in np.flatnonzero(ended):
             rewards[i] += self.timings.gain(graphs[i], rows[i], float(info["final_info"]["runtime_s"][i]))
@@ -120,10 +118,10 @@ class MeasuredVectorEnv(ConstructVectorEnv):
 
 
 class MeasuredBudget:
-    """Counts different kernels and seconds over all runs of the same command, and compares them with the limits."""
+    """Counts distinct kernels and seconds over all runs of one command, and compares them with the limits."""
 
     def __init__(self, timings: Timings, config: DictConfig, folder: Path, resumed: bool) -> None:
-        """Take the limits `measurements` and `seconds` from the configuration. The seconds of earlier runs count if `resumed`."""
+        """Take the limits `measurements` and `seconds` from the configuration. Seconds of earlier runs count if `resumed`."""
         self.timings, self.config, self.path = timings, config, folder / CURVE
         self._begin = time.perf_counter() - (seconds_before(self.path) if resumed else 0.0)
 
@@ -143,7 +141,7 @@ class MeasuredBudget:
 
 
 def seconds_before(path: Path) -> float:
-    """Seconds of earlier runs until the last point of the curve; a torn last line is dropped."""
+    """Seconds of earlier runs until the last point of the curve. A torn last line is dropped."""
     with Journal(path, ()) as journal:
         points = list(journal)
     return float(points[-1]["seconds"]) if points else 0.0

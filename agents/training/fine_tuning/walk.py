@@ -27,25 +27,21 @@ class Until(BaseCallback):
     """Callback that ends learning when the budget is spent, and saves the policy after every update."""
 
     def __init__(self, budget: MeasuredBudget, folder: Path) -> None:
-        """Save in `folder`."""
         super().__init__()
         self.budget, self.folder, self._first = budget, folder, 0
 
     def _on_training_start(self) -> None:
-        """Remember the number of steps at the start of this run."""
         self._first = self.model.num_timesteps
 
     def _on_rollout_start(self) -> None:
-        """Save the policy if a rollout of this run has been learned from."""
+        """Save the policy if it has learned from a rollout of this run."""
         if self.model.num_timesteps > self._first:
             self._save()
 
     def _on_step(self) -> bool:
-        """Whether to continue."""
         return self.budget.is_left()
 
     def _save(self) -> None:
-        """Write the training state atomically, and append a point to the curve."""
         write_state(self.folder / LAST, {}, state_of_model(self.model))
         episodes: Any = self.model.ep_info_buffer or []
         self.budget.add_point(sum(e["r"] for e in episodes) / len(episodes) if episodes else None)

@@ -2,7 +2,7 @@
 
 Half are layers of named networks (`layers`), half have random sizes. Operators of the classes UNSEEN are only in the part
 `unseen`. The parts `train` and `validation` are within the same parts of split v2. No operator of `train` or `validation` is near
-one of `test` (within a factor of two on every axis), and none of any part is near split v2's own test part.
+one of `test` (within a factor of two on every axis), and no operator of any part is near split v2's own test part.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ KNOWN = ("conv2d", "gemm", "conv2d", "max_pool2d", "gemm", "conv2d", "reduce_sum
 """Classes of all parts except `unseen`, in the order in which they take turns."""
 UNSEEN = ("depthwise_conv2d", "batched_gemm")
 FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
-"""(least, most) floating-point operations and traffic: from microseconds to tens of milliseconds on one core."""
+"""(smallest, largest) number of floating-point operations, and of bytes of traffic.
+
+They allow microseconds to tens of milliseconds on one core.
+"""
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
-"""Share of matrix products and convolutions with constant weights, as in networks; epilogues that half of them get."""
+"""Share of matrix products and convolutions with constant weights, as in networks; epilogues, given to half of them."""
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
-"""Later part -> number of operators. They are of the classes UNSEEN, and no times of them are recorded.
+"""Later part -> number of operators. They are of the classes UNSEEN, and their times are not recorded.
 
 Policies are trained on `unrecorded`, with times predicted by models of time.
 """
 FEW, MOST_TURNS = 30, 4
-"""Most draws of a class in one turn, and most turns per wanted operator."""
+"""Maximum number of draws of a class in one turn, and of turns per wanted operator."""
 SEED = 1
 
 
@@ -47,7 +50,7 @@ class Chosen:
 
 
 def chosen(seed: int = SEED) -> list[Chosen]:
-    """All operators in a random order for recording, so that a recording that is stopped early has operators of all parts."""
+    """All operators in a random order of recording. A recording that is stopped early thus has operators of all parts."""
     apart = list(operators.resolve(["split/v2/test"]))
     found: dict[str, list[Operator]] = {}
     for number, part in enumerate(("test", "unseen", "train", "validation")):
@@ -70,7 +73,7 @@ def added(seed: int = SEED) -> list[Chosen]:
 
 
 def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Operator]) -> list[Operator]:
-    """Draw different operators of a part that are not near any of `others`; every second operator is a layer of a network.
+    """Draw distinct operators of a part that are not near any of `others`; every second operator is a layer of a network.
 
     The classes take turns. A class without further suitable operators (few networks use average pooling) gives up after FEW
     draws.
@@ -88,7 +91,6 @@ def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Ope
 
 
 def _one(kind: str, layers: bool, rng: np.random.Generator) -> Operator | None:
-    """Draw an operator of a class; None if it is too large, too small or invalid."""
     try:
         op = drawn_layer(rng, kind) if layers else random_operator(kind, rng)
     except ValueError:  # an image that is smaller than the window, or too many elements

@@ -1,7 +1,7 @@
 """Generate training operators: sizes drawn over powers of ten, in the train part only.
 
-Tables of networks have few small outputs of long sums, which need other programs. Half of the drawn operators are of that kind,
-so that a policy meets every kind of size in training.
+Tables of networks have few small outputs of long sums, which need other programs. Sizes are drawn so that a policy meets every
+kind of size in training.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 SECONDS = (0.1e-6, 5e-3)
-"""Limits of the roofline time. A shorter time is dominated by the launch, and a longer time is not measured in practice."""
+"""Limits of the roofline time, in seconds.
+
+A shorter time is dominated by the launch, and a longer time is not measured in practice.
+"""
 MOST_BYTES = 2e9
 MOST_DRAWS = 100
-"""Most draws for each wanted operator."""
+"""Maximum number of draws for each wanted operator."""
 _TYPES = ("float32", "float16", "bfloat16", "int8")
 _WITH_TYPES = ("gemm", "batched_gemm", "conv2d")
-"""Classes that are drawn in other data types than float32, because tensor cores support them."""
+"""Classes that are also drawn in other data types than float32, because tensor cores support them."""
 _GRAIN = 8
 """Half of the sizes are multiples of this number; a quarter are powers of two, and a quarter are any number."""
 
@@ -74,7 +77,7 @@ def _drawn(
 
 
 def random_operator(name: str, rng: np.random.Generator, dtype: str = "float32") -> Operator:
-    """An operator of a class with random sizes. ValueError if it has more elements than an operator may have."""
+    """Draw an operator of a class with random sizes. ValueError if it has more elements than an operator may have."""
     return operators.FACTORIES[name](**_DRAWS[name](rng), dtype=dtype)
 
 
@@ -102,7 +105,6 @@ def _windowed(rng: np.random.Generator, windows: Sequence[int]) -> dict[str, int
 
 
 def _images(rng: np.random.Generator, least: int) -> dict[str, int]:
-    """Random sizes of square images with sides of at least `least`."""
     side, stride = max(least, _size(rng, 5, 330)), int(rng.choice([1, 1, 2]))
     return {"n": _size(rng, 1, 128), "c": _size(rng, 8, 2048), "h": side, "w": side, "stride": stride}
 

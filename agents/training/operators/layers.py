@@ -1,6 +1,6 @@
 """Layers of named networks, as operators at many image sizes, numbers of tokens and batch sizes.
 
-`experiments/data/network_layers.csv` has each layer at one image of 224 x 224 or at 128 tokens (written by `extract`).
+`experiments/data/network_layers.csv` has each layer for one image of 224 x 224 or for 128 tokens (written by `extract`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gensor_gym.operators.types import Operator
 
 FILE = ROOT / "experiments" / "data" / "network_layers.csv"
 SIZE, TOKENS = 224, 128
-"""Side of the image and number of tokens for which the file gives the extents."""
+"""Side of the image and number of tokens for which the file has the extents."""
 SIDES = (64, 96, 128, 160, 192, 224, 256, 320, 384)
 """Sides of the images that are drawn."""
 MOST_BATCH = 8
@@ -38,7 +38,6 @@ class Layer:
     extent: int
 
     def __hash__(self) -> int:
-        """Hash of `row()`: the field `sizes` is a dict, which is not hashable."""
         return hash(self.row())
 
     def row(self) -> tuple[str, ...]:
@@ -68,12 +67,11 @@ def layers() -> tuple[Layer, ...]:
 
 
 def _sizes(text: str) -> dict[str, int]:
-    """Parse arguments written as `name=value name=value`."""
     return {key: int(value) for key, _, value in (word.partition("=") for word in text.split())}
 
 
 def drawn_layer(rng: np.random.Generator, kind: str) -> Operator:
-    """Draw a layer of a class at random sizes; `gemv` is a matrix product with one row. ValueError for impossible sizes."""
+    """Draw a layer of a class at random sizes. `gemv` is a matrix product with one row. ValueError for impossible sizes."""
     known = _of("gemm" if kind == "gemv" else kind)
     layer = known[rng.integers(len(known))]
     if layer.scales == "image":

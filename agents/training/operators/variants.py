@@ -1,4 +1,4 @@
-"""Variants of training operators, only in the train part: with many shapes, a policy cannot memorise them."""
+"""Variants of training operators, only in the train part. With many shapes, a policy cannot memorise them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gensor_gym.operators.text import FACTORIES
 from gensor_gym.operators.types import Operator
 
 _FIXED = ("r", "s", "stride", "padding", "dilation", "groups", "dtype", "name")
-"""Arguments that a variant keeps, since they define the kind of operator and not its size."""
+"""Arguments that a variant keeps, because they define the kind of operator and not its size."""
 _GRAIN = (1, 2, 4, 7, 8, 12, 14, 16, 28, 32, 64, 100, 128)
-"""Divisors: a varied extent is often made a multiple of one of them, as published shapes usually are."""
+"""Divisors. A varied extent is often made a multiple of one of them, as published shapes usually are."""
 
 
 def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -> list[Operator]:
@@ -50,7 +50,7 @@ def variant(op: Operator, rng: np.random.Generator) -> Operator | None:
 
 
 def _other(name: str, value: object, rng: np.random.Generator) -> object:
-    """Another value for an argument; fixed arguments and 1 stay the same."""
+    """Another value for an argument. Fixed arguments and 1 are kept."""
     if isinstance(value, tuple) and name == "shape":
         return tuple(_length(extent, rng) for extent in value)
     if name in _FIXED or isinstance(value, bool) or not isinstance(value, int) or value == 1:

@@ -21,11 +21,11 @@ from gensor_gym.foreign import parse_json, parse_object
 BEGUN, STATE, ARRAYS = "begun.json", "state.json", "arrays.safetensors"
 """Members of the archive: the settings of the run that the state belongs to, numbers and text, arrays."""
 MOST_BYTES = {BEGUN: 16 << 20, STATE: 64 << 20, ARRAYS: 4 << 30}
-"""Size limit of each member; a replay buffer of DQN has about 150 MB."""
+"""Maximum size of each member in bytes. A replay buffer of DQN has about 150 MB."""
 
 
 def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
-    """Write a state with its run's initial settings; an earlier file is replaced only when the new file is complete."""
+    """Write a state with its run's initial settings. An earlier file is replaced only when the new file is complete."""
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray] = {}
@@ -43,7 +43,7 @@ def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
 def read_state(path: Path, check: Callable[[dict[str, Any]], None], anew: str = "resume=false or another output=FOLDER") -> Any:
     """Read the state of a file after `check` has accepted its initial settings.
 
-    ValueError for a broken file, and for a file of an earlier version, which contains pickles; its message gives the advice
+    ValueError for a broken file, and for a file of an earlier version, which contains pickles. The message ends with the advice
     `anew`.
     """
     with _told(path, anew):
@@ -70,7 +70,6 @@ def _told(path: Path, anew: str) -> Iterator[None]:
 
 
 def _member(file: zipfile.ZipFile, name: str) -> bytes:
-    """Bytes of a member; ValueError if it is compressed or too large."""
     about = file.getinfo(name)
     if about.compress_type != zipfile.ZIP_STORED or about.file_size > MOST_BYTES[name]:
         raise ValueError(f"{name} is compressed, or has more than {MOST_BYTES[name]:,} bytes")

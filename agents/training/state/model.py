@@ -16,7 +16,7 @@ COUNTERS = (
 """Attributes that change while a model learns. Not every model has all of them."""
 _EPISODES = ("ep_info_buffer", "ep_success_buffer")
 _COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
-"""Attributes of a replay buffer that are arrays; the first two may be dictionaries of arrays."""
+"""Attributes of a replay buffer that are arrays. The first two may be dictionaries of arrays."""
 
 
 def state_of_model(model: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def state_of_model(model: Any) -> dict[str, Any]:
 
 
 def restore_model(model: Any, state: Mapping[str, Any]) -> None:
-    """Load a state into a fresh model of the same architecture; ValueError if the state does not fit the model."""
+    """Load a state into a fresh model of the same architecture. ValueError if the state does not fit the model."""
     try:
         model.policy.load_state_dict(state["network"])
         model.policy.optimizer.load_state_dict(state["optimizer"])
@@ -56,7 +56,6 @@ def _state_of_buffer(buffer: ReplayBuffer) -> dict[str, Any]:
 
 
 def _restore_buffer(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
-    """Load a state into a replay buffer."""
     for name in _COLUMNS:
         column, found = getattr(buffer, name), state["columns"][name]
         for mine, theirs in ((column[key], found[key]) for key in column) if isinstance(column, dict) else ((column, found),):
@@ -67,7 +66,7 @@ def _restore_buffer(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
 
 
 def _put(mine: np.ndarray, theirs: np.ndarray) -> None:
-    """Copy rows to the beginning of a column; ValueError if their shape or type differs or they are too many."""
+    """Copy rows to the beginning of a column. ValueError if their shape or type differs or they are too many."""
     if theirs.shape[1:] != mine.shape[1:] or theirs.dtype != mine.dtype or len(theirs) > len(mine):
         raise ValueError(f"a replay buffer of {mine.dtype} {mine.shape}, in the state {theirs.dtype} {theirs.shape}")
     mine[: len(theirs)] = theirs

@@ -55,7 +55,6 @@ def from_tree(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def _scalar(kind: str, value: Any, arrays: Mapping[str, np.ndarray]) -> np.generic:
-    """A NumPy scalar; KeyError for a data type that is not numeric."""
     if kind not in _NUMBERS:
         raise KeyError(kind)
     return np.dtype(kind).type(from_tree(value, arrays))

@@ -10,10 +10,10 @@ from torch.utils.tensorboard import SummaryWriter
 
 
 class TensorBoard:
-    """Writer of scalars by name; one column of the rows is the x axis."""
+    """Writer of scalars by name. One column of the rows is the x axis."""
 
     def __init__(self, folder: Path, axis: str = "steps") -> None:
-        """Write events to `folder`; `axis` names the column of integers on the x axis."""
+        """Write events to `folder`. `axis` names the column of integers on the x axis."""
         self._writer, self._axis = SummaryWriter(str(folder)), axis
 
     def log(self, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -1,6 +1,6 @@
 """Follow a training's curves for W&B and TensorBoard while it runs, by reading the files that it writes.
 
-A separate thread does this, so that neither the numbers nor the end of the training depend on it.
+A separate thread reads them, so that neither the numbers nor the end of the training depend on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from agents.runs.journal import read_rows
 
 EVERY = 2.0
-"""Seconds between two readings of the files."""
+"""Number of seconds between two readings of the files."""
 
 
 class Board(Protocol):
@@ -28,7 +28,7 @@ class Board(Protocol):
 def followed(files: list[Path], boards: list[tuple[Board, float]], every: float = EVERY) -> Iterator[None]:
     """Send new rows of the files to the boards during the `with` block, and the remaining rows at its end.
 
-    A board is paired with a step; it gets all later rows, each once, in the order of `steps`.
+    A board is paired with a step. It gets all later rows, each once, in the order of `steps`.
     """
     pairs = [(board, dict.fromkeys(files, after)) for board, after in boards]
     over = threading.Event()
@@ -53,7 +53,7 @@ def followed(files: list[Path], boards: list[tuple[Board, float]], every: float 
 
 
 def _fresh(seen: dict[Path, float]) -> list[dict[str, Any]]:
-    """New rows of growing files, after the steps `seen`, which are updated to the steps of the last rows."""
+    """New rows of growing files: those after the steps in `seen`. `seen` is then updated to the steps of the last rows."""
     found = []
     for path, last in seen.items():
         rows = [row for row in read_rows(path) if isinstance(row.get("steps"), int) and row["steps"] > last]

@@ -15,7 +15,7 @@ from gensor_gym.cache.folders import can_be_made, make_cache_dir
 
 
 def check_login(options: Tracking) -> None:
-    """Check that W&B accepts the user's key if runs are sent online; ValueError if not. It never prompts."""
+    """Check that W&B accepts the user's key if runs are sent online. ValueError if not. It never prompts."""
     if options.mode != "online":
         return
     import wandb
@@ -36,7 +36,7 @@ class WandbRun:
 
     options: Tracking
     id: str
-    """Identifier of the run; a second run with the same id continues the first."""
+    """Identifier of the run. A second run with the same id continues the first."""
     name: str
     group: str
     config: Mapping[str, Any]
@@ -49,7 +49,7 @@ class WandbRun:
     _run: Any = field(default=None, init=False)
 
     def begin(self) -> WandbRun:
-        """Start the run if tracking is on; return self."""
+        """Start the run if tracking is on; return the object itself."""
         if self.options.on:
             self._guarded(self._begin, started=False)
         return self
@@ -107,7 +107,6 @@ class WandbRun:
         return self.path
 
     def _begin(self, _: Any) -> None:
-        """Start the run with wandb."""
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
@@ -123,7 +122,7 @@ class WandbRun:
         self.steps = float(self._run.summary.get("steps", -1.0))
 
     def _guarded(self, work: Callable[[Any], object], started: bool = True) -> None:
-        """Call `work` with the run, unless the run never started or failed before; a failure ends the tracking with a warning."""
+        """Call `work` with the run, unless the run never started or failed before. A failure ends the tracking with a warning."""
         if started and self._run is None:
             return
         try:
@@ -146,12 +145,11 @@ def _away_from_home() -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """First line of an error's text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def hint(path: Path) -> str:
-    """Message with a run's location or, for an offline run, with the command that uploads all offline runs in its folder."""
+    """Message with a run's location or, for an offline run, with the command that uploads the folder's offline runs."""
     if not path.name.startswith("offline"):
         return f"W&B run: {path}"
     return f"W&B is offline; to upload: wandb sync {path.parent}/offline-run-*"

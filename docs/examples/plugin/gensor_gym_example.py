@@ -22,13 +22,13 @@ def h20() -> hardware.Hardware:
 
 @register_model("doubled")
 def doubled(graph, schedule):
-    """Twice the model's seconds."""
+    """Twice the seconds that the analytic model predicts."""
     return 2 * graph.latency(schedule)
 
 
 @register_strategy("best_of_many")
 def best_of_many(session, rng, draws: int = 32):
-    """Measure the best of many random schedules by the model."""
+    """Measure, of `draws` random schedules, the one that the model predicts to be fastest; repeat."""
     while True:
         found = [session.graph.random_schedule(rng) for _ in range(draws)]
         session.measure([found[session.predict(found).argmin()]])
@@ -36,6 +36,6 @@ def best_of_many(session, rng, draws: int = 32):
 
 @register_table("units")
 def units(config, folder):
-    """Multiprocessors of two machines."""
+    """Table with the number of multiprocessors of two machines."""
     rows = tuple((name, hardware.get(name).units) for name in ("h20", "h200"))
     return [Table("Units", Stamp.PREDICTED, ("machine", "units"), rows)]

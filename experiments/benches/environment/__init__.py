@@ -1,1 +1,1 @@
-"""The suites about environments, `env` and `start`: the parts of a step, steps of training, and a start in its own process."""
+"""The suites `env` (steps, parts of a step, training) and `start` (the start of an environment in its own process)."""

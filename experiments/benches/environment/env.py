@@ -1,7 +1,7 @@
-"""Environment throughput: steps per second, single and vectorized, time of a step's parts, and steps per second of training.
+"""Environment throughput: steps per second, single and vectorized; time of a step's parts; steps per second of training.
 
-Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so that only
-stepping is timed: transition, mask, observation, reward, and the resets between episodes.
+Actions are recorded beforehand by playing the same episodes once (an environment is deterministic under a seed). So only steps
+and the resets between episodes are timed. A step consists of transition, mask, observation and reward.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Timed(VecEnvWrapper):
         return result
 
     def env_method(self, method_name: str, *args: Any, **arguments: Any) -> list[Any]:
-        """Call a method of the environments, such as the one for masks, and add its processor time."""
+        """Call a method of the environments, such as the method for masks, and add its processor time."""
         begin = time.process_time()
         result = self.venv.env_method(method_name, *args, **arguments)
         self.seconds += time.process_time() - begin
@@ -56,14 +56,12 @@ class Rates(BaseCallback):
     """Callback that records wall, processor and environment seconds at the start of every rollout."""
 
     def __init__(self, env: Timed) -> None:
-        """Begin with no marks."""
         super().__init__()
         self.env = env
         self.marks: list[tuple[float, float, float]] = []
         self.loops: list[float] = []
 
     def _on_step(self) -> bool:
-        """Continue the training."""
         return True
 
     def _on_rollout_start(self) -> None:
@@ -73,7 +71,7 @@ class Rates(BaseCallback):
 
 
 def learn(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
-    """Train sb3-contrib's own policy and `agents.learners.masked.policy`; emit a line for each, without its first round."""
+    """Train MaskablePPO with sb3-contrib's own policy and with `MaskedPolicy`; emit a line for each."""
     from gensor_gym.env.sb3 import make_sb3
     from gensor_gym.env.seeds import seed_of_run
 
@@ -93,7 +91,7 @@ def learn(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
 
 
 def _emit_learning(emit: Lines, policy: str, hardware: str, learning: DictConfig, rates: Rates, stolen: float) -> None:
-    """Emit the times of all rounds except the first and the last."""
+    """Emit the times of all rounds except the first, which warms up, and the last, which has no end mark."""
     wall, cpu, inside = np.diff(np.array(rates.marks)[1:], axis=0).T
     emit(
         kind="learning", num_envs=learning.num_envs, policy=policy, operator=learning.operator, hardware=hardware,
@@ -104,7 +102,7 @@ def _emit_learning(emit: Lines, policy: str, hardware: str, learning: DictConfig
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for every combination of hardware, operator, space and form, then lines for training."""
+    """Emit a line for each hardware, operator, space and form (single, vector, writing), then lines for training."""
     settings = config.env
     emit(kind="machine", **machine())
     for space in settings.fused.spaces:
@@ -125,7 +123,6 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _single(name: str, arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
-    """Time the environment that `gymnasium.make` returns."""
     env = gymnasium.make(name, **arguments)
     with waiting():  # compile everything before it is timed
         episodes = _play(env, settings.single_steps, seed)
@@ -157,7 +154,6 @@ def _vector(name: str, arguments: dict, settings: DictConfig, seed: int, emit: L
 
 
 def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
-    """Time the parts of a step at states that episodes reach."""
     envs = gymnasium.make_vec(CONSTRUCT, num_envs=settings.num_envs, **arguments)
     _play_vector(envs, parts.DEEP, seed)
     inner: Any = envs.unwrapped
@@ -166,7 +162,6 @@ def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> Non
 
 
 def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repeat: Callable[[], None], repeats: int) -> None:
-    """Time the repeats and emit their rates: wall time, processor time of all threads, and the speed of the calibration loop."""
     repeat()
     steal = Steal()
     rates, loops, busy = [], [], []
@@ -183,7 +178,7 @@ def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repea
 
 
 def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:
-    """Actions of whole episodes, at least `steps` in all. They are legal, and `stop` is chosen only if nothing else is legal."""
+    """Actions of whole episodes, at least `steps` in all; `stop` is chosen only if no other action is legal."""
     rng = np.random.default_rng(seed)
     episodes: list[list[int]] = []
     while sum(map(len, episodes)) < steps:
@@ -197,7 +192,7 @@ def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:
 
 
 def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tuple[np.ndarray, int]:
-    """(actions int64 [steps, num_envs], number of actions that are not consumed by a reset)."""
+    """(actions int64 [steps, num_envs], number of actions without those that a reset ignores)."""
     rng = np.random.default_rng(seed)
     _, info = envs.reset(seed=seed)
     actions = np.zeros((steps, envs.num_envs), dtype=np.int64)
@@ -205,7 +200,7 @@ def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tup
     counted = 0
     for row in actions:
         masks = info["action_mask"].astype(bool)
-        masks[:, STOP] &= ~masks[:, 1:].any(axis=1)  # index 0 of the writing form is a size, not `stop`
+        masks[:, STOP] &= ~masks[:, 1:].any(axis=1)  # in the writing form, action 0 is a size, not `stop`
         row[:] = np.where(masks, rng.random(masks.shape), -1.0).argmax(axis=1)
         counted += int(np.count_nonzero(~over))
         _, _, over, _, info = envs.step(row)
@@ -213,6 +208,5 @@ def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tup
 
 
 def _choose(mask: np.ndarray, rng: np.random.Generator) -> int:
-    """A random legal action; `stop` only if no other action is legal."""
     legal = np.flatnonzero(mask[1:]) + 1
     return int(rng.choice(legal)) if len(legal) else STOP

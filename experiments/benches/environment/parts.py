@@ -1,6 +1,7 @@
-"""Times of the parts of an environment's step: model, mask and observation, timed separately at states that episodes reach.
+"""Times of the parts of an environment's step (model, mask, observation) at states that episodes reach.
 
-The rest of a step is the move itself, the reward, and the Python around the compiled loop. Everything runs on one thread.
+A step also applies the action, computes the reward and runs Python around the compiled loop; these are not timed here.
+Everything runs on one thread.
 """
 
 from __future__ import annotations
@@ -52,7 +53,6 @@ def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: in
 
 @compiled
 def _model(rows, ints, floats, space, terms, latencies):  # noqa: ANN001, ANN202
-    """Compute latency and terms of every row."""
     tiles = np.empty(ROW, dtype=np.int32)
     for b in range(len(rows)):
         latencies[b] = latency(rows[b], ints, floats, terms[b], tiles, space)
@@ -60,6 +60,5 @@ def _model(rows, ints, floats, space, terms, latencies):  # noqa: ANN001, ANN202
 
 @compiled
 def _observe(rows, ints, floats, terms, latencies, observations):  # noqa: ANN001, ANN202
-    """Compute the state-dependent part of every row's observation."""
     for b in range(len(rows)):
         fill_dynamic(rows[b], latencies[b], terms[b], 50.0, ints, floats, observations[b])

@@ -1,8 +1,8 @@
 """Start-up: from a new process to the end of its first episode, with an empty cache of compiled code and with a filled one.
 
-Each start has its own process (`start_process`). Seconds are the process's processor time, imports included, without the time of
-the compile server. The wall time, which other load stretches, is listed too. Functions are listed by their own compile time,
-without their callees.
+Each start has its own process (`start_process`). Seconds are the process's processor time, imports included, without the time
+of the compile server. The wall time, which grows with other load, is listed too. Functions are listed by their own compile
+time, without their callees.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def start_of(arguments: Any, cache: str, folder: str | None, limit_s: float) -> dict[str, Any]:
-    """Start an environment in a new process and return its result; compiled code is kept in `folder`, or the default folder."""
+    """Start an environment in a new process and return its result; ValueError if the start fails.
+
+    Compiled code is kept in `folder`, or in the default folder if `folder` is None.
+    """
     own = {"NUMBA_CACHE_DIR": folder} if folder is not None else {}
     environment = os.environ | own | {QUIET: "1", "PYTHONPATH": str(ROOT)}
     begin = time.perf_counter()

@@ -23,16 +23,15 @@ class Compilations(event.Listener):  # type: ignore[misc]
     """Compile time of each function without its callees, and the number of signatures it was compiled for."""
 
     def __init__(self) -> None:
-        """Begin with no compilations."""
         self._running: list[list[float]] = []
         self._seconds: dict[str, list[float]] = defaultdict(list)
 
     def on_start(self, event: Any) -> None:
-        """Record the start; the time of inner compilations begins at 0."""
+        """Record the start of a compilation."""
         self._running.append([time.process_time(), 0.0])
 
     def on_end(self, event: Any) -> None:
-        """Record the function's own compile time, without inner compilations."""
+        """Record the function's own compile time, without the compilations of its callees."""
         begin, inside = self._running.pop()
         whole = time.process_time() - begin
         if self._running:
@@ -41,7 +40,7 @@ class Compilations(event.Listener):  # type: ignore[misc]
         self._seconds[f"{function.__module__}.{function.__qualname__}"].append(whole - inside)
 
     def table(self) -> list[dict[str, object]]:
-        """Rows with function, number of signatures and seconds, longest first."""
+        """Rows with function, number of signatures and seconds, sorted by seconds, longest first."""
         longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
         return [{"function": name, "signatures": len(each), "own_s": sum(each)} for name, each in longest]
 

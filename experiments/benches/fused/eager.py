@@ -81,7 +81,10 @@ def function_of(graph: Dataflow) -> Function:
 
 
 def tensors(inputs: Sequence[np.ndarray], threads: int) -> list[Any]:
-    """Inputs as tensors on the same memory; sets the number of threads and turns off gradients for the rest of this process."""
+    """Tensors that share the inputs' memory.
+
+    Sets the number of threads and turns off gradients for the rest of this process.
+    """
     torch.set_num_threads(threads)
     torch.inference_mode().__enter__()  # for the whole process, which does nothing else
     return [torch.from_numpy(array) for array in inputs]

@@ -1,4 +1,4 @@
-"""Ranking of fused operators' programs by the model of row nests: random programs and its own first choices, timed on this CPU.
+"""How well the model of row nests ranks fused operators' programs: random ones and its first choices, timed on this CPU.
 
 `python -m experiments.bench suite=fused_model`. Measurements are kept, so that an interrupted run resumes.
 """
@@ -18,7 +18,7 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.session import Budget, Session, Task
 
 FIRST = (1, 3, 10)
-"""Values of k: the regret of the model's first k programs is reported, and that of the first FIRST[1] in `exhaustive`'s order."""
+"""Values of k for the regret of the model's first k programs; `exhaustive`'s first FIRST[1] programs have a regret too."""
 
 
 def run(config: DictConfig, lines: Lines) -> None:

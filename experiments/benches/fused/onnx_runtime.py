@@ -23,7 +23,6 @@ class Model:
     """Nodes and constants of an ONNX model under construction."""
 
     def __init__(self) -> None:
-        """Begin with an empty model."""
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
@@ -87,7 +86,7 @@ MODELS: dict[str, Callable[[Model, Arguments], object]] = {
     "reduce_mean": lambda m, a: m.add("ReduceMean", "x", m.constant([2]), to="y", keepdims=1),
     "kv_concat": lambda m, a: m.add("Concat", "before", "now", to="y", axis=1),
 }  # fmt: skip
-"""Factory -> function that adds its nodes; inputs and outputs have the graph's names."""
+"""Factory -> function that adds the factory's nodes to a model; inputs and outputs have the graph's names."""
 
 
 def model_of(graph: Dataflow) -> Any:
@@ -107,7 +106,7 @@ def model_of(graph: Dataflow) -> Any:
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """Ways to call a session with all optimisations: with arrays, and bound to existing inputs and outputs."""
+    """Ways to call an ONNX Runtime session with all optimisations: with arrays, and bound to existing inputs and outputs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = asked["threads"], 1
     session = onnxruntime.InferenceSession(model_of(graph).SerializeToString(), options, ["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""Our side: the kernel that a search of a few measured trials finds."""
+"""Our side of the comparison: the kernel that a search of a few measured trials finds."""
 
 from __future__ import annotations
 

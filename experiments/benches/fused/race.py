@@ -40,7 +40,7 @@ SIDES = {
     OURS: "experiments.benches.fused.ours", "eager": "experiments.benches.fused.eager",
     "inductor": "experiments.benches.fused.inductor", "onnxruntime": "experiments.benches.fused.onnx_runtime",
 }  # fmt: skip
-"""Side -> module with its `prepare`."""
+"""Side -> module that defines the side's `prepare`."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Ways:
 
 
 def main(name: str) -> None:
-    """Answer requests about fused operators until standard input ends."""
+    """Answer requests about fused operators for the library `name` until standard input ends."""
     module = import_module(SIDES[name])
 
     def prepare(asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
@@ -186,7 +186,6 @@ class Side:
                 stream.close()  # type: ignore[union-attr]
 
     def _last(self) -> str:
-        """Wait for the end of the process and return the last line of its standard error."""
         self._process.wait()
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()

@@ -59,7 +59,6 @@ def compared(samples: Samples) -> Row:
 
 
 def _over_best(samples: Samples, form: str) -> Row | None:
-    """The fastest peer in a form and our speed-up over it; None without peers."""
     ours = samples[OURS][form.removesuffix(INNER)]
     peers = {name: _samples_of(ways, form) for name, ways in samples.items() if name != OURS}
     if not peers:
@@ -79,14 +78,14 @@ def _samples_of(ways: Mapping[str, list[float]], form: str) -> list[float]:
 
 
 def time_of(row: Row, name: str) -> dict[str, float] | None:
-    """Time of a library in the headline form of an operator's line, or else as called; None if it was not timed."""
+    """Time of the library `name` in the operator's headline form, otherwise with a new output; None if it was not timed."""
     ways = row["times"].get(name, {})
     found: dict[str, float] | None = ways.get(row["counts"], ways.get(CALLED))
     return found
 
 
 def overall(rows: Sequence[Row]) -> Row:
-    """Geometric means with intervals, least speed-ups and verdict counts in the headline form; resamples operators and rounds."""
+    """Geometric means with intervals over operators and rounds, least speed-ups and verdict counts, in the headline form."""
     line: Row = {"operators": len(rows)}
     line |= {name: Counter(row[name] for row in rows) for name in ("verdict", "best")}
     for name, suffix in ((HEADLINE, ""), (HEADLINE_INNER, INNER)):
@@ -148,7 +147,6 @@ def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
 
 
 def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
-    """Time one operator in all libraries and return its row."""
     graph = fused_operator(text)
     row: dict[str, Any] = {"operator": str(graph), "id": text if text in stand_in() else None, "threads": same["threads"]}
     try:
@@ -184,7 +182,6 @@ def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -
 
 
 def _draw(rows: Sequence[dict[str, Any]], threads: int, path: Path) -> None:
-    """Draw speed-ups over the fastest peer, and bytes of inputs and outputs per second; rings omit torch.compile's overhead."""
     from experiments.benches.speed_ups import SpeedUp, draw
 
     speeds = [row["bytes_per_second"] / 1e9 for row in rows]
@@ -198,6 +195,5 @@ def _draw(rows: Sequence[dict[str, Any]], threads: int, path: Path) -> None:
 
 
 def _time(row: dict[str, Any], name: str) -> Cell:
-    """Time of the library `name` in the headline form."""
     found = time_of(row, name)
     return NOTHING if found is None else spread(found)

@@ -1,7 +1,7 @@
 """One library of a comparison (a side), in its own process: `python -m experiments.benches.networks.process SIDE`.
 
-A side is one of SIDES, or `ours/PLAN/ARENA` for our compiler with that plan and memory layout. It answers the same requests as a
-side of fused operators.
+A side is one of SIDES, or `ours/PLAN/ARENA` for our compiler with that plan and memory layout. It answers the requests of
+`experiments.benches.fused.race`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Wa
 
 @torch.no_grad()
 def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
-    """(ways to call a network in a library, fault of the outputs by way)."""
+    """(ways to call a network in the library `name`, way -> fault of its outputs)."""
     torch.set_num_threads(asked["threads"])
     side, _, way = name.partition("/")
     asked = {**asked, "quality": quality_of(name, asked)}
@@ -69,7 +69,7 @@ def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> li
 
 
 def fault_of(outputs: Any, expected: list[np.ndarray], most: float = FAR["float32"]) -> str:
-    """Fault of a call's first output that is farther than `most` from the module's in float64; empty if all are near."""
+    """Describe the first output that is farther than `most` from the module's output in float64; empty if all are near."""
     found = arrays_of(outputs)
     if len(found) != len(expected):
         return f"{len(found)} outputs, expected {len(expected)}"
@@ -119,7 +119,7 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
 
 
 def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> CompiledNetwork:
-    """Compile a module by a search of a few trials for every piece, which a second run reuses, or from nothing at a quality."""
+    """Compile a module at a quality, from nothing, or with a few trials for every piece, which a second run reuses."""
     from agents.networks import compile_module
 
     def planned(network: Network) -> Plan:
@@ -143,7 +143,6 @@ def held_bytes(plan: Plan) -> int:
 
 
 def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """Our compiled network, called as its users call it, and facts about its compilation."""
     begin = time.perf_counter()
     found = _compiled(module, inputs, asked)
     layout = found.function.layout
@@ -168,7 +167,7 @@ def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 SIDES: dict[str, Sides] = {
     OURS: _ours, "profiled": _profiled, "eager": _eager, "inductor": _inductor, "onnxruntime": _onnxruntime,
 }  # fmt: skip
-"""Side -> function that prepares the ways to call it."""
+"""Side -> function that prepares the ways to call the side's library."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).
 
-Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, and a
-table that groups equal kernels, by what they take beyond their floors. `profile.below=0.7` leaves those that reach this share.
+Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole
+network, and a table that groups equal kernels, sorted by their time beyond the floors. `profile.below=0.7` leaves out kernels
+whose floor is at least 0.7 of their time.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ PRIVATE = ("l1", "l2")
 def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) -> dict[str, Any]:
     """Profile a compiled network: `steps` (a row for each kernel in order), `whole` (times of the network) and `outputs`.
 
-    `whole` has the times of alternating calls with a clock between kernels and without, and the sums of isolated times and of
+    `whole` has the times of alternating calls with and without a clock between kernels, and the sums of isolated times and of
     floors. `outputs` are from the last call with a clock.
     """
     function = found.function
@@ -91,11 +92,11 @@ def rows_of(plan: Plan, hw: Hardware, passes: np.ndarray, alone: Sequence[float]
 
 
 def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
-    """Lower bounds in seconds of a step in consecutive calls: its operations at peak rate, and its bytes.
+    """Lower bounds in seconds of a step in consecutive calls: its operations at peak rate, and the transfer of its bytes.
 
-    Constants are read once per call, so they come from the level that can contain all constants of the network. Values were just
-    computed: as many as fit are in the nearest cache, the rest in the levels behind it. Both transfers may overlap, so the longer
-    counts.
+    Constants are read once per call, so they come from the memory level that can contain all constants of the network. Other
+    values were just computed: as many as fit are in the nearest cache, the remaining bytes in the levels behind it. Both
+    transfers may overlap, so the longer counts.
     """
     sizes = {value.name: value.nbytes for value in network.graph.values.values()}
     constant = sum(sizes[name] for name in {*step.reads} if name in network.constants)
@@ -108,7 +109,7 @@ def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
 
 
 def _moved(size: int, hw: Hardware) -> float:
-    """Seconds to move `size` bytes that are in the nearest levels with room for them."""
+    """Seconds to move `size` bytes that fill the memory levels from the nearest outwards."""
     seconds, left = 0.0, size
     for level in hw.memory[1:]:
         here = min(left, level.capacity * (hw.units if level.name in PRIVATE else 1))
@@ -117,19 +118,19 @@ def _moved(size: int, hw: Hardware) -> float:
 
 
 def of_floor(row: Mapping[str, Any]) -> float:
-    """Share of a kernel's time that its higher floor is; `row` is one of `by_kernel`."""
+    """Larger of a kernel's two floors divided by its time in context; `row` is one of `by_kernel`."""
     return float(max(row["flops_floor_s"], row["bytes_floor_s"]) / row["in_context_s"])
 
 
 def name_of(network: Network, piece: Sequence[str]) -> str:
-    """The module's name of a piece's first operation, and the number of further operations."""
+    """Name that a piece's first operation has in the module, and the number of further operations, as in `conv1 +2`."""
     first = network.origins.get(piece[0], piece[0])
     more = len({network.origins.get(name, name) for name in piece} - {first})
     return f"{first} +{more}" if more else first
 
 
 def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Equal computations together, by seconds beyond their floors: their number, their totals, their share of the network."""
+    """Rows of equal computations, longest time beyond the floors first: number of kernels, totals, share of the time."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["computation"], []).append(row)

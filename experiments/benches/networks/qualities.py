@@ -1,7 +1,8 @@
-"""Seconds to compile a network from nothing, by quality, and its speed: `networks.qualities=[fast,balanced,best]` of the bench.
+"""Seconds to compile a network from nothing at each quality, and speed of its calls: `networks.qualities=[fast,balanced,best]`.
 
-Each quality of `gensor_gym.compile` compiles in a process and an empty cache of its own, which includes the measurement of the
-machine; torch.compile with frozen weights does so too. Their calls are then timed in rounds like those of libraries.
+Each quality of `gensor_gym.compile` compiles in a process of its own with an empty cache, so that the seconds include the
+measurement of the machine. torch.compile with frozen weights also begins with an empty cache. Then calls are timed in rounds,
+as in a comparison of libraries.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ PEER = "inductor"
 
 
 def sides_of(qualities: Sequence[str]) -> dict[str, str]:
-    """Quality -> name of its side of a race; the last side is `ours`."""
+    """Quality -> name of its side in a race; the side of the last quality is `ours`."""
     return {quality: OURS if quality == qualities[-1] else f"{OURS}/{quality}" for quality in qualities}
 
 
 def quality_of(name: str, asked: dict[str, Any]) -> str | None:
-    """Quality of a side; None if the race is not one of qualities."""
+    """Quality at which the side `name` compiles; None if the race does not compare qualities."""
     _, _, way = name.partition("/")
     return way if way in QUALITIES else asked.get("quality")
 

@@ -74,7 +74,7 @@ class Settings:
 
 
 def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[Row]:
-    """Yield a row for each case; `folder` keeps finished rows. A failed case has an `error` and is timed again the next time."""
+    """Yield a row for each case; `folder` keeps finished rows. A failed case has an `error`, and the next run times it again."""
     same = {name: value for name, value in asdict(settings).items() if name != "limit_s"}
     with Journal(folder / "networks" / "done.jsonl", ("key",), finite=True) as done:
         for case in cases:
@@ -83,7 +83,6 @@ def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[R
 
 
 def _timed(case: Case, settings: Settings, cache: Path) -> Row:
-    """Time one case and return its row."""
     row: Row = {"network": case.network, "batch": case.batch, "threads": settings.threads}
     row |= {"dtype": settings.dtype} if settings.dtype != "float32" else {}
     asked = {name: value for name, value in asdict(settings).items() if name not in _OF_RACE}
@@ -125,7 +124,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _by_quality(settings: DictConfig, how: Settings, emit: Lines) -> None:
-    """Emit one line for each network, compiled from nothing at each of the qualities, and show a table; nothing resumes."""
+    """Emit one line for each network, compiled from nothing at each quality, and show a table; this run cannot be resumed."""
     check_each(settings, "qualities", QUALITIES, "networks")
     rows = []
     for name in settings.names:

@@ -1,9 +1,9 @@
 """Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench.yaml).
 
-A network is searched from scratch within a budget of seconds. At several moments of the search, beginning when each piece has a
-kernel, the fastest known kernels make a network. These networks are called alternately at the end. The result is a row for each
-moment, and a last row with the seconds until the network was within 5 % of the fastest and the time to compile it again
-(`experiments.networks.again`).
+A network is searched from scratch within a budget of seconds. For several moments of the search, from the moment when every
+piece has a kernel, a network is built of the kernels that were the fastest until then. At the end, these networks are called
+alternately. The result is a row for each moment, and a last row with the seconds until the network was within 5 % of the
+fastest and the time to compile it again (`experiments.networks.again`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Moment:
-    """Seconds and trials of the search so far, and the network of the fastest kernels so far."""
+    """A moment of a search: seconds and trials until then, and the network of the kernels that were the fastest until then."""
 
     seconds: float
     trials: int
@@ -96,7 +96,7 @@ def moments(found: CompiledNetwork, recorder: Recorder, count: int) -> list[Mome
 
 
 def known_at(recorder: Recorder, at: float) -> dict[str, Trial]:
-    """Computation -> its fastest program measured until `at`."""
+    """Computation -> its fastest trial among the trials that ended by `at` seconds."""
     best: dict[str, Trial] = {}
     for trial in recorder.trials:
         if trial.at <= at and trial.seconds < getattr(best.get(trial.computation), "seconds", float("inf")):
@@ -105,7 +105,6 @@ def known_at(recorder: Recorder, at: float) -> dict[str, Trial]:
 
 
 def _kernels(found: CompiledNetwork, schedules: tuple[str, ...]) -> list[Kernel]:
-    """The kernel of each step, from its schedule text."""
     pairs = zip(found.plan.steps, found.results, schedules, strict=True)
     return [remembered(step.computation, type(result.schedule).parse(text), found.hardware) for step, result, text in pairs]
 
@@ -113,13 +112,13 @@ def _kernels(found: CompiledNetwork, schedules: tuple[str, ...]) -> list[Kernel]
 NEAR = 1.05
 """A network is near the fastest if its time is at most this multiple of the fastest time."""
 AGAIN = 5
-"""Number of compilations repeated in a new process after its first compilation."""
+"""Number of compilations that follow the first one in a new process."""
 FIGURES = ("searched_s", "near_after_s", "best_s", "again_s", "again_export_s", "new_process_s", "new_process_export_s")
 """Fields of a row, in seconds, in the order of the table."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Tune each network: emit its lines, draw its figure, and show a table of all."""
+    """Tune each network: emit its lines and draw its figure; then show a table of all networks."""
     settings, folder = config.tuning, Path(config.output)
     check_names(settings, "tuning")
     check_whole(settings, 1, "rounds", "batch", "most_trials", of="tuning.")
@@ -140,7 +139,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Search a network in a new store and return (a row for each moment, facts about all); RuntimeError if outputs are wrong."""
+    """Search a network in a new store; return (a row for each moment, facts). RuntimeError if outputs are wrong."""
     from agents.networks import compile_module
     from experiments.benches.networks.process import drawn, fault_of  # which imports torch
 
@@ -194,7 +193,6 @@ def sheet(rows: Sequence[dict[str, Any]]) -> Sheet:
 
 
 def _draw(points: Sequence[dict[str, Any]], title: str, path: Path) -> None:
-    """Draw the network's time by seconds of search, with a line at NEAR times the fastest time."""
     at = [point["searched_s"] for point in points]
     times = [1e3 * point["time_s"]["median"] for point in points]
     low, high = ([1e3 * point["time_s"][edge] for point in points] for edge in ("low", "high"))

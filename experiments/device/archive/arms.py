@@ -35,7 +35,7 @@ from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 FILE = CONF / "lease.yaml"
 Row = Mapping[str, Any]
 SEEN = "seen"
-"""Field of proposals for an operator whose times the arm's correction was learned from; such operators do not count."""
+"""Field that marks proposals for an operator from whose times the arm's correction was learned; such operators do not count."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[di
 
 
 def winners(proposals: Iterable[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
-    """Distinct digests of the fastest program among the first k of each arm and seed."""
+    """Digests, without duplicates, of the fastest program among the first k of each arm and seed."""
     cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in proposals:
         if row["rank"] <= k:
@@ -158,7 +158,7 @@ def winners(proposals: Iterable[Row], trials: Mapping[tuple[str, str], Row], k: 
 
 
 def fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
-    """Digest of the fastest proposal by its trial; empty if none succeeded."""
+    """Digest of the proposal with the fastest trial; empty if no trial succeeded."""
     timed = ((seconds_of(trials.get((row["operator"], row["digest"]), {})), row["digest"]) for row in rows)
     seconds, best = min(timed, default=(math.inf, ""))
     return best if seconds < math.inf else ""

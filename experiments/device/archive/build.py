@@ -48,11 +48,11 @@ from gensor_gym.operators.types import Operator
 
 RESULTS = ROOT / "results"
 CARDS = ("h100", "h200")
-"""Result folders of the cards whose programs are tried on one another."""
+"""Folders of results by GPU; the programs of one GPU are tried on the other."""
 TABLES = ("recorded", "recorded_tensor", "recorded_test", "trials", "known_trials", "headline", "results", "policies")
 """Files with one row per trial."""
 FIRST_DAY = "libraries_after_mends"
-"""The file of the first day, with a row for each operator: schedule, a note, microseconds."""
+"""Name of the first day's file, in which a row per operator lists (schedule, note, microseconds)."""
 LISTS = ("operators",)
 """Files with one row per operator, which contains its trials."""
 
@@ -105,14 +105,13 @@ SAID = 24
 CARD = "card.json"
 """File that marks a complete checkpoint."""
 _SECONDS = 20.0
-"""Time limit of one compilation."""
+"""Time limit of one compilation, in seconds."""
 
 
 class Building:
     """The folder of an archive under construction."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder and read its finished rows."""
         self.folder, self.cubins, self.texts = folder, folder / "cubins", folder / "texts"
         self.cubins.mkdir(parents=True, exist_ok=True)
         self.texts.mkdir(exist_ok=True)
@@ -192,7 +191,6 @@ class Building:
 
 
 def _with_status(row: dict[str, Any], kernels: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    """A proposal with the status of its kernel's compilation."""
     found = kernels.get(row["digest"], {})
     return row if row["status"] or not found.get("status") else {**row, "status": found["status"], "error": found["error"]}
 
@@ -230,7 +228,6 @@ def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...
 
 
 def _study(building: Building, study: Study) -> None:
-    """Draw the proposals of all arms for all operators of the study."""
     jobs = [job for job in study_jobs(study) if _key(*job[:2]) not in building.proposals.rows]
     for number, (operator, arm, count) in enumerate(jobs):
         checkpoint = arm.hyperparameters.get("checkpoint")

@@ -1,6 +1,7 @@
-"""Networks whose kernels are chosen and compiled before a GPU is lent, in one file of the archive.
+"""Networks whose kernels are chosen and compiled before a GPU is at hand, in one file of the archive.
 
-Schedules are kept by computation, so that a network that another version of torch exports differently still finds most of them.
+Schedules are kept by computation, so that a network that another version of torch exports differently still finds most of its
+schedules.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ NAMES = (
     f"resnet50{_HALF}", f"bert_of_ids{_HALF}", "resnet50", "bert_of_ids", f"mobilenet_v2{_HALF}", f"gpt2_of_ids{_HALF}",
     "mobilenet_v2", "gpt2_of_ids", f"resnet34{_HALF}", "resnet34",
 )  # fmt: skip
-"""Names in `experiments.networks.suite`: Gensor's networks, in the order in which a lease times them; float32 or a data type."""
+"""Gensor's networks by name in `experiments.networks.suite`, in the order of timing; `/` precedes a type other than float32."""
 FILE = "networks.json.gz"
 ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1}
-"""Options of a search by the model alone."""
+"""Options of a search on the model alone."""
 
 
 def dtype_of(name: str) -> str:
@@ -49,7 +50,7 @@ def made(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 def draw(machine: str, folder: Path, revision: str) -> None:
-    """Write FILE to a folder: each piece's fastest schedule by the machine's model, and the compiled kernels."""
+    """Write FILE to a folder: by network, each piece's fastest schedule by the machine's model, and the compiled kernels."""
     found: dict[str, Any] = {}
     cubins: dict[str, Any] = {}
     for name in NAMES:
@@ -77,9 +78,9 @@ def is_of(folder: Path, revision: str) -> bool:
 
 
 def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Plan, list[Kernel]]:
-    """(torch's module, its inputs, plan, kernels) of a network of `read`; puts its compiled kernels into NVRTC's cache.
+    """(torch's module, its inputs, plan, kernels) of a network in the archive; puts the compiled kernels into NVRTC's cache.
 
-    A piece without a schedule in the archive is searched by the model. ValueError for a schedule without a kernel.
+    A piece without a schedule in the archive is searched on the model. ValueError for a schedule without a kernel.
     """
     from gensor_gym.frontends.torch_export import from_torch
 

@@ -52,7 +52,6 @@ def kernel_of(row: Mapping[str, Any]) -> Kernel:
 
 
 def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields with tuples in place of JSON's lists."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
@@ -102,7 +101,6 @@ class Archive:
 
 
 def _unpacked(part: Path, scratch: Path) -> Iterable[dict[str, Any]]:
-    """Unpack a part, move its cubins to `scratch`, and return its rows."""
     with tarfile.open(part, "r:xz") as tar:
         tar.extractall(scratch / part.name, filter="data")
     for path in (scratch / part.name).glob("*.cubin"):

@@ -1,4 +1,4 @@
-"""Stages of a run on a device, each the function `run` of the module of its name. STAGES has all of them in their order."""
+"""Stages of a run on a device, in STAGES in their order. The stage NAME is the function `run` of the module NAME."""
 
 from __future__ import annotations
 

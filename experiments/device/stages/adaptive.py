@@ -1,8 +1,8 @@
 """Stage: searches that learn from their trials, with equal numbers of trials; winners and torch are timed again together.
 
 conf/experiment/gpu_adaptive.yaml lists strategies and operators; kernels are compiled during the stage. Every strategy searches
-the operators in its own threads, so that none waits for another's construction: kernels compile in parallel and the
-worker times one at a time. Strategies are therefore compared by trials; `elapsed_s` includes waiting for other strategies.
+the operators in its own threads, so that no strategy waits for another strategy's construction: kernels compile in parallel and
+the worker times one at a time. Strategies are therefore compared by trials; `elapsed_s` includes waiting for other strategies.
 """
 
 from __future__ import annotations
@@ -90,7 +90,6 @@ class _Arena:
 
     @property
     def left(self) -> float:
-        """Seconds that searches may still take."""
         return self.context.left - RESERVED * self.context.seconds
 
     def label(self, name: str, seed: int) -> str:
@@ -137,12 +136,10 @@ class _TakingTurns(Session):
     """The session of a search that holds a lock and releases it while it measures."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: Callable[[TraceRow], None], held: threading.Lock) -> None:
-        """Start like `Session`, without a store; `held` is the lock."""
         super().__init__(task, budget, on_trial=on_trial)
         self._held = held
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure like `Session`, with the lock released."""
         self._held.release()
         try:
             return super().measure(schedules)

@@ -1,4 +1,4 @@
-"""Stage 1: kernels of every family compared with their float64 references, on the device."""
+"""Stage: kernels of every family compared with their float64 references, on the device."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PER_OPERATOR = 14
 EACH = 4
 """Kernels of an operator in a round over all operators; 8-bit operators have all their kernels in the first round."""
 ANSWERED = (Status.OK.value, Status.IMPLAUSIBLE.value)
-"""Statuses of kernels with a right answer; times are meaningless in this stage."""
+"""Statuses of kernels with a right answer, also with an implausible time: times are meaningless in this stage."""
 WORKERS = 3
 
 Part = tuple[str, slice]
-"""(operator, places of its kernels among those drawn)."""
+"""(operator, slice of the kernels drawn for it)."""
 
 
 def run(context: Context) -> dict[str, object]:

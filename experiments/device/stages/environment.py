@@ -45,7 +45,7 @@ SPACE = "extended"
 RULES = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
 """Timing rules of rewards: thousands of short trials instead of a hundred long trials."""
 COMPILE_SECONDS, TRIAL_SECONDS = 4.0, 5.0
-"""Time limits of a program. Beyond them its reward is that of a failed program, since episodes that end together wait for it."""
+"""Time limits of a program in seconds. A slower program counts as failed, because episodes that end together wait for it."""
 EPISODES, TRIALS, REPLAYS = 6, 6, 100
 ENVS, ROLLOUT, BATCH, RATE = 32, 21, 168, 3e-3
 """Settings of MaskablePPO; a rollout has one episode of every environment."""
@@ -66,7 +66,7 @@ def _part(does: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
 
 
 class KeptPool(LocalPool):
-    """Pool in which an error of the worker costs one reward, not the agent, and is recorded in the program's row."""
+    """Pool in which an error of the worker fails one program, not the training, and is recorded in the program's row."""
 
     def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
         """Time like `LocalPool`; an error of the worker becomes the status CRASHED."""
@@ -75,7 +75,7 @@ class KeptPool(LocalPool):
 
 
 class KeptBackend(NativeBackend):
-    """Backend of short trials with a row each; it compiles on all cores except those of the worker and the agent."""
+    """Backend that writes a row for each short trial; it compiles on all cores except those of the worker and the agent."""
 
     def __init__(self, journal: StageJournal) -> None:
         """Make a worker with short time limits, because a kernel that hangs costs the time of a hundred other kernels."""
@@ -100,7 +100,6 @@ class KeptBackend(NativeBackend):
 
 
 def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
-    """Play random legal actions, one environment at a time."""
     env = gymnasium.make("gensor_gym/Construct-v0", operator=OPERATOR, hardware=context.hardware, space=SPACE, backend="cuda")
     env.action_space.seed(context.seed)
     for number in range(EPISODES):
@@ -111,7 +110,7 @@ def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
             total += float(reward)
         row = {"kind": "episode", "return": total, "wall_s": time.perf_counter() - begin}
         journal.put(f"episode {number}", {**row, **{name: info[name] for name in ("steps", "runtime_s", "status")}})
-    return {"episodes": EPISODES}  # the search that follows uses the same worker
+    return {"episodes": EPISODES}  # left open: the search that follows uses the same worker
 
 
 def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
@@ -124,11 +123,9 @@ def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
     wanted = a.float() @ b.float()
 
     def error(array: Any) -> float:
-        """Largest difference of an array of CuPy or torch from torch's float32 result."""
         return float((torch.from_dlpack(array).float() - wanted).abs().max())
 
     def of_cupy() -> list[Any]:
-        """The inputs as CuPy arrays on the same memory."""
         import cupy
 
         return [cupy.from_dlpack(tensor) for tensor in (a, b)]
@@ -169,13 +166,11 @@ def _captured(found: Result, given: list[Any], error: Callable[[Any], float]) ->
 
 
 def _exported(found: Result) -> dict[str, Any]:
-    """Names of the exported files, which need no Python."""
     with tempfile.TemporaryDirectory() as folder:
         return {"files": sorted(path.name for path in Path(found.export(Path(folder) / "kernel").folder).iterdir())}
 
 
 def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
-    """Train MaskablePPO in `Write-v0` until the time is out; every episode is a row."""
     import torch
     from sb3_contrib import MaskablePPO
     from stable_baselines3.common.callbacks import BaseCallback
@@ -217,7 +212,7 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Results of random play, user and agent, with returns and microseconds of the agent's quarters, and rewards per second."""
+    """Results of random play, of a user's calls and of the agent, with the agent's returns and times by quarter of its run."""
     rows = context.rows(FILE)
     learned = [row for row in rows if row["kind"] == "learned"]
     quarter = max(1, len(learned) // 4)
@@ -239,6 +234,5 @@ def digest(context: Context) -> dict[str, object]:
 
 
 def _median_us(rows: list[dict[str, Any]]) -> float | None:
-    """Median microseconds of the programs that ran; None if none ran."""
     ran = [row["runtime_s"] for row in rows if row["status"] == "OK"]
     return 1e6 * float(np.median(ran)) if ran else None

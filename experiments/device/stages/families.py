@@ -202,7 +202,6 @@ def _split_in_clusters(graph: ConstructionGraph, drawn: list[Schedule], rng: np.
 
 
 def _with_knobs(schedule: Schedule, names: tuple[str, ...], values: tuple[int, ...]) -> Schedule:
-    """The schedule with these values of the named knobs."""
     row = schedule.row.copy()
     for name, value in zip(names, values, strict=True):
         row[KNOB + KNOB_INDEX[name]] = KNOBS[KNOB_INDEX[name]].values.index(value)
@@ -239,7 +238,6 @@ def _wider(row: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _with_block(row: np.ndarray, axis: int, size: int) -> np.ndarray:
-    """The row with the block tile `size` along an axis."""
     grown = row.copy()
     grown[TILE + MAX_AXES + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = size
     return grown

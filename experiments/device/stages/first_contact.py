@@ -1,4 +1,4 @@
-"""Stage: verify kernels, compiled beforehand, of families that no device has run. Times are meaningless here."""
+"""Stage: verify precompiled kernels of families that no device has run. Times are meaningless here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Stage: fused memory-bound operators, the fastest of the model's first choices compared with torch and a copy.
+"""Stage: for fused memory-bound operators, the fastest of the model's first choices is compared with torch and a copy.
 
-Several workers take an operator each: the host draws inputs and computes references for seconds, while another operator's kernels
-are timed. The order is FIRST, then all other operators. Four operators read and write 256 MiB or more. A copy of as many bytes
+Several workers take an operator each: the host draws inputs and computes references for seconds, while another operator's
+kernels are timed. The operators of FIRST come first. Four operators read and write 256 MiB or more; a copy of as many bytes
 bounds their time. First results: `results/h200/2026-11-27.md`.
 """
 
@@ -29,7 +29,7 @@ from gensor_gym.measure.native import make_kernel
 
 FILE = "fused.jsonl"
 CANDIDATES = 12
-"""Number of an operator's programs that are timed, the first by the model."""
+"""Number of an operator's timed programs, which are the programs that the model predicts to be fastest."""
 ROUNDS = 15
 WORKERS = 3
 LARGE = {
@@ -40,7 +40,7 @@ FIRST = (
     "large/softmax", "bert/layernorm_32", "swiglu", "large/rmsnorm", "rope", "bert/softmax", "nrm/4096", "large/layernorm",
     "vit/softmax", "bert/gelu", "rmsnorm", "kv_concat", "transpose_relu", "large/relu_add",
 )  # fmt: skip
-"""Operators that come first, so that a short run has them; large ones alternate with small ones, to overlap their references."""
+"""Operators that come first, so that a short run has them; large ones, whose references take time, alternate with small ones."""
 _TORCH = threading.Lock()
 """Lock: only one operator at a time is compared with torch, in this process."""
 
@@ -64,14 +64,13 @@ def run(context: Context) -> dict[str, object]:
 
 
 def ranked(graph: GirGraph, count: int) -> list[GirSchedule]:
-    """The first `count` programs by the model."""
+    """The `count` programs that the model predicts to be fastest."""
     rows = np.concatenate(list(graph.enumerate()))
     first = np.argsort(graph.latencies(rows), kind="stable")[:count]
     return [GirSchedule(row) for row in rows[first]]
 
 
 def _row(op: Dataflow, hw: Hardware, bench: Bench, compilers: Compilers, context: Context) -> dict[str, object]:
-    """Try programs of an operator, compare the fastest with torch and the copy, and return the operator's row."""
     graph = GirGraph(op, hw)
     schedules = ranked(graph, CANDIDATES)
     waiting = [compilers.submit(make_kernel(op, schedule, hw)) for schedule in schedules]
@@ -103,7 +102,7 @@ def _trial(graph: GirGraph, schedule: GirSchedule, measured: Measurement) -> dic
 
 
 def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
-    """Samples, medians with intervals, the speed-up over the best of torch, and the share of the copy's bandwidth."""
+    """Samples, medians with intervals, speed-up over the faster of eager and compiled torch, share of the copy's bandwidth."""
     medians = {name: float(np.median(values)) for name, values in samples.items()}
     torch = [medians[name] for name in (EAGER, COMPILED) if name in medians]
     found: dict[str, object] = {"samples": dict(samples), "cache": "warm"}
@@ -113,7 +112,7 @@ def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Ratios by operator, and their means."""
+    """Ratios by operator, their geometric mean, and errors."""
     rows = {row["key"]: row for row in context.rows(FILE)}
     over = {key: row["over_torch"] for key, row in rows.items() if "over_torch" in row}
     copies = {key: row["of_copy"] for key, row in rows.items() if key in LARGE and "of_copy" in row}

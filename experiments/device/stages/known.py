@@ -1,4 +1,4 @@
-"""Stage: operators that a device timed before: the fastest programs of earlier days, today's first choices of the model, torch.
+"""Stage: for operators timed on earlier days, the fastest programs of those days, the model's first choices of today, and torch.
 
 The results show how today's generated text and model compare with earlier days. All programs are in the archive.
 """
@@ -18,5 +18,5 @@ def run(context: Context) -> dict[str, object]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Counts of the rows, like the counts of the study."""
+    """Counts of the rows, as in the digest of the study."""
     return study.digest(context, FILES)

@@ -28,7 +28,7 @@ FILE = "networks.jsonl"
 ROUNDS = 15
 OURS, FLOAT32, DEFAULT, COMPILED = "gensor_gym", "torch, float32", "torch", "torch.compile"
 LEAST, COMPILED_LEAST = 15.0, 40.0
-"""Seconds below which a network is not begun, and below which it is not compiled by torch."""
+"""Least remaining seconds to begin a network, and to begin it with torch.compile."""
 WARM = 0.15
 """Seconds for which each contestant runs before the rounds: the GPU idles while networks are exported."""
 FAR = {"float32": 1e-3, "bfloat16": 0.1}
@@ -59,7 +59,7 @@ def tried(does: Callable[..., dict[str, Any]], archive: dict[str, Any], name: st
 
 
 def opened(archive: dict[str, Any], name: str, held: dict[str, Opened]) -> Opened:
-    """(module on the device, inputs on the device, our function) of a network, opened once."""
+    """(module on the device, inputs on the device, our function) of a network, made once and then kept in `held`."""
     if name not in held:
         module, inputs, plan, kernels = networks.opened(archive, name)
         compile_together(kernels)
@@ -95,14 +95,14 @@ def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: 
 
 
 def compile_together(kernels: list[Kernel]) -> None:
-    """Compile the distinct kernels that NVRTC's cache lacks on many cores, also kernels that a search would prune."""
+    """On many cores, compile the distinct kernels that NVRTC's cache lacks, also kernels that a search would prune."""
     with closing(Compilers()) as compilers:
         for waiting in [compilers.submit(kernel) for kernel in {kernel.digest: kernel for kernel in kernels}.values()]:
             waiting.result()  # a kernel that spills, or is refused, fails here without an error, and again when it is loaded
 
 
 def distance(found: Any, reference: Any) -> float:
-    """Largest error over the largest magnitude of a network's outputs (an array or a tuple); NaN if an error is NaN.
+    """Largest error of a network's outputs (an array or a tuple) over the output's largest magnitude; NaN if an error is NaN.
 
     ValueError for an output of another shape.
     """
@@ -163,7 +163,7 @@ def _sampled(timers: dict[str, Timer], seed: int) -> dict[str, Any]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Torch's time relative to ours and the largest errors, by network; networks that are wrong have no time."""
+    """Torch's time relative to ours and the largest errors, by network; wrong networks have no time."""
     rows = context.rows(FILE)
     errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
     wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR[networks.dtype_of(name)])

@@ -1,9 +1,9 @@
-"""Stage 2: the best kernel that the model's ranking finds, compared with torch (cuBLAS, cuDNN) and torch.compile (Triton).
+"""Stage: the fastest of the model's candidates compared with torch (cuBLAS, cuDNN) and torch.compile (Triton).
 
-The candidates of each operator are tried within its share of the time. The fastest is then timed again together with the library,
-in interleaved rounds and by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that type. Each
-of several workers has its own operator, so that candidates are made and compiled while another is timed. torch.compile comes
-last, if there is time left, because it takes seconds to compile.
+The candidates of each operator are tried within the operator's share of the time. The fastest is then timed again together with
+the library, in interleaved rounds and by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of
+that type. Each of several workers has its own operator, so that candidates are made and compiled while another operator is
+timed. torch.compile comes last, if there is time left, because it takes seconds to compile.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
 
 
 def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
-    """Distinct schedules: the recorded first choices, then the most promising by the model.
+    """Distinct schedules: the recorded first choices, then the schedules that the model ranks first.
 
     The first candidates come from both spaces, because the time may run out.
     """
@@ -84,7 +84,7 @@ def made(op: Operator, machine: str, seed: int) -> Programs:
 
 
 def top(op: Operator | str, hw: Hardware, count: int) -> list[Schedule]:
-    """The first `count` programs of the model's ranking in space `extended`, as the traverser constructs and orders them."""
+    """The first `count` programs of the model's ranking in space `extended`, as `MarkovExtended` constructs and orders them."""
     traverser = MarkovExtended()
     built = traverser.construct(ConstructionGraph(op, hw, traverser.space), np.random.default_rng(0))
     return list(diverse(built.schedules, traverser.per_register_tile))[:count]
@@ -107,7 +107,7 @@ COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_po
 RESERVED = 0.08
 """Share of the stage's time kept for comparing the last programs."""
 GENEROUS = 3.0
-"""Largest share of an operator, relative to an even part of the remaining time; most operators take far less."""
+"""Most time that an operator gets, in equal shares of the remaining time; most operators take far less."""
 WORKERS = 3
 
 
@@ -151,7 +151,6 @@ def run(context: Context) -> dict[str, object]:
 
 
 def _row(op: Operator, tried: list[tuple[Schedule, Measurement]], hw: Hardware, final: NativeBackend) -> dict[str, object]:
-    """Row of an operator: the tried programs, and the fastest compared with torch."""
     row: dict[str, object] = {"operator": str(op), "flops": op.flops, "bytes": op.compulsory_bytes}
     row["roofline_s"] = roofline_floor(op, hw)
     row["trials"] = [
@@ -169,7 +168,6 @@ def _row(op: Operator, tried: list[tuple[Schedule, Measurement]], hw: Hardware, 
 
 
 def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBackend) -> dict[str, object]:
-    """Compare the winner with torch and torch.compile and return the row."""
     kernel = make_kernel(op, schedule, hw)
     assert isinstance(kernel, Kernel)
     row: dict[str, object] = {"operator": str(op), "schedule": str(schedule)}
@@ -238,7 +236,7 @@ RESAMPLES = 2000
 
 Row = Mapping[str, Any]
 Samples = Mapping[str, list[float]]
-"""Seconds of every round, by label of the search and for torch."""
+"""Label of a search, or torch -> seconds of every round."""
 
 
 def standings(rows: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
@@ -265,7 +263,7 @@ def standings(rows: Sequence[Row], strategies: Sequence[str]) -> dict[str, objec
 
 
 def over_first(together: Mapping[str, Samples], searches: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
-    """Times of every strategy's winners over the first's, geometric mean over operators; empty for fewer than two operators.
+    """Geometric mean over operators of each strategy's time over the first strategy's; empty for fewer than two operators.
 
     {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}. An operator counts
     with the seeds for which every strategy with any result has a winner and no search was cut. Its score is the mean over these

@@ -35,7 +35,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
-    """Time each kernel of a group, then, by operator, the fastest of each arm's `first` programs together; write a row each."""
+    """Time each kernel of a group, then, by operator, the fastest of each arm's `first` programs together; write all rows."""
     archive, hw = open_archive(), hardware.get(context.hardware)
     turns = in_turns([row for row in archive.proposals if row["group"] == group], first)
     progress = Progress("kernels timed")

@@ -28,7 +28,6 @@ class Compilations(event.Listener):
     """Lists the functions compiled in this process, and prints each if `loud`."""
 
     def __init__(self, loud: bool = True) -> None:
-        """Begin with no functions; `loud` prints each function when it is compiled."""
         self.functions: list[str] = []
         self._loud = loud
 

@@ -33,7 +33,7 @@ from gensor_gym.measure.workers.requests import Built, CompareRequest, Trial
 # Rules of trials on the device, their results as rows, and errors that do not end a stage.
 
 Samples = dict[str, list[float]]
-"""Seconds of every round by contestant."""
+"""Contestant -> seconds of every round."""
 
 SEARCH = TimingRules(budget=0.1, warmup=GPU_WARMUP)
 """Rules for trials of searches and tables: half of the usual sampling time, so that more trials fit."""
@@ -43,7 +43,7 @@ FINAL = TimingRules(warmup=GPU_WARMUP)
 
 
 def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[str, str]]:
-    """(samples, errors) of `timed(torch)`, where `torch` says whether torch is timed too: with it, or without it if that fails.
+    """(samples, errors) of `timed(True)`, which times torch too, or of `timed(False)` if that fails.
 
     Errors are `torch_error`, why torch is missing, and `error`, why there are no samples at all.
     """
@@ -57,7 +57,7 @@ def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[st
 
 
 def timed_or_error(does: Callable[..., dict[str, Any]], *of: Any, error: str, seconds: str) -> dict[str, Any]:
-    """Result of `does(*of)`, or its trace in an entry named by `error`; then its duration in an entry named by `seconds`."""
+    """Result of `does(*of)`, or its exception in the entry named by `error`, and its duration in the entry named by `seconds`."""
     begin = time.perf_counter()
     try:
         said = does(*of)
@@ -99,7 +99,6 @@ class Compilers:
     """Parallel compilers of kernels, on all cores except a few."""
 
     def __init__(self) -> None:
-        """Start compilers with the first kernel."""
         self._pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
         self._threads = ThreadPoolExecutor(compilers())
 
@@ -114,10 +113,9 @@ class Compilers:
 
 
 class Bench:
-    """One worker of the GPU."""
+    """Worker that verifies and times kernels on the GPU."""
 
     def __init__(self, hw: Hardware) -> None:
-        """Prepare a worker, which starts with the first request."""
         self._hardware, self._threads = hw, target_of(hw).threads(hw)
         self._worker = WorkerProcess("cuda", _RESTART_AFTER, _SECONDS)
 

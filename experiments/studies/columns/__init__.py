@@ -1,1 +1,1 @@
-"""Column policies judged by the model before GPU time is spent: the speed of their programs, and the kinds that they write."""
+"""Column policies judged on the model before GPU time is spent, by the speed and the kinds of the programs that they write."""

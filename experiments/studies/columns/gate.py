@@ -36,19 +36,19 @@ HARDWARE, SPACE, OPERATORS = "h100", "extended", "split/v1/validation"
 HALVES = ("float16", "bfloat16")
 DTYPES = ("float32", *HALVES, "int8")
 CLASSES = ("gemm", "batched_gemm", "conv2d")
-"""Classes that tensor cores compute."""
+"""Operator classes that tensor cores compute."""
 FIRST = 10
-"""Number of programs of a search that count, which is the number that a comparison measures."""
+"""Number of a search's first programs that count, as many as a comparison measures."""
 DRAWN = 64
-"""Number of programs that a policy writes before the model ranks them, the same as in a round of its search."""
+"""Number of programs that a policy writes before the model ranks them, as many as in a round of its search."""
 ROWS, PAGE = ROOT / "results" / "columns" / "gate.jsonl", ROOT / "results" / "columns" / "gate.md"
 MOST, LEAST = 1.1, 0.5
-"""A policy may run on a GPU if its ratio over all operators is at most MOST, and its tensor-core share at 16 bits above LEAST."""
+"""A policy may run on a GPU if its ratio to `markov_ext` is at most MOST and its tensor-core share at 16 bits above LEAST."""
 
 
 @lru_cache(maxsize=len(DTYPES))
 def validation(dtype: str) -> list[ConstructionGraph]:
-    """Graphs of the validation operators of a data type: in float32 all with a choice, else those that tensor cores support."""
+    """Graphs of the validation operators in a data type: in float32 all with a choice, else all that tensor cores support."""
     given = operators.resolve(OPERATORS)
     if dtype == "float32":
         return [graph for op in given if is_joint(graph := ConstructionGraph(op, HARDWARE, SPACE))]
@@ -67,21 +67,21 @@ def takes_tensor_cores(graph: ConstructionGraph) -> bool:
 
 
 def of_policy(folder: str, graph: ConstructionGraph, drawn: int = DRAWN) -> tuple[list[Schedule], float]:
-    """(first FIRST programs of a policy, fastest by the model first; seconds of the fastest)."""
+    """(the policy's FIRST programs that the model predicts to be fastest, in order; predicted seconds of the fastest)."""
     found = Columns(space=SPACE, checkpoint=folder, episodes=drawn).construct(graph, np.random.default_rng(0))
     return list(found.schedules[:FIRST]), found.latencies[0] if found.latencies else graph.latency(graph.initial())
 
 
 @lru_cache(maxsize=1024)
 def of_traverser(graph: ConstructionGraph) -> tuple[list[Schedule], float]:
-    """(first FIRST programs of `markov_ext`, fastest by the model first; seconds of the fastest)."""
+    """(the FIRST programs of `markov_ext` that the model predicts to be fastest, in order; predicted seconds of the fastest)."""
     strategy = get_strategy("markov_ext", space=SPACE)
     found = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
     return list(found.schedules[:FIRST]), found.latencies[0]
 
 
 def ratios(folder: str, graphs: Sequence[ConstructionGraph], drawn: int = DRAWN) -> list[float]:
-    """Time of the policy's best program relative to the traverser's, by the model, for every task."""
+    """Predicted time of the policy's fastest program over that of `markov_ext`, for every task."""
     return [of_policy(folder, graph, drawn)[1] / of_traverser(graph)[1] for graph in graphs]
 
 

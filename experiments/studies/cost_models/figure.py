@@ -1,4 +1,4 @@
-"""The figure of the study of cost models: regret of each learner with its interval, and regret by number of recorded programs."""
+"""Figure of the study of cost models: regret of each learner with its interval, and regret by number of recorded programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from experiments.common import style
 
 SCORE = 1
-"""Column of the first choice."""
+"""Index of the first choice's regret among the scores."""
 
 
 def draw(summary: dict[str, Any], path: Path) -> str:

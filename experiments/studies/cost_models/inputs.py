@@ -1,6 +1,6 @@
-"""Inputs of the cost models that this study compares: features of programs, or schedules as sequences of primitives.
+"""Inputs of the compared cost models: features of programs, or schedules as sequences of primitives.
 
-The features are those of `agents.hybrids.program_features`. The sequence follows TLP (arXiv 2211.03578), which reads the
+The features are those of `agents.hybrids.program_features`. The sequences follow TLP (arXiv 2211.03578), which reads the
 primitives and their numbers, not the generated code. The tokens are our reconstruction for the construction graph: one for the
 splits of each axis, one for each knob.
 """
@@ -19,7 +19,7 @@ from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, TILE, slot_of
 from gensor_gym.hardware.types import Hardware
 
 LEVELS = 3
-"""Levels of a CPU's tiles."""
+"""Number of tile levels of a CPU."""
 TOKENS, WIDTH = MAX_AXES + len(KNOBS), LEVELS + 2
 _DEFAULTS = np.array([knob.values.index(knob.default) for knob in KNOBS])
 

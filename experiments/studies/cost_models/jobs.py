@@ -1,4 +1,4 @@
-"""The jobs of the study: one training of a learner, or one replay of a recording, with scores for every operator held out."""
+"""The jobs of the study: one training of a learner, or one replay of a recording, with scores for every held-out operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRSTS = {"first": 1, "first4": 4, "first10": 10}
 CLASSES = (("conv2d",), ("gemm",), ("gemv",), ("avg_pool2d", "max_pool2d"), ("reduce_sum",))
 """Names of the operators that are held out together."""
 SPLITS = {"operators": FOLDS, "classes": len(CLASSES), "validation": 1}
-"""What is held out -> number of folds. `validation` learns from the whole part `train`; settings are chosen by it."""
+"""Split -> number of folds. A split holds out operators, classes, or the part `validation`, on which settings are chosen."""
 LEARNERS = ("model", "trees", "trees_listwise", "trees_sequence", "network", "attention")
 
 
@@ -58,13 +58,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Training(Job):
-    """A learner's training and its ranking of the operators held out."""
+    """A learner's training and its ranking of the held-out operators."""
 
     learner: str
     settings: dict[str, Any]
 
     def run(self) -> dict[str, Any]:
-        """Row with the scores of each operator held out, and processor seconds of training and prediction."""
+        """Row with the scores of each held-out operator, and processor seconds of training and prediction."""
         observed, out = self.data()
         sequences = recorded(self.machine, self.operators, self.split == "validation")[1]
         begin = time.process_time()
@@ -75,13 +75,13 @@ class Training(Job):
 
 @dataclass(frozen=True)
 class Replay(Job):
-    """A recording that is replayed in one order."""
+    """A replay of a recording in one order."""
 
     order: str
     budgets: tuple[int, ...]
 
     def run(self) -> dict[str, Any]:
-        """Row with programs and operators recorded and the scores of each operator held out, for each budget."""
+        """Row with programs and operators recorded and the scores of each held-out operator, for each budget."""
         observed, out = self.data()
         steps = []
         for at, predicted in replay(observed, out, self.order, self.seed, self.budgets):
@@ -126,6 +126,5 @@ def _predicted(job: Training, observed: Observed, sequences: Sequences, out: np.
 
 
 def _scored(predicted: np.ndarray, observed: Observed, out: np.ndarray) -> dict[str, list[float]]:
-    """Scores of each operator held out, by name."""
     found = rankings(predicted, observed.times[out], observed.groups[out], FIRSTS)
     return {name: [round(value, 4) for value in found[name]] for name in SCORES}

@@ -17,7 +17,7 @@ from agents.hybrids.correction import ROUNDS, SETTINGS
 Parts = tuple[np.ndarray, ...]
 """Arrays [B, ..] with one item for each program."""
 OPERATORS = 32
-"""Operators of a training step."""
+"""Number of operators in a training step."""
 WIDTHS = {"network": 256, "attention": 32}
 
 
@@ -35,8 +35,8 @@ def listwise_trees(
 ) -> np.ndarray:
     """Predictions for `asked` [N, F] of boosted trees with the settings of `agents.hybrids.correction`.
 
-    With `model`, column 0 is the analytic model's logarithm. The prediction is then the mean of two boosters, the second of which
-    starts from that column, as in `agents.hybrids.correction`.
+    With `model`, column 0 is the logarithm of the analytic model's seconds. The prediction is then the mean of two boosters,
+    and the second starts from that column, as in `agents.hybrids.correction`.
     """
     import xgboost
 
@@ -108,7 +108,6 @@ def _batches(groups: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.
 
 
 def _perceptron(features: int) -> Any:
-    """A network with two hidden layers that maps features [B, F] to scores [B]."""
     from torch.nn import Flatten, Linear, Sequential, SiLU
 
     width = WIDTHS["network"]
@@ -123,8 +122,6 @@ def _attention(sizes: int, numbers: int) -> Any:
     width = WIDTHS["attention"]
 
     class Attention(nn.Module):
-        """Self-attention that ignores absent tokens."""
-
         def __init__(self) -> None:
             super().__init__()
             self.operator, self.primitive = nn.Linear(sizes, width), nn.Linear(numbers, width)

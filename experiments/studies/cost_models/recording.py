@@ -15,13 +15,16 @@ from agents.hybrids.correction import Correction
 from agents.training.learn_correction import Observed
 
 MEMBERS = 2
-"""Corrections of an ensemble; each has two boosters, whose predictions count one by one."""
+"""Number of corrections in an ensemble; each has two boosters, whose predictions count separately."""
 SOME = 4
-"""Programs of a unit that is not a whole operator."""
+"""Number of programs in a unit that is not a whole operator."""
 
 
 def disagreement(predicted: np.ndarray) -> float:
-    """Mean standard deviation among members of a unit's predicted logarithms [members, programs], less each member's mean."""
+    """Mean over a unit's programs of the standard deviation among members.
+
+    `predicted` [members, programs] is first centred within each member.
+    """
     return float((predicted - predicted.mean(axis=1, keepdims=True)).std(axis=0).mean())
 
 
@@ -29,7 +32,7 @@ ORDERS: dict[str, tuple[bool, Callable[[np.ndarray], float] | None]] = {
     "operators_random": (True, None), "operators_disagreement": (True, disagreement),
     "some_random": (False, None), "some_disagreement": (False, disagreement),
 }  # fmt: skip
-"""Name -> (whether a unit is a whole operator, score of the units that come first; None for a random order)."""
+"""Name -> (whether a unit is a whole operator, score; units with the highest score come first, or at random if it is None)."""
 
 
 def replay(
@@ -51,7 +54,7 @@ def replay(
         while units and len(recorded) < budget:
             recorded.extend(units.pop())
         at = np.sort(recorded)
-        asked = np.flatnonzero(held_out | (budget != budgets[-1]))  # nothing is chosen after the last
+        asked = np.flatnonzero(held_out | (budget != budgets[-1]))  # nothing is chosen after the last budget
         predicted[:, asked] = _ensemble(observed, at, asked, seed)
         yield at, predicted.mean(axis=0)
 

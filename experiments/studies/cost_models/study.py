@@ -30,7 +30,7 @@ from gensor_gym.registry import check_known
 Found = dict[str, Any]
 """`ranked`: (split, machine) -> learner -> lines [folds][seeds]; `replays`: machine -> order -> lines [repeats]."""
 RANDOM = "operators_random"
-"""The order that the others are compared with."""
+"""Order that all other orders are compared with."""
 HEAD = ("rank correlation", "first choice", "best of 4", "best of 10")
 PAIRS = {
     "sequence network less shipped trees": ("attention", "trees"), "loss, trees": ("trees_listwise", "trees"),
@@ -38,7 +38,7 @@ PAIRS = {
     "input, trees": ("trees_sequence", "trees_listwise"), "input, networks": ("attention", "network"),
     "analytic model less shipped trees": ("model", "trees"),
 }  # fmt: skip
-"""What a comparison tells -> (learner, learner that is subtracted)."""
+"""Name of a comparison -> (learner, learner that is subtracted)."""
 
 
 class CostModels(Study[Plan, Found]):
@@ -168,17 +168,14 @@ def _replayed(by: Mapping[str, list[Row]], resamples: int) -> dict[str, Any]:
 
 
 def _text(value: Mapping[str, float], sign: str = "") -> str:
-    """A mean with its interval."""
     return f"{value['mean']:{sign}.3f} [{value['low']:{sign}.3f}, {value['high']:{sign}.3f}]"
 
 
 def _apart(line: Mapping[str, float]) -> str:
-    """A difference with its interval and p value."""
     return f"{_text(line, '+')}, p {p_text(line['p_holm'])}"
 
 
 def _order(name: str, one: Mapping[str, Any], repeats: int) -> tuple[str, ...]:
-    """Row of the table of replays for one order."""
     apart = ("-", "-") if name == RANDOM else (_apart(one["over"][name][-1]), f"{one['better'][name]} of {repeats}")
     return f"`{name}`", *map(_text, one["scores"][name]), *apart, f"{one['operators'][name][-1]:.0f}"
 

@@ -77,7 +77,7 @@ def train_missing(
     with ThreadPoolExecutor(max(1, processes)) as pool:
         try:
             list(pool.map(lambda command: _run(command, running), commands))
-        except BaseException:  # at a stop no training begins, and the running trainings save at their next safe point
+        except BaseException:  # after a stop no training begins, and the running trainings save at their next safe point
             pool.shutdown(wait=False, cancel_futures=True)
             for process in running:
                 process.terminate()
@@ -150,7 +150,7 @@ class Contender:
     annealed: bool
     """Whether annealing with the model continues from the episodes' programs."""
     reference: str
-    """Name of the search that the policy is compared with by groups: its own setting, or the study's."""
+    """Name of the search that the policy is compared with by groups; by default the study's reference."""
 
     @property
     def sampled(self) -> str:

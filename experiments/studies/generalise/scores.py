@@ -162,7 +162,7 @@ class Regrets:
         return evaluations, self._regrets(np.fmin(latency, self._start[:, None])), seconds  # a latency of None is NaN here
 
     def rounds(self, learned: Contender) -> dict[str, str]:
-        """Label -> search of a policy's first rounds: one greedy episode, and the best of several episodes."""
+        """Label -> search whose first round is reported: one greedy episode, and the best of several episodes."""
         if learned.best_of is None:
             return {FIRST: learned.name}
         behind = ", then chains" if learned.annealed else ""
@@ -210,7 +210,6 @@ def summarise(study: Regrets) -> dict[str, Any]:
 
 
 def _policy(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
-    """Summary values of one policy."""
     return {
         "reference": learned.reference, "of": learned.of,
         "training_s": [one.seconds for one in trained], "training_steps": [one.steps for one in trained],
@@ -264,7 +263,7 @@ def groups_of(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
 
 
 def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
-    """Costs of a policy's best of several episodes, compared with the first strategy that reaches its interquartile mean regret.
+    """Costs of keeping a policy's best of several episodes, against the first strategy that reaches the policy's IQM regret.
 
     `evaluations` and `seconds` each have these entries: `ours`, the policy's cost per operator; `theirs`, the cost of the first
     strategy, `who`, to reach the policy's regret, both None if no strategy does in the study; `training`, the cost of training;
@@ -286,7 +285,7 @@ def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -
 
 
 def _even(ours: float, places: np.ndarray, reached: Mapping[str, np.ndarray], training: float) -> dict[str, Any]:
-    """Entries of `break_even` in one unit of cost. `reached` marks, by strategy, the costs `places` at which it is as good."""
+    """Entries of `break_even` in one unit of cost; `reached` says, for each strategy, at which costs `places` it is as good."""
     needed = {name: float(places[int(np.argmax(at))]) for name, at in reached.items() if at.any()}
     who = min(needed, key=lambda name: needed[name], default=None)
     theirs = None if who is None else needed[who]

@@ -1,4 +1,4 @@
-"""The study of trained policies and search with the model on operators that no policy was trained on, with known optima.
+"""The study of trained policies and of search with the model, on operators with known optima that no policy was trained on.
 
 Run it by `python -m experiments generalise` (conf/generalise.yaml, docs/generalisation.md). Only the searches themselves are
 timed. A row of lines.jsonl stays valid while fingerprint, hyperparameters and policy stay the same.
@@ -93,18 +93,15 @@ def sheet(summary: dict[str, Any]) -> Sheet:
 
 
 def _by_count(title: str, summary: dict[str, Any], notes: Sequence[str] = ()) -> Sheet:
-    """Table of regrets by evaluations."""
     head = ("strategy", *(f"{count:,}" for count in summary["checkpoints"]))
     return interval_sheet(title, head, {name: line["regret"] for name, line in _ordered(summary)}, notes)
 
 
 def _ordered(summary: dict[str, Any]) -> list[tuple[str, Any]]:
-    """(name, values) of the strategies, sorted by regret at the last checkpoint."""
     return sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
 
 
 def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[str]:
-    """Lines of the section on one policy."""
     rounds = policy["rounds"]
     lines = [
         f"## {name}", "",
@@ -140,7 +137,6 @@ def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[
 
 
 def _beside(label: str, one: dict[str, Any]) -> list[str]:
-    """Lines that compare a policy's round with all strategies at the same numbers of evaluations."""
     rows = [
         (
             name, interval_text(other["iqm"], 1), interval_text(other["iqm_over"], 1, sign=True), f"{100 * other['mean']:.1f} %",
@@ -187,7 +183,6 @@ PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
 
 
 def _bands(study: Regrets, x: np.ndarray, regret: Callable[[str, np.ndarray], np.ndarray]) -> tuple[Figure, Axes]:
-    """Draw the bands of all searches, policies with broader lines; return (figure, axes)."""
     learned = {policy.name for policy in study.plan.policies}
     lines = {
         name: {"color": colour, "marker": marker, "markevery": 5}
@@ -198,7 +193,6 @@ def _bands(study: Regrets, x: np.ndarray, regret: Callable[[str, np.ndarray], np
 
 
 def _evaluations(study: Regrets, path: Path) -> str:
-    """Draw regret over evaluations, with marks for the policies' rounds; return the file name."""
     x = np.unique(np.geomspace(min(FIRST, study.plan.evaluations), study.plan.evaluations, POINTS).astype(int))
     figure, axes = _bands(study, x, study.regret)
     looks = style.look(study.names)
@@ -213,14 +207,13 @@ def _evaluations(study: Regrets, path: Path) -> str:
 
 
 def _seconds(study: Regrets, path: Path) -> str:
-    """Draw regret over processor seconds of construction; return the file name."""
     x = np.geomspace(SHORTEST, study.plan.longest, POINTS)
     figure, axes = _bands(study, x, study.regret_within)
     return regret_figure(figure, axes, "processor seconds of construction, one thread (training left out)", path)
 
 
 def _profiles(study: Regrets, learned: Contender, path: Path) -> str:
-    """Draw performance profiles after each round of a policy, all searches stopped at its evaluations; return the file name."""
+    """Draw performance profiles for each round of a policy, with all searches stopped after as many evaluations."""
     names = [learned.name, *study.plan.strategies]
     lines = {
         name: {"color": colour, "linewidth": THIN if number else BROAD, "linestyle": LINES[number % len(LINES)]}
@@ -269,7 +262,7 @@ class Generalisation(Study[GeneralisePlan, Regrets]):
         return regrets_of(self, plan, policies, searches, console)
 
     def summarise(self, found: Regrets) -> dict[str, Any]:
-        """Summary of the regrets, by `summary.summarise`."""
+        """Summary of the regrets, by `scores.summarise`."""
         return summarise(found)
 
     def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:

@@ -36,7 +36,7 @@ FILE = ROOT / "conf" / "operator" / "gpu_study.yaml"
 TRAINED, SELECTED = "split/v1/train", "split/v1/validation"
 LOOKED_AT = ROOT / "conf" / "experiment" / "gpu_headline.yaml"
 TWIN, ALIKE = 2.0, 1.25
-"""Factors on every axis within which operators count as near."""
+"""Factors on every axis within which an operator is too near: TWIN to one of training, ALIKE to a selected or chosen one."""
 MOST_BYTES, MOST_FLOPS = 112e6, 6e10
 SECONDS = (0.2e-6, 250e-6)
 """Range of the roofline's floor on an H100, in seconds."""
@@ -48,7 +48,7 @@ CORRECTION = "agents/data/corrections/h200"
 POLICIES = range(5)
 """Training seeds of the study's policies (conf/train_columns_extended.yaml)."""
 FLOATS = ("float32", "float16", "float32", "bfloat16")
-"""Data types that alternate for all other operators; see WITH_BYTES."""
+"""Data types that alternate for operators without int8 (see WITH_BYTES)."""
 WITH_BYTES = ("float32", "float16", "bfloat16", "float32", "int8", "float16", "bfloat16")
 """Data types that alternate for matrix products and convolutions without groups, which also have int8."""
 
@@ -79,7 +79,7 @@ def within(one: Operator, other: Operator, factor: float) -> bool:
 
 
 def fits(op: Operator) -> bool:
-    """Whether an operator is of a size to be timed among many: for each, references are computed and many kernels timed."""
+    """Whether an operator's size lets it be timed among many: for each, references are computed and many kernels timed."""
     low, high = SECONDS
     small = op.compulsory_bytes <= MOST_BYTES and op.flops <= MOST_FLOPS
     return small and low <= roofline_floor(op, hardware.get("h100")) <= high
@@ -122,7 +122,6 @@ def near_timed() -> list[str]:
 
 
 def _near(op: Operator, others: Sequence[Operator], factor: float) -> bool:
-    """Whether an operator is within `factor` of any of `others`."""
     return any(within(op, other, factor) for other in others)
 
 

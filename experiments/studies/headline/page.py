@@ -31,7 +31,7 @@ SUBJECTS = {
 }  # fmt: skip
 """Learned arm -> its name in sentences."""
 MOST = 8
-"""Number of operators listed at each end."""
+"""Number of operators listed with the smallest ratios, and with the largest."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def primary(timed: Timed) -> Line:
 
 
 def parts(timed: Timed, first: str, most: str) -> list[Line]:
-    """Comparisons: `first` after the first program, `most` after the largest number of programs, then one for each stratum."""
+    """Comparisons: after one program (named `first`), after the most programs (named `most`), and one for each stratum."""
     deep = timed.deep(RANKS[-1])
     lines = [compared(first, timed, timed.whole, RANKS[0])]
     lines += [compared(most, timed, deep, RANKS[-1])] if deep else []
@@ -159,7 +159,6 @@ def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -
 
 
 def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Table of arms: each arm's times over the best known times, torch's times over the arm's, and the cost of construction."""
     best, cells = best_known(timed, ops), []
     torch = np.array([timed.torch(op) for op in ops])
     for arm in timed.arms:
@@ -184,7 +183,6 @@ def best_known(timed: Timed, ops: Sequence[str]) -> np.ndarray:
 
 
 def _classes(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Table by operator class: the policy's ratio to the traverser, and torch's time over the best known time."""
     best, names = best_known(timed, ops), [operators.parse(op).name for op in ops]
     cells = []
     for name in dict.fromkeys(sorted(names)):
@@ -204,7 +202,6 @@ def gaps(timed: Timed, ops: Sequence[str]) -> np.ndarray:
 
 
 def _extremes(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Table of the operators with the smallest and the largest ratios."""
     found = gaps(timed, ops)
     order = np.argsort(found)
     chosen = dict.fromkeys([*order[:MOST].tolist(), *order[-MOST:].tolist()])
@@ -213,7 +210,6 @@ def _extremes(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Table of arms: how many of an arm's proposals have each status, and on how many operators the arm has no time."""
     counts = timed.statuses()
     names = sorted({status for count in counts.values() for status in count})
     cells = [(f"`{arm}`", *(str(count[name]) for name in names), str(timed.without(arm, ops))) for arm, count in counts.items()]
@@ -221,7 +217,6 @@ def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def _p(value: float) -> str:
-    """Text of a p value with three decimals."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
@@ -236,7 +231,6 @@ def draw(folder: Path, path: Path) -> list[str]:
 
 
 def _ratios(timed: Timed) -> Figure:
-    """Figure of the policy's and the other arms' ratios to the traverser, and of all operators."""
     upper = [primary(timed), *parts(timed, "first program alone", f"best of {RANKS[-1]}")]
     others = [arm for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
     lower = [compared(arm, timed, timed.whole, FIRST, ours=arm) for arm in others]
@@ -255,7 +249,6 @@ def _ratios(timed: Timed) -> Figure:
 
 
 def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:
-    """Draw a row with ratio and interval for each comparison."""
     lines = [line for line in lines if line.operators]
     for row, line in enumerate(lines):
         sides = [[line.ratio - line.low], [line.high - line.ratio]]
@@ -268,7 +261,6 @@ def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:
 
 
 def _operators(axes: Axes, timed: Timed) -> None:
-    """Draw the ratios of all operators in ascending order, coloured by stratum."""
     ops = timed.whole
     found, groups = gaps(timed, ops), strata(ops)
     looks, order = look(list(groups)), np.argsort(found)
@@ -284,7 +276,6 @@ def _operators(axes: Axes, timed: Timed) -> None:
 
 
 def _profiles(timed: Timed) -> Figure:
-    """Figure with the share of searches within a factor of the best known time, a line for each arm."""
     ops, factors = timed.whole, np.geomspace(1.0, 8.0, 200)
     best, looks = best_known(timed, ops), look(list(timed.arms))
     figure, several = plt.subplots(1, 2, figsize=(9.0, 3.6), sharey=True)

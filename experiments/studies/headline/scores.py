@@ -63,7 +63,6 @@ class Timed:
 
     @cached_property
     def _asked(self) -> list[tuple[str, int]]:
-        """All pairs (arm, seed)."""
         return [(arm, seed) for arm, seeds in self.arms.items() for seed in seeds]
 
     @cached_property
@@ -139,7 +138,7 @@ class Timed:
 
     @cached_property
     def _rounds(self) -> dict[str, Mapping[str, Sequence[float]]]:
-        """Operator -> interleaved samples by kernel, if all arms' winners have samples: so no operator mixes them with trials."""
+        """Operator -> interleaved samples by kernel, if all arms' winners have samples: no operator mixes rounds and trials."""
         found = {op: row.get("samples") or {} for op, row in self.together.items()}
         return {
             op: samples for op, samples in found.items()
@@ -151,7 +150,6 @@ class Timed:
         return fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
 
     def _trial(self, op: str, digest: str) -> float:
-        """Seconds of a kernel's trial; infinite if it did not succeed."""
         return seconds_of(self.trials.get((op, digest), {}))
 
     def _untried(self, k: int) -> set[str]:

@@ -57,7 +57,6 @@ class BestKnown:
         return best_so_far(regrets or [self.worst], length)
 
     def _key(self, text: str) -> str:
-        """Name of a schedule's kernel."""
         return text
 
 
@@ -68,7 +67,7 @@ class Truth(BestKnown):
         """Read the table. ValueError if the table lacks a schedule of the space, or if no program in the table succeeded."""
         graph = ConstructionGraph(operator, hardware, space)
         schedules = []
-        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # a larger space is not enumerated
+        for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # ends at the first missing one
             if backend.measure(operator, [schedule], hardware)[0].status is Status.NOT_RECORDED:
                 raise ValueError(f"the table of {operator} does not hold all of space {space!r}: its best is unknown")
             schedules.append(schedule)
@@ -85,7 +84,7 @@ class Truth(BestKnown):
 
     @cached_property
     def random(self) -> np.ndarray:
-        """Expected regret of the best of k kernels drawn uniformly without replacement, for k = 1 .. kernels."""
+        """Expected regret of the best of k kernels drawn uniformly without replacement, for k = 1 .. number of kernels."""
         return expected_best(self.regrets)
 
     def chance(self, length: int) -> np.ndarray:
@@ -93,7 +92,6 @@ class Truth(BestKnown):
         return best_so_far(self.random, length)
 
     def _key(self, text: str) -> str:
-        """Digest of a schedule's kernel, cached."""
         if text not in self._known:
             self._known[text] = self._digest(Schedule.parse(text))
         return self._known[text]
@@ -176,7 +174,6 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
 def _truths(
     settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results
 ) -> Sequence[BestKnown]:
-    """Regrets of the kernels of all tasks; empty if no search was completed."""
     if not done:
         return []
     if not isinstance(settings.backend, RecordedBackend):
@@ -237,7 +234,6 @@ def summarise(
 
 
 def _costs(curves: Curves) -> dict[str, Any]:
-    """Mean costs of a strategy's searches."""
     ends = curves.outcomes
     names = ("trials", "evaluations", "construction_s", "elapsed_s")
     trials, evaluations, overhead, elapsed = (float(np.mean([getattr(end, name) for end in ends])) for name in names)

@@ -69,7 +69,6 @@ def _bands(lines: dict[str, dict[str, Any]], x: np.ndarray, curves: dict[str, np
 
 
 def _trials(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str:
-    """Draw regret over trials; return the file name."""
     x = np.unique(np.geomspace(1, scores.chance.shape[1], POINTS).astype(int))
     figure, axes = _bands(lines, x, {name: curves.regret[..., x - 1] for name, curves in scores.curves.items()})
     if np.isfinite(scores.chance).all():
@@ -79,7 +78,6 @@ def _trials(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str
 
 
 def _seconds(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> str:
-    """Draw regret over seconds of search and recorded measurement; return the file name."""
     ends = np.concatenate([c.elapsed[..., (0, -1)].reshape(-1, 2) for c in scores.curves.values()])
     x = np.geomspace(max(1e-3, float(np.quantile(ends[:, 0], 0.5))), float(ends[:, 1].max()), POINTS)
     figure, axes = _bands(lines, x, {name: at_seconds(curves, x) for name, curves in scores.curves.items()})
@@ -100,7 +98,6 @@ def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
 
 
 def _improvement(scores: Scores, summary: dict[str, Any], reference: str, path: Path) -> str:
-    """Draw the probability of improvement over the reference with its interval, in groups by strategy; return the file name."""
     names = [name for name in scores.strategies if reference in summary["strategies"][name].get("over", {})]
     checkpoints = summary["checkpoints"]
     figure, axes = plt.subplots(figsize=(7.0, 1.2 + 0.2 * len(names) * (len(checkpoints) + 1)))
@@ -188,7 +185,6 @@ def sheet(summary: dict[str, Any]) -> Sheet:
 
 
 def _differences(summary: dict[str, Any], other: str, after: list[str]) -> list[str]:
-    """Lines of the section with paired differences from random draws or from a strategy."""
     lines = {name: line["over"][other] for name, line in summary["strategies"].items() if other in line.get("over", {})}
     chance = other == "chance"
     rows = [
@@ -210,7 +206,7 @@ class SearchStudy(Study[Plan, Scores]):
     """The study of strategies on tasks, with a job for every search."""
 
     jobs: Jobs
-    """Jobs of the folder, open while this process holds its lock."""
+    """Jobs of the folder, open while this process holds the folder's lock."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve a configuration (conf/study.yaml); ValueError names an invalid setting."""
@@ -249,7 +245,7 @@ class SearchStudy(Study[Plan, Scores]):
         return closing(self.jobs)
 
     def run(self, console: Console) -> Scores:
-        """Run the missing searches and return the scores of all."""
+        """Run the missing searches and return the scores of all searches."""
         wanted = self.settings.jobs
         outcomes = {job.key: found for job in wanted if (found := self.jobs.finished(job)) is not None}
         if outcomes:

@@ -114,7 +114,7 @@ class Stock(Study[Plan, Found]):
         self.trials = {name: [_trial(name, one, seed, plain) for seed in plain["seeds"]] for name, one in plain["agents"].items()}
 
     def run(self, console: Console) -> Found:
-        """Run the missing trials and return the rows of all."""
+        """Run the missing trials and return all rows."""
         wanted = [trial for trials in self.trials.values() for trial in trials]
         rows = iter(self.lines(wanted, console, run_trial))
         return Found({name: [next(rows) for _ in trials] for name, trials in self.trials.items()}, wanted[0].lists[1])
@@ -134,7 +134,6 @@ class Stock(Study[Plan, Found]):
         }  # fmt: skip
 
     def _agent(self, name: str, found: Found) -> dict[str, Any]:
-        """Summary values of one agent."""
         trial, lines, regrets = self.trials[name][0], found.lines[name], found.regrets(name)
         first, best = (interval(iqm, values[..., None], self.plan.resamples)[0] for values in regrets)
         curve = lines[0]["curve"]
@@ -185,7 +184,6 @@ class Stock(Study[Plan, Found]):
 
 
 def _cells(name: str, agent: dict[str, Any]) -> tuple[str, ...]:
-    """Cells of a row of the page's table."""
     length, illegal = agent["length"], agent["illegal"]
     return (
         name, agent["environment"], f"{agent['seconds']:.0f} s" if agent["seconds"] else "nothing", f"{agent['steps']:,.0f}",

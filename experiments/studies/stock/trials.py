@@ -49,7 +49,7 @@ FOREVER = 1 << 40
 def operators_of(
     trained: str, tested: str, most_values: int, most_tested: int | None, hardware: str, space: str
 ) -> tuple[tuple[str, ...], ...]:
-    """(training operators, test operators, operators of `tested` left out) as texts, the same for all kinds of actions.
+    """(training operators, test operators, operators of `tested` left out) as texts, the same for both environments.
 
     A training operator is left out if a column has more than `most_values` values. A test operator is left out if a column has
     more values than in training, or if the operator has no certified optimum.

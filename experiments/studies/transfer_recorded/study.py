@@ -1,9 +1,9 @@
 """Policies trained on recordings of one real GPU, tested on other GPUs: `python -m experiments transfer_recorded`.
 
 Configuration: conf/transfer_recorded.yaml; results: docs/generalisation.md. The recordings are complete spaces of a kernel on
-several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials. The
-searches are policies trained on another GPU, on all others, or on the tested recording itself (which shows memorisation, not
-transfer); the order of the other GPUs' times; and plain searches.
+several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials.
+They are: policies trained on another GPU, on all other GPUs, or on the tested recording itself (which shows memorisation, not
+transfer); the order of the times on the other GPUs; and plain searches.
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def _spaces(summary: dict[str, Any]) -> list[str]:
-    """Lines of the section on the sizes of the recorded spaces and the cost of training."""
     rows = [
         (kernel, about["device"], *(str(about[name]) for name in ("configurations", "ran", "within_5")),
          f"{about['slowest']:.1f}")
@@ -111,7 +110,6 @@ def _rows(summary: dict[str, Any], kernel: str) -> tuple[list[str], np.ndarray]:
 
 
 def _matrix(summary: dict[str, Any], kernel: str) -> list[str]:
-    """Lines of a kernel's matrix; the memorisation reference is bold."""
     devices, (rows, values) = summary["kernels"][kernel], _rows(summary, kernel)
 
     def cell(i: int, j: int) -> str:
@@ -136,7 +134,6 @@ def draw(summary: dict[str, Any], folder: Path) -> list[str]:
 
 
 def _draw_matrix(summary: dict[str, Any], kernel: str, path: Path) -> str:
-    """Draw a kernel's matrix with searches in rows and tested GPUs in columns; return the file name."""
     devices, (rows, values) = summary["kernels"][kernel], _rows(summary, kernel)
     return heat_map(
         values, [name.replace("_", " ") for name in rows], [name.replace("_", " ") for name in devices], path,
@@ -148,7 +145,6 @@ def _draw_matrix(summary: dict[str, Any], kernel: str, path: Path) -> str:
 
 
 def _draw_curves(summary: dict[str, Any], path: Path) -> str:
-    """Draw mean regret over trials, a panel for each kernel; return the file name."""
     kernels, counts = list(summary["kernels"]), summary["checkpoints"]
     figure, all_axes = plt.subplots(1, len(kernels), figsize=(0.4 + 3.1 * len(kernels), 3.2), squeeze=False)
     figure.subplots_adjust(wspace=0.35)
@@ -193,7 +189,7 @@ class Scores:
         return [name for kernel, device, name in self.found if (kernel, device) == (task.kernel, task.device)]
 
     def role(self, task: Task, name: str) -> np.ndarray:
-        """Regrets of a role on the tested device. A role of another device is the mean over all choices of this other device."""
+        """Regrets of a role on the tested device; a role about "another" device is the mean over all other devices."""
         if name == MEMORISED:
             return self.of(task, POLICY_OF + task.device)
         if name in (ANOTHER, BEST_OF_ANOTHER):
@@ -212,7 +208,6 @@ def roles(plan: RecordedPlan) -> list[str]:
 
 
 def _about(plan: RecordedPlan, kernel: str, device: str) -> dict[str, Any]:
-    """Facts about a recorded space: sizes, configurations near the best, and the slowest time over the best."""
     space = load_space(plan.file(kernel, device))
     times = space.seconds(plan.config["timing"])
     return {

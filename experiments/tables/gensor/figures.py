@@ -75,7 +75,6 @@ def draw_curves(
 
 
 def _scale(axes: Axes, axis: str, kind: str) -> None:
-    """Set the scale of an axis by its kind: linear for shares, else logarithmic."""
     within = getattr(axes, f"{axis}axis")
     if kind == "seconds":
         style.time_axis(axes, axis)
@@ -90,7 +89,6 @@ def _scale(axes: Axes, axis: str, kind: str) -> None:
 def _dots(
     axes: Axes, labels: Sequence[str], values: Mapping[str, np.ndarray], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Draw a column of marks for every operator."""
     width = 0.6 / max(1, len(values))
     for place, (name, rates) in enumerate(values.items()):
         colour, marker = looks[name]
@@ -104,7 +102,7 @@ def _dots(
 
 
 PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "autotvm", "PyTorch": "torch"}
-"""Name in the paper -> name here whose colour it gets."""
+"""Name in the paper -> strategy of this project whose colour it gets."""
 
 
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -128,7 +126,6 @@ def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def _short(text: str) -> str:
-    """Short text of an operator for a tick: its class and extents."""
     name, _, rest = style.plain(text).partition("(")
     numbers = [part.split("=")[1] for part in rest.rstrip(")").split(", ") if "=" in part and '"' not in part]
     return f"{name.replace('avg_pool2d', 'pool').replace('2d', '')} {'x'.join(numbers[:5])}"

@@ -1,7 +1,7 @@
-"""Gensor (arXiv 2502.11407), Table VI: contributions of the graph and of virtual threads over the tree.
+"""Gensor (arXiv 2502.11407), Table VI: what the graph and virtual threads add to Roller's tree.
 
-One table is by the model of an RTX 4090, without timing; a counterpart is measured on the present hardware. A CPU has no virtual
-threads, so that its steps are Roller, the traverser in space `tree` (no inverse primitives), and the traverser.
+One table is predicted for an RTX 4090, without timing; a counterpart is measured on the present hardware. A CPU has no
+virtual threads, so that its steps are Roller, the traverser in space `tree` (no inverse primitives), and the traverser.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.operators.types import Operator
 
 TOP = 10
-"""Number of programs measured; the first also counts separately."""
+"""Number of programs measured; the first program is also reported alone."""
 ROLLER, TREE, PLAIN, FULL = "roller", "markov in the tree", "markov without virtual threads", "markov"
 SPACES = {TREE: "tree", PLAIN: "gensor_no_vthread"}
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """A table by the model and a table measured on the present hardware; `limit` caps the shapes of each class."""
+    """A table predicted by the model and a table measured on the present hardware; `limit` caps the shapes of each class."""
     tiers, tables = tiers_of(config), []
     if MODEL in tiers:
         tables.append(_predicted(config, folder))
@@ -47,7 +47,6 @@ def _contenders(names: Sequence[str], trials: int) -> list[Contender]:
 
 
 def _predicted(config: DictConfig, folder: Path) -> Table:
-    """Table by the model of an RTX 4090: rates and profiles of three steps next to the published values."""
     searches = Searches(config, folder, MODEL)
     steps, seeds = (ROLLER, PLAIN, FULL), searches.seeds
     classes = stand_in(RTX_4090, config.limit)
@@ -104,7 +103,6 @@ def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
 
 
 def _measured(config: DictConfig, folder: Path) -> Table:
-    """Table measured on the present hardware: first programs and winners of ten, timed together."""
     searches = Searches(config, folder, LIVE)
     steps = (ROLLER, TREE, FULL) if searches.hardware.kind == "cpu" else (ROLLER, TREE, PLAIN, FULL)
     trials = config.trials or TOP
@@ -153,8 +151,6 @@ def _timed(searches: Searches, op: Operator, steps: Sequence[str], ended: Ended)
 def _measured_row(
     name: str, ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]
 ) -> tuple[Cell, ...]:
-    """Row of one class in the measured table."""
-
     def over(slow: str, fast: str) -> str:
         return mean_text(_differences(ops, logs, slow, fast))
 
@@ -185,5 +181,4 @@ def _surprises(logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]
 
 
 def _arrow(values: Sequence[float]) -> str:
-    """Text of the steps' values in order, joined by arrows."""
     return " → ".join(f"{value:.3g}" for value in values)

@@ -53,7 +53,6 @@ def _contenders(tier: str, trials: int) -> list[Contender]:
 
 
 def _tables(config: DictConfig, searches: Searches, found: list[Contender], folder: Path) -> list[Table]:
-    """Both tables of a tier."""
     lengths = published.LENGTHS[: config.limit]
     ops = [operators.gemm(m=length, n=INNER, k=HIDDEN) for length in lengths]
     ended = searches.run(ops, found)
@@ -77,7 +76,6 @@ def _tables(config: DictConfig, searches: Searches, found: list[Contender], fold
 
 
 def _speed_table(title: str, searches: Searches, speeds: Speeds, lengths: tuple[int, ...], notes: tuple[str, ...]) -> Table:
-    """Table of speeds, a row for each length: ours, then the published."""
     ours, base = [name for name in speeds.logs if name != ROLLER], rates(speeds, ROLLER)
     theirs = {name: published.FIGURE_11[name] for name in ("Gensor", "PyTorch", "DietCode")}
     columns = (
@@ -142,7 +140,6 @@ def ahead(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], name: str) -
 
 
 def _conditions(searches: Searches, found: list[Contender]) -> tuple[str, ...]:
-    """Sentences on the conditions of our values and of the published values."""
     trials = ", ".join(f"{one.name} {one.trials}" for one in found)
     how = (
         "of a change the wall time of the search alone on the host, nothing compiled or timed; of a call the model's latency"
@@ -161,7 +158,6 @@ def _conditions(searches: Searches, found: list[Contender]) -> tuple[str, ...]:
 
 
 def _draw(searches: Searches, spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int, folder: Path) -> str:
-    """Draw total seconds over the number of calls of every shape; return the file name."""
     grid = np.geomspace(1, max(1e6, 10.0 * calls), 25)
     curves = {name: (grid, spent[name].sum() + grid * run[name].sum()) for name in spent}
     path = folder / f"gensor_changing_shapes_{searches.hardware.name}.png"

@@ -1,6 +1,6 @@
 """Gensor (arXiv 2502.11407), figure 8: seconds to compile a square GEMM over its size, for all strategies.
 
-By the model of an RTX 4090 only a search's own time counts, without compiling or timing kernels. On the present hardware all
+On the model of an RTX 4090 only a search's own time counts, without compiling or timing kernels. On the present hardware all
 compiling and timing counts, up to the largest size that is feasible. The claim tested on measurements is that `markov` is flat.
 """
 
@@ -59,7 +59,6 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes: Sequence[int], folder: Path) -> Table:
-    """Table of medians over seeds and of slopes, with the published rows below."""
     ops = {n: operators.gemm(m=n, n=n, k=n) for n in sizes}
     ended = searches.run(ops.values(), found)
 
@@ -103,17 +102,14 @@ def slope(sizes: Sequence[int], seconds: np.ndarray) -> tuple[float, float, floa
 
 
 def _fit(x: np.ndarray, y: np.ndarray) -> float:
-    """Least-squares slope of y over x."""
     return float(np.dot(x - x.mean(), y) / np.dot(x - x.mean(), x))
 
 
 def _slope_text(of: tuple[float, float, float]) -> str:
-    """Text of a slope with its interval."""
     return "-" if np.isnan(of[0]) else f"{of[0]:+.2f} [{of[1]:+.2f}, {of[2]:+.2f}]"
 
 
 def _conditions(searches: Searches) -> tuple[str, ...]:
-    """Sentences on the conditions of our values and of the published values."""
     theirs = (
         f"Published: figure 8 of {published.SOURCE} RTX 4090 with an i7-13700K; how many programs Gensor and Roller timed, and "
         "how many trials Ansor and AutoTVM had, is not stated.",
@@ -154,7 +150,6 @@ def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) 
 
 
 def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
-    """Sentence that compares our seconds with the published seconds at size n."""
     ours = {name: float(np.nanmedian(times[-1])) for name, times in seconds.items()}
     at = published.SIZES.index(n)
     gensor, roller = published.FIGURE_8["Gensor"][at], published.FIGURE_8["Roller"][at]
@@ -166,7 +161,6 @@ def _seconds(seconds: dict[str, np.ndarray], n: int) -> str:
 
 
 def _draw(searches: Searches, ops: dict[int, Operator], seconds: dict[str, np.ndarray], folder: Path) -> str:
-    """Draw our times and the published times next to each other; return the file name."""
     sizes = np.array(list(ops))
     ours = {name: (sizes, np.median(times, axis=1)) for name, times in seconds.items()}
     theirs = {name: (np.array(published.SIZES), np.array(times)) for name, times in published.FIGURE_8.items()}

@@ -1,6 +1,6 @@
 """Gensor (arXiv 2502.11407), Table V: three matrix products on an RTX 4090, with a profiler's view of their kernels.
 
-Our values are by the model of that device; nothing is timed.
+The model of that device predicts our values; nothing is timed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,6 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _conditions(trials: int, seed: int) -> tuple[str, ...]:
-    """Sentences on the conditions of our values and of the published values."""
     return (
         f"Ours: the model of an RTX 4090 for what a strategy ends with, seed {seed}; markov its first program, roller its first "
         f"ten, ansor {trials} trials, which the model answers. Compute: the busier of FMA pipes and issue slots over the "

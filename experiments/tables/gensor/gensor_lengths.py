@@ -1,7 +1,7 @@
 """A table like Gensor's figure 11 (arXiv 2502.11407) for a whole network: a small BERT whose sequence length changes.
 
-Ours is compiled once for several lengths, the buckets (`agents.buckets`), and in addition for each length alone. Torch's compiler
-compiles it once for all lengths (`dynamic=True`).
+Our compiler compiles it once for several lengths, the buckets (`agents.buckets`), and in addition for each length alone.
+Torch's compiler compiles it once for all lengths (`dynamic=True`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BUCKETS = (32, 64, 128, 256, 512)
 TRIALS = 3
 """Number of measured programs for each distinct kernel, unless configured."""
 AGREE = 1e-3
-"""Largest difference from torch's results."""
+"""Largest allowed difference from torch's results."""
 COLUMNS = (
     "length", "bucket", "ours, in the bucket", "ours, for the length alone", "torch", "torch.compile", "bucket over torch",
     "bucket over torch.compile", "published: Gensor over PyTorch",
@@ -43,7 +43,7 @@ Side = Callable[..., tuple[Any, ...]]
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """The table of lengths, at most `limit` of them. Making the table takes five minutes on one core.
 
-    ValueError unless one thread computes, because torch's idle threads disturb those of others in the same process.
+    ValueError unless one thread computes, because torch's idle threads disturb other threads of the process.
     """
     if hardware.get(config.hardware) != hardware.get("host") or (threads := hardware.get("host").units) != 1:
         raise ValueError(f"{config.hardware} of {threads} threads: expected the host and GENSOR_GYM_THREADS=1")
@@ -95,7 +95,6 @@ def timed(sides: Mapping[str, Side], length: int, rounds: int) -> dict[str, list
 
 
 def _row(length: int, bucket: int, seconds: Mapping[str, list[float]]) -> tuple[Cell, ...]:
-    """Row of a length: times of all sides, and speeds of the bucket over torch's."""
     over = [factor(ratio(seconds[name], seconds["buckets"])).text for name in ("eager", "compile")]
     place = published.LENGTHS.index(length)
     claimed = published.FIGURE_11["Gensor"][place] / published.FIGURE_11["PyTorch"][place]

@@ -37,7 +37,7 @@ FIGURES = (
     ("orin_nano", "figure 7", ORIN, published.FIGURE_7),
 )
 TOP = 10
-"""Number of programs that the constructing strategies measure, the same as Roller's."""
+"""Number of programs that the constructing strategies measure, as many as Roller measures."""
 FAR = 1.25
 """Two ratios disagree if they differ by a larger factor, or are on different sides of 1 and differ by more than 1.05."""
 
@@ -47,7 +47,10 @@ Figure = dict[str, tuple[float, float, float]]
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Two tables and a picture for every figure and for the present hardware; `limit` caps the shapes of a class."""
+    """Two tables and a plot for each of the paper's figures, and for this machine.
+
+    The setting `limit` is the largest number of shapes of each class of operators.
+    """
     tables: list[Table] = []
     if MODEL in tiers_of(config):
         for hardware, figure, names, paper in FIGURES:
@@ -69,7 +72,6 @@ def _contenders(config: DictConfig, tier: str) -> list[Contender]:
 def _compare(
     config: DictConfig, searches: Searches, figure: str, names: tuple[str, ...], paper: Figure, folder: Path
 ) -> list[Table]:
-    """Tables by class and by operator, next to a figure of the paper."""
     classes, found = stand_in(names, config.limit), _contenders(config, searches.tier)
     ansor = found[-1].name
     speeds = speeds_of(searches, [op for some in classes.values() for op in some], found, ansor)
@@ -100,7 +102,6 @@ CLASS_COLUMNS = (
 
 
 def _class_rows(speeds: Speeds, classes: list[str], paper: Figure) -> list[tuple[Cell, ...]]:
-    """Rows of means over the operators of a class, ours and the paper's."""
     rows: list[tuple[Cell, ...]] = []
     for name in (*classes, None):
         if not any(name is None or published.CLASSES[key[0]] == name for key in paper):
@@ -119,12 +120,10 @@ def _class_rows(speeds: Speeds, classes: list[str], paper: Figure) -> list[tuple
 
 
 def _over_roller(speeds: Speeds, of: str | None) -> np.ndarray:
-    """Logarithms of markov's speed relative to roller's, for a class."""
     return speeds.class_logs("markov", of) - speeds.class_logs("roller", of)
 
 
 def _conditions(searches: Searches, found: list[Contender], rounds: int) -> str:
-    """Sentence on the conditions of our values."""
     trials = ", ".join(f"{one.name} {one.trials}" for one in found)
     if searches.tier == MODEL:
         return (

@@ -48,14 +48,12 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _contenders(tier: str, trials: int) -> list[Contender]:
-    """Constructing strategies, and searches that learn from measurements."""
     few = min(trials, LIVE_TRIALS)  # with the model the ranking is exact, and more trials add nothing
     constructing = [Contender(name, few) for name in ("markov", "markov_ext")]
     return [*constructing, Contender("roller", min(10, trials)), Contender(ANSOR[tier], trials), Contender("random", trials)]
 
 
 def _table(config: DictConfig, searches: Searches, ops: list[Operator], found: list[Contender], folder: Path) -> Table:
-    """Table with a row for each strategy, then the published rows."""
     ended = searches.run(ops, found)
     best = {op: min(s for (at, *_), of in ended.items() if at == op for s in _best(of.rows)[1]) for op in ops}
     finals = _finals(searches, ops, found)
@@ -100,7 +98,6 @@ def _row(one: Contender, searched: list[tuple[Found, float]], finals: dict[str, 
 
 
 def _median(values: list[float]) -> float | None:
-    """Median; None if there are no values."""
     return float(np.median(values)) if values else None
 
 
@@ -128,7 +125,6 @@ def _disagreement(rows: list[tuple[Cell, ...]], found: list[Contender]) -> tuple
 
 
 def _over(above: Cell, below: Cell) -> str:
-    """Text of the ratio of two numbers."""
     return f"{float(above or 0.0) / float(below or 1.0):.2f}"
 
 
@@ -164,7 +160,6 @@ def _share(grid: np.ndarray, at: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def _conditions(searches: Searches, count: int) -> tuple[str, ...]:
-    """Sentences on the conditions of our values and of the published values."""
     theirs = (
         f"Published: figure 10 of {published.SOURCE} ResNet-34 at batch 128, whole network, speeds over Ansor's in the end; "
         "Ansor's number of trials is not stated. A network has some twenty different operators, so its seconds are those of as "

@@ -123,7 +123,7 @@ HOST = (
 
 
 def stand_in(names: tuple[str, ...], limit: int | None = None) -> dict[str, list[Operator]]:
-    """The operators by class, at most `limit` of each."""
+    """Class -> operators of these names, at most `limit` of each class."""
     found: dict[str, list[Operator]] = {}
     for op in operators.resolve(names):
         found.setdefault(op.name, []).append(op)

@@ -35,12 +35,12 @@ MODEL_OF = "rtx4090"
 MODEL_TRIALS, LIVE_TRIALS = 256, 32
 """Trials of the searches that measure, unless the configuration or the table sets them."""
 ANSOR = {MODEL: "ansor", LIVE: "ansor_small"}
-"""Tier -> Ansor's variant for that many trials."""
+"""Tier -> Ansor's variant for the tier's number of trials."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A strategy in a table: its name there, its trials, and its registered name `of` if that differs."""
+    """A strategy in a table: its name in the table, its trials, and its registered name `of` if that differs."""
 
     name: str
     trials: int
@@ -118,21 +118,18 @@ class Searches:
         return self._retimer.compare(op, {label: won for label, won in winners.items() if won is not None})
 
     def _job(self, op: Operator, one: Contender, seed: int) -> Job:
-        """The job of a contender on an operator with a seed."""
         of = one.of or one.name
-        name = f"{one.name if one.hyperparameters else of}@{one.trials}"  # the same job for all tables, whatever they call it
+        name = f"{one.name if one.hyperparameters else of}@{one.trials}"  # one job for all tables, under any name
         budget = Budget(trials=one.trials)
         return Job(op, self.hardware, self.backend.name, self.device, name, of, one.hyperparameters, seed, budget)
 
     def _search(self, job: Job) -> tuple[Job, Outcome]:
-        """Run one search in this process, after loading its strategy."""
         if job.strategy not in self._warm:
             self._warm.add(job.strategy)
             self._jobs.warm_up(job)
         return job, self._jobs.run(job, lambda _: None)
 
     def _say(self, job: Job, outcome: Outcome) -> None:
-        """Print a line about a finished search."""
         end = f"{outcome.trials} trials, {outcome.elapsed_s:.1f} s" if outcome.status == DONE else outcome.error
         best = "" if outcome.seconds is None else f"{seconds_text(outcome.seconds)}, "
         self._console.print(f"{self.device}: {job.strategy} seed {job.seed} on {job.operator}: {best}{end}", soft_wrap=True)

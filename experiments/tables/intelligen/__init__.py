@@ -1,7 +1,7 @@
 """IntelliGen (PowerFusion in arXiv 2307.04995): our stand-in suite next to the paper's averages, and its ablation of steps.
 
 Run it by `python -m experiments.reproduce table=intelligen`. The suite is read from lines of `python -m experiments.bench
-suite=fused`. The ablation is repeated, by the model and measured, and facts about a GPU that need no device are added.
+suite=fused`. The ablation is repeated, on the model and measured, and facts about a GPU that need no device are added.
 """
 
 from __future__ import annotations

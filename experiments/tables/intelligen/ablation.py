@@ -1,7 +1,7 @@
 """Contribution of each of IntelliGen's steps: graph transformation, placement, and choice of instructions are left out in turn.
 
-By the model, every variant is the best program of its space. Measured, the few programs that are best by the model are timed, and
-the winners are timed again alternately.
+On the model, a variant is its fastest program by prediction, of its whole space. Measured, the few programs that the model
+predicts to be fastest are timed, and the winners are timed again, alternately.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _as_template(rows: np.ndarray) -> np.ndarray:
 
 
 WITHIN: Mapping[str, Allowed] = {FULL: lambda rows: np.ones(len(rows), bool), DRAM: _in_dram, TEMPLATE: _as_template}
-"""Variant -> function that masks its schedules in an operator's space.
+"""Variant -> mask of the variant's schedules in an operator's space.
 
 Without graph transformation every node has its own space.
 """
@@ -143,7 +143,7 @@ def operators(config: DictConfig) -> list[Dataflow]:
 
 
 def ranked(graph: GirGraph, variant: str) -> np.ndarray:
-    """Rows int32 [B, ROW] that a variant may use, fastest by the model first."""
+    """Rows int32 [B, ROW] that a variant may use, sorted by predicted seconds."""
     table = graph.table
     numbers = np.flatnonzero(table.reachable)
     numbers = numbers[np.argsort(table.seconds[numbers], kind="stable")]
@@ -155,7 +155,7 @@ def ranked(graph: GirGraph, variant: str) -> np.ndarray:
 # By the model
 
 def predicted(config: DictConfig) -> Table:
-    """Table of the best program of every variant by the model."""
+    """Table of every variant's fastest program on the model."""
     hardware, rows = one_thread(MODEL_OF), []
     for op in operators(config):
         graph = GirGraph(op, hardware)
@@ -169,7 +169,7 @@ def predicted(config: DictConfig) -> Table:
 # Measured
 
 def measured(config: DictConfig, folder: Path) -> Table:
-    """Table of the best of a few programs of every variant, timed alternately. Finished operators are not timed again."""
+    """Table of every variant's fastest of a few programs, timed again alternately. Finished operators are not timed again."""
     hardware, trials = one_thread(config.hardware), config.trials or TRIALS
     same = {"trials": trials, "rounds": ROUNDS, "code": code_digest(), "device": processor_name()}
     rows = []
@@ -224,7 +224,6 @@ def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, c
 
 
 def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequence[np.ndarray]) -> Callable[[], Any]:
-    """Function that calls one kernel on preallocated outputs."""
     outputs = [aligned(value.shape, np.dtype(np.float32)) for value in op.outputs]
     bound = codegen.build(op, schedule, hardware).bind(*inputs, *outputs)
 

@@ -1,4 +1,4 @@
-"""Tables of the results of `suite=fused`: next to the figures of IntelliGen's abstract, and of Ansor's matrix norm (NRM)."""
+"""Tables of the results of `suite=fused`: the suite next to the averages of IntelliGen's abstract, and Ansor's NRM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gensor_gym.dataflow.table import fused_operator, source, stand_in
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.stats.intervals import LEVEL
 
-# Facts about fused operators on a GPU without a device: each operator's best program by the model, compiled by NVRTC.
+# Facts about fused operators on a GPU without a device: the program of each that the model predicts to be fastest, by NVRTC.
 
 MODEL_OF = "h100"
 LARGE = (
@@ -71,13 +71,13 @@ def _row(text: str) -> tuple[Cell, ...]:
 LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"
 """Results that are part of the repository."""
 PUBLISHED = {"NVIDIA GPU": (1.28, 1.97), "AMD GPU": (1.23, 2.93), "Cambricon MLU": (2.31, 16.91)}
-"""Machine -> (average, largest) speed-up over the "current most performant frameworks", from the abstract; no other is named."""
+"""Machine -> (average, largest) speed-up in the abstract, over "current most performant frameworks" that it does not name."""
 _NRM = "nrm/"
 Row = dict[str, Any]
 
 
 def tables(path: Path, limit: int | None) -> list[Table]:
-    """Tables of the suite and of Ansor's NRM from a file of results; ValueError if it has no operator compared with others."""
+    """Tables of the suite and of Ansor's NRM from a file of results; ValueError if it has no operator compared with peers."""
     lines = list(read_rows(path))
     timed = [row for row in lines if row.get("kind") == "operator" and suite.HEADLINE in row]
     machines = [row for row in lines if row.get("kind") == "machine"]
@@ -90,7 +90,6 @@ def tables(path: Path, limit: int | None) -> list[Table]:
 
 
 def _conditions(machine: Row, timed: Sequence[Row]) -> str:
-    """Sentence on the conditions of our numbers."""
     threads, versions = machine["threads"], ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (
         f"Ours: {machine['processor']}, {threads} thread{'s' * (threads > 1)}, {machine['date'][:10]}, float32; {versions}. "
@@ -100,7 +99,6 @@ def _conditions(machine: Row, timed: Sequence[Row]) -> str:
 
 
 def _suite(timed: Sequence[Row], conditions: str) -> Table:
-    """Table with a row for each operator, slowest relative to its peer first, then means and maxima next to the published."""
     ordered = sorted(timed, key=lambda row: float(row[suite.HEADLINE]["median"]))
     rows: list[tuple[Cell, ...]] = [
         (row["operator"], factor(row[suite.HEADLINE]).text, row["best"], factor(row[suite.HEADLINE_INNER]).text,
@@ -132,7 +130,6 @@ def _suite(timed: Sequence[Row], conditions: str) -> Table:
 
 
 def _norms(timed: Sequence[Row], conditions: str) -> Table:
-    """Table of Ansor's matrix norm as a whole: squares, their sum and its root in one kernel."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             row["operator"], row["schedule"], row["bytes_per_second"] / 1e9,
@@ -156,6 +153,5 @@ def _norms(timed: Sequence[Row], conditions: str) -> Table:
 
 
 def _seconds(row: Row, name: str) -> float | None:
-    """Microseconds of a library; None if missing."""
     found = suite.time_of(row, name)
     return None if found is None else float(found["median"]) * 1e6

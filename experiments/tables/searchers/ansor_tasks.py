@@ -1,7 +1,7 @@
-"""Ansor's task scheduler (figure 10): two networks at once under one budget of trials, with and without its parts.
+"""Ansor's task scheduler (figure 10): two networks at once under one budget of trials, with and without parts of Ansor.
 
-These searches cover many tasks, so that they cannot be jobs of a study. Each search, a variant with a seed, has its own file, and
-existing files are reused.
+These searches cover many tasks, so that they cannot be jobs of a study. Each search, a variant with a seed, has its own file,
+and existing files are reused.
 """
 
 from __future__ import annotations
@@ -122,17 +122,14 @@ def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> lis
 
 
 def _names(tasks: dict[str, Any]) -> list[str]:
-    """Distinct names of the shapes of all networks."""
     return list(dict.fromkeys(name for network in tasks["networks"].values() for name in network))
 
 
 def _operators(tasks: dict[str, Any]) -> list[Operator]:
-    """Distinct operators of all networks."""
     return [operators.resolve_one(f"autotvm/{name}") for name in _names(tasks)]
 
 
 def _speeds(plain: dict[str, Any], given: dict[str, Any], seed: int) -> list[float]:
-    """Run one search; return its speed by trials."""
     tasks = plain["tasks"]
     names, ops = _names(tasks), _operators(tasks)
     weights = np.array([[float(network.get(name, 0)) for name in names] for network in tasks["networks"].values()])

@@ -34,7 +34,7 @@ class Study:
 
     @property
     def stamp(self) -> Stamp:
-        """Stamp of its numbers."""
+        """Stamp of the study's numbers."""
         return Stamp(self.summary["stamp"])
 
     @property
@@ -124,7 +124,6 @@ def draw_speeds(panels: Panels, path: Path, x: Sequence[float] | None = None) ->
 
 
 def _panel(axes: Axes, title: str, curves: Mapping[str, np.ndarray], x: Sequence[float] | None) -> None:
-    """Draw geometric means over tasks and seeds with their intervals."""
     looks = style.look(list(curves))
     for number, (name, values) in enumerate(curves.items()):
         place = np.arange(1, values.shape[2] + 1) if x is None else np.asarray(x)
@@ -140,5 +139,4 @@ def _panel(axes: Axes, title: str, curves: Mapping[str, np.ndarray], x: Sequence
 
 
 def _mean(logs: np.ndarray) -> np.ndarray:
-    """Mean over tasks and seeds."""
     return logs.mean(axis=(0, 1))

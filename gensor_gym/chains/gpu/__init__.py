@@ -1,1 +1,1 @@
-"""Chains on GPUs: the passes along tiles of keys, schedules, what fits, and the analytic model."""
+"""Chains on GPUs: schedules and their graph, limits of the hardware, the analytic model, and the passes over tiles of keys."""

@@ -1,4 +1,4 @@
-"""Which matrices of a chain the tensor memory accelerator (TMA, sm_90) copies: those that a tensor map describes."""
+"""Operands of a chain as arrays that the tensor memory accelerator (TMA, sm_90) copies, if a tensor map can describe them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.gpu.tiles import ITEM, is_deep
 
 ALIGNED = 16 // ITEM
-"""Offset and strides of a tensor map are multiples of this number of elements (16 bytes, `cuTensorMapEncodeTiled`)."""
+"""Elements in 16 bytes. Offset and strides of a tensor map are multiples of this number (`cuTensorMapEncodeTiled`)."""
 MOST_DIMENSIONS = 5
-"""Dimensions of a tensor map (`cuTensorMapEncodeTiled`)."""
+"""Largest number of dimensions of a tensor map (`cuTensorMapEncodeTiled`)."""
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """The matrices of all elements of a batch as one array. Dimensions are outermost first, the innermost contiguous."""
+    """The matrices of all batch elements as one array of rank R. Dimensions are outermost first, the innermost contiguous."""
 
     matrix: Matrix
     shape: tuple[int, ...]  # [R] elements
     strides: tuple[int, ...]  # [R - 1] elements, of all dimensions but the innermost
     batch: tuple[tuple[int, int], ...]
-    """(divisor, extent) of each of the R - 2 dimensions of the batch: its index is `element / divisor % extent`."""
+    """(divisor, extent) of each of the R - 2 batch dimensions: an element's index is `element / divisor % extent`."""
 
 
 def boxes_of(chain: Chain) -> tuple[Boxes, Boxes, Boxes] | None:
-    """The left operand, then both right operands as arrays of boxes; None if a tensor map cannot describe one of them.
+    """Arrays of the left and both right operands for tensor maps; None if a tensor map cannot describe one of them.
 
-    Rows of the left operand go along the reduction. Those of a right operand may go either way, as they lie side by side.
+    The left operand must be contiguous along the reduction; a right operand may be contiguous along either axis.
     """
     one, other = chain.products
     found = [_boxes(chain, chain.left, deep=True, extents=(one.rows, one.inner))]
@@ -38,7 +38,7 @@ def boxes_of(chain: Chain) -> tuple[Boxes, Boxes, Boxes] | None:
 
 
 def _boxes(chain: Chain, matrix: Matrix, deep: bool, extents: tuple[int, int]) -> Boxes | None:
-    """A matrix whose contiguous rows go along its columns (`deep`), or along its rows."""
+    """Array of a matrix that is contiguous along its columns (`deep`), or along its rows."""
     steps, sizes = ((matrix.row, matrix.column), extents) if deep else ((matrix.column, matrix.row), extents[::-1])
     batch = _batch(chain.batch, matrix.batch)
     row = steps[0] or -(-sizes[1] // ALIGNED) * ALIGNED  # a single row has no stride of its own
@@ -50,7 +50,7 @@ def _boxes(chain: Chain, matrix: Matrix, deep: bool, extents: tuple[int, int]) -
 
 
 def _batch(extents: tuple[int, ...], steps: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """(elements below, extent, stride) of the fewest dimensions of a batch, outermost first, without repetitions."""
+    """(divisor, extent, stride) of the batch in as few dimensions as possible, outermost first, without those of stride 0."""
     found, below = list[tuple[int, int, int]](), 1
     for extent, step in zip(reversed(extents), reversed(steps), strict=True):
         if step and extent > 1:

@@ -18,7 +18,7 @@ ACTIONS = actions_of(FIELDS)
 
 
 class GpuChainGraph(FieldGraph[GpuChainSchedule]):
-    """Nodes are schedules of `operator` for `hardware`; edges raise or lower a field."""
+    """Construction graph of a chain on a GPU: nodes are schedules of `operator` for `hardware`, edges raise or lower a field."""
 
     actions, kind, parts = ACTIONS, GpuChainSchedule, TERMS
     model: GpuChainModel
@@ -40,12 +40,12 @@ class GpuChainGraph(FieldGraph[GpuChainSchedule]):
 
     @cached_property
     def fastest(self) -> float:
-        """Seconds of the fastest program by the model."""
+        """Predicted time of the fastest schedule, in seconds."""
         return min(float(self.latencies(rows).min()) for rows in self.enumerate())
 
     @property
     def apart(self) -> float:
-        """Lower bound in seconds for separate kernels of both products and the nest; our reconstruction.
+        """Lower bound, in seconds, on the time of three separate kernels for both products and the nest (our reconstruction).
 
         It counts three launches, the traffic of all tensors, and writing and reading scores and weights.
         """

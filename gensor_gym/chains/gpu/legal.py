@@ -9,7 +9,7 @@ from gensor_gym.gir.nest import Access
 from gensor_gym.hardware.types import Hardware
 
 _FIRST = 80
-"""Compute capability 8.0 is the first with cp.async and with instructions of 16 elements along the reduction."""
+"""Compute capability 8.0, the first with cp.async and with instructions of 16 elements along the reduction."""
 
 
 def check(chain: Chain, hardware: Hardware) -> None:
@@ -19,12 +19,11 @@ def check(chain: Chain, hardware: Hardware) -> None:
 
 
 def has_wgmma(chain: Chain, hardware: Hardware) -> bool:
-    """Whether a chain with a kernel also has one by wgmma: on sm_90, if tensor maps describe all three matrices."""
+    """Whether a chain with a tensor-core kernel also has one with wgmma: on sm_90, if tensor maps describe all operands."""
     return hardware.arch == "sm_90" and boxes_of(chain) is not None
 
 
 def _fault(chain: Chain, hardware: Hardware) -> str:
-    """Reason why a chain has no kernel; empty if it has one."""
     arch = hardware.arch
     if not arch.startswith("sm_") or int(arch[3:].rstrip("a")) < _FIRST:
         return f"chains have kernels from sm_{_FIRST} on, found {arch}"

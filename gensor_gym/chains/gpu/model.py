@@ -1,11 +1,10 @@
-"""The analytic model of chains on a GPU: seconds of many schedules at once.
+"""The analytic model of chains on a GPU: predicted seconds of many schedules at once.
 
-A block's step is a tile of keys: two products on tensor cores, and between them the nest's instructions on the scores, among them
-exponentials at the rate of the special-function units. With mma.sync, warps of a multiprocessor's partition overlap one another's
-products and nests. A step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the
-longer of two times (of the slowest multiprocessor's steps, and of the traffic), plus a share of the shorter, plus a launch. The
-form is our reconstruction after FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements; rates and
-latencies are the machine's.
+A block's step processes one tile of keys: two products on tensor cores, and between them the nest's instructions on the scores.
+Exponentials run at the rate of the special-function units. With mma.sync, products of one warp overlap the nest of another. A
+step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the longer of computation (on
+the slowest multiprocessor) and traffic, plus a share of the shorter, plus a launch. The form is our reconstruction after
+FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements. Rates and latencies are the machine's.
 """
 
 from __future__ import annotations
@@ -31,41 +30,41 @@ from gensor_gym.hardware.occupancy import PARTITIONS
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "products", "nest", "staging", "exposed", "memory")
-"""Parts of the latency in seconds: launch, both products, instructions between them, shared memory, waits, and traffic."""
+"""Terms of the latency in seconds: launch, both products, instructions of the nest, shared memory, waits, and memory traffic."""
 _SPECIAL, _BANK = 16, 128
-"""Exponentials (CUDA C++ Programming Guide, arithmetic throughput from 8.0 on) and bytes of shared memory, per clock and unit."""
+"""Exponentials (CUDA C++ Programming Guide, arithmetic throughput from 8.0 on) and bytes of shared memory per unit and clock."""
 _LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 5.0, 30.0, 16
-"""Instructions of a load or copy with its address, a score in addition to its cells, a power, and a step: our estimates.
+"""Instructions of a load with its address, a score in addition to its cells, a power, a step; bytes of a copy. Our estimates.
 
-A power is a maximum, a multiply-add, the function itself and a sum.
+A power takes a maximum, a multiply-add, the function itself and a sum.
 """
 _TURN, _BEGIN = 200.0, 1500.0
-"""Cycles until a step's shuffles, exponentials and barrier are done, and of a block in addition to its steps: our estimates."""
+"""Cycles that a step waits for shuffles, exponentials and barrier, and cycles of a block besides its steps: our estimates."""
 _HIDDEN = 0.25
-"""Share of the shorter of computation and traffic that one stage does not hide, as in the model of products; halved by each."""
+"""Share of the shorter of computation and traffic that is not hidden with one stage. Each further stage halves it."""
 
 Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class GpuChainModel:
-    """The limits and the analytic model of one chain on one GPU."""
+    """Limits and analytic model of one chain on one GPU."""
 
     chain: Chain
     hardware: Hardware
 
     @cached_property
     def room(self) -> Room:
-        """Resources of blocks."""
+        """Resources of the chain's blocks."""
         return Room(self.chain, self.hardware)
 
     @cached_property
     def stream(self) -> Stream:
-        """The passes along tiles of keys."""
+        """Passes of the nest along tiles of keys."""
         return Stream.of(self.chain)
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of rows int32 [B, ROW] is legal, bool [B]: a block fits the machine, and no value is needlessly large."""
+        """Whether each schedule of int32 [B, ROW] is legal, bool [B]: a block fits the machine, no value is needlessly large."""
         header, chain = GpuChainSchedule.columns(rows), self.chain
         below = GpuChainSchedule.next_below
         wide = header["tensor"] == 2
@@ -80,14 +79,14 @@ class GpuChainModel:
         tiles = self._tiles(header)
         overlapped = header["overlap"] > 0
         fitting &= (header["overlap"] < 2) | (header["warps"] > GROUP)
-        return fitting & (header["stages"] <= tiles) & (2 * overlapped < tiles)  # NVRTC makes two tiles one, and spills
+        return fitting & (header["stages"] <= tiles) & (2 * overlapped < tiles)  # NVRTC merges two tiles and spills
 
     def _tiles(self, header: Columns) -> np.ndarray:
         found: np.ndarray = -(-self.chain.columns // header["keys"])
         return found
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds, float64 [B, 1 + len(TERMS)], of rows int32 [B, ROW]: the total, then each term."""
+        """Seconds, float64 [B, 1 + len(TERMS)], of schedules int32 [B, ROW]: the total, then each term."""
         header, chain, hw = GpuChainSchedule.columns(rows), self.chain, self.hardware
         steps = self.stream.passes * self._tiles(header)
         blocks = chain.elements * -(-chain.rows // self.room.rows(header))
@@ -111,17 +110,17 @@ class GpuChainModel:
 
     @staticmethod
     def _round(steps: np.ndarray, busy: np.ndarray, wait: np.ndarray, resident: np.ndarray) -> np.ndarray:
-        """Cycles in which a multiprocessor finishes `resident` blocks that it runs at the same time."""
+        """Cycles in which a multiprocessor finishes `resident` concurrent blocks."""
         found: np.ndarray = steps * np.maximum(resident * busy, busy + wait)
         return found
 
     @staticmethod
     def _busy(header: Columns, parts: Columns, longest: np.ndarray, resident: np.ndarray) -> np.ndarray:
-        """Cycles of a block's step next to other blocks [B].
+        """Cycles [B] of a block's step when other blocks are resident.
 
-        Warps overlap with mma.sync. With wgmma a step has its products, then its nest; a half of the shorter is hidden where the
-        schedule lets a consumer's overlap, and two thirds where consumers take turns, too. For heads of 128 on an H100 that makes
-        517 TFLOP/s, 610 and 649, where arXiv 2407.08608, section 3, has 570 without either and 640 to 660 with both (recalled).
+        With mma.sync, warps overlap. With wgmma, a step computes products, then the nest: half of the shorter is hidden if a
+        consumer overlaps both, two thirds if consumers also take turns. This predicts 517, 610 and 649 TFLOP/s for heads of 128
+        on an H100; arXiv 2407.08608, section 3, reports 570 with neither and 640 to 660 with both (recalled).
         """
         together = np.maximum(1.0, resident * header["warps"] / PARTITIONS)
         warps = longest + (sum(parts.values()) - longest) / together
@@ -131,7 +130,7 @@ class GpuChainModel:
         return found
 
     def _step(self, header: Columns) -> Columns:
-        """Cycles [B] of one step of a block that has a multiprocessor to itself, by the part of the multiprocessor."""
+        """Cycles [B] of one step of a block alone on a multiprocessor, for each functional unit."""
         hw, room = self.hardware, self.room
         rows, keys = self.room.rows(header), header["keys"]
         scores, wide = rows * keys, header["tensor"] == 2
@@ -147,7 +146,7 @@ class GpuChainModel:
         return {"products": products, "nest": nest, "staging": staging}
 
     def _beside(self, header: Columns) -> np.ndarray:
-        """Instructions [B] of a warp in a step that do not depend on its number of scores: copies, folds, rescaling of sums."""
+        """Instructions [B] of a warp's step that do not depend on its number of scores: copies, folds, rescaling of sums."""
         copies = self.room.buffer_bytes(header) / _COPY_BYTES / (header["warps"] * WARP) * (header["tensor"] == 1)
         rescaled = self.room.out // 2 if self.stream.running is not None else 0
         found: np.ndarray = _LOAD * copies + header["heights"] * (rescaled + _ROW) + _ROW
@@ -155,7 +154,7 @@ class GpuChainModel:
 
     @cached_property
     def _of_score(self) -> tuple[float, float]:
-        """(instructions, exponentials) of one score in a pass, on average over all passes."""
+        """(instructions, exponentials) per score and pass, on average over all passes."""
         instructions = powers = 0.0
         for place in range(self.stream.passes):
             instructions += _SCORE
@@ -173,12 +172,12 @@ class GpuChainModel:
         return instructions / self.stream.passes, powers / self.stream.passes
 
     def _late(self, header: Columns, busy: np.ndarray) -> np.ndarray:
-        """Cycles [B] that a step waits for its tile from the second-level cache, beyond those that earlier steps hide."""
+        """Cycles [B] that a step waits for its tile from the L2 cache, beyond those that earlier steps hide."""
         latency = self.hardware.level("l2").latency * self.hardware.clock
         return np.maximum(0.0, latency - (header["stages"] - 1) * busy)
 
     def _memory(self, header: Columns, blocks: np.ndarray) -> np.ndarray:
-        """Seconds of the traffic [B]: every block reads all keys, values and its rows between the products."""
+        """Seconds [B] of the traffic: every block reads all keys and values, and its rows of the nest's tensors."""
         one, other = self.chain.products
         read = self.room.rows(header) * self.chain.columns * 4 * self._loads
         tiles = ITEM * self.chain.columns * (self.stream.passes * one.inner + other.columns)
@@ -189,6 +188,5 @@ class GpuChainModel:
 
     @property
     def _loads(self) -> int:
-        """Number of loads for one score in all passes."""
         cells = [cell for place in range(self.stream.passes) for cell in self.stream.wide(place)]
         return sum(isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)

@@ -1,7 +1,7 @@
 """Resources of a chain's block on a GPU, for many schedules at once: shared memory and registers.
 
-With mma.sync warps of a block share tiles whose rows are padded. With wgmma (`ring.py`) they are warpgroups, and one
-more warpgroup copies.
+With mma.sync, the warps of a block share tiles with padded rows. With wgmma (`ring.py`), warps form warpgroups, and one more
+warpgroup copies.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.hardware.types import Hardware
 
 _OTHER = 56
-"""Registers of a thread in addition to tiles: addresses, counters, numbers of rows; our estimate from what NVRTC 13.0 takes."""
+"""Registers of a thread besides tiles (addresses, counters, row numbers): our estimate from kernels of NVRTC 13.0."""
 _MOST_RESIDENT = 4
-"""Blocks with wgmma on a multiprocessor: four of two warpgroups have 64 registers a thread."""
+"""Most blocks with wgmma on a multiprocessor: four of two warpgroups have 64 registers a thread."""
 Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Room:
-    """Sizes of a chain's tiles, in elements. Inner extents are padded to whole instructions."""
+    """Resources of a chain's blocks on a machine. `header` has the fields of many schedules by name, [B] each."""
 
     chain: Chain
     hardware: Hardware
 
     @cached_property
     def inner(self) -> int:
-        """Padded reduction of the first product."""
+        """Extent of the first product's reduction, padded to whole instructions."""
         return ceil_to(self.chain.products[0].inner, DEPTH)
 
     @cached_property
     def out(self) -> int:
-        """Padded columns of the second product."""
+        """Number of columns of the second product, padded to whole instructions."""
         return ceil_to(self.chain.products[1].columns, DEPTH)
 
     @cached_property
     def ring(self) -> Ring:
-        """Sizes with wgmma."""
+        """Resources of wgmma kernels."""
         return Ring(self.chain, self.inner, self.out)
 
     def rows(self, header: Columns) -> np.ndarray:
-        """Number [B] of rows of a block."""
+        """Number [B] of a block's rows."""
         return header["warps"] * header["heights"] * HEIGHT
 
     def buffer_bytes(self, header: Columns) -> np.ndarray:
-        """Bytes of one buffer [B]: tiles of both right operands."""
+        """Bytes [B] of one buffer: a tile of each right operand."""
         wide = self.ring.first_bytes(header) + self.ring.second_bytes(header)
         return np.where(_is_wgmma(header), wide, self._padded_bytes(header["keys"]))
 
@@ -64,11 +64,11 @@ class Room:
         return ITEM * sum((np.asarray(rows * (columns + PAD)) for rows, columns in sides), np.zeros(len(keys), np.int64))
 
     def left_bytes(self, header: Columns) -> np.ndarray:
-        """Bytes of the left operand's rows [B]."""
+        """Bytes [B] of the left operand's rows in shared memory."""
         return np.where(_is_wgmma(header), self.ring.left_bytes(header), ITEM * self.rows(header) * (self.inner + PAD))
 
     def shared_bytes(self, header: Columns) -> np.ndarray:
-        """Bytes of shared memory of a block [B]: the rows of the left operand and all buffers."""
+        """Bytes [B] of a block's shared memory: the rows of the left operand and all buffers."""
         padded = self.left_bytes(header) + header["stages"] * self.buffer_bytes(header)
         return np.where(_is_wgmma(header), self.ring.shared_bytes(header), padded)
 
@@ -80,12 +80,12 @@ class Room:
         return np.where(_is_wgmma(header), self.ring.registers(header, self._loads), padded)
 
     def threads(self, header: Columns) -> np.ndarray:
-        """Threads of a block [B]: with wgmma a warpgroup copies."""
+        """Threads [B] of a block; with wgmma, one more warpgroup copies."""
         return np.where(_is_wgmma(header), (header["warps"] + GROUP) * WARP, header["warps"] * WARP)
 
     @cached_property
     def _loads(self) -> int:
-        """Tensors whose elements are loaded for every score; NVRTC loads all of a tile at once where registers are left."""
+        """Number of tensors with an element for every score; NVRTC loads all of a tile at once if registers are left."""
         cells = self.chain.middle.cells if self.chain.middle is not None else ()
         return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
 
@@ -102,9 +102,9 @@ class Room:
         return np.maximum(np.where(wide, np.minimum(found, self._living(header)), found), 1)
 
     def _living(self, header: Columns) -> np.ndarray:
-        """Blocks with wgmma whose consumers have their registers [B]: 0 where one block's have not.
+        """Most resident wgmma blocks [B] whose consumers have enough registers, 0 if one block has too few.
 
-        The assembler wants an instruction's registers to be there at the start.
+        The assembler requires an instruction's registers from the kernel's start.
         """
         groups, needed, least = header["warps"] // GROUP, self.registers(header), self.ring.least_registers(header)
         found = np.zeros(len(needed), np.int64)

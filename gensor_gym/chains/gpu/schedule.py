@@ -19,19 +19,19 @@ FIELDS = (
           "2: and warpgroups take turns to issue products"),
 )  # fmt: skip
 MMA_MOST = {"warps": 8, "keys": 128}
-"""Largest values of fields with mma.sync; larger ones are of wgmma."""
+"""Largest values of fields with mma.sync; only wgmma takes larger ones."""
 ROW = len(FIELDS)
 TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
-"""The last index of each field."""
+"""Last index of each field."""
 
 
 class GpuChainSchedule(FieldSchedule):
-    """An immutable row: for each field the index of its value. Equal if the rows are equal."""
+    """An immutable row with, for each field, the index of its value. Schedules with equal rows are equal."""
 
     __slots__ = ()
     length, fields, tops = ROW, FIELDS, TOPS
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text of `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
+        """Read a schedule from `str(schedule)`; missing fields take their first value. ValueError names the unreadable part."""
         return cls(cls.row_of(cls.words(text)))

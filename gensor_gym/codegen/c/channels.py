@@ -1,4 +1,4 @@
-"""Packing for convolutions in groups of channels: a group of a pixel, or of a filter's tap, becomes adjacent."""
+"""Pack int8 and bfloat16 convolutions in groups of channels: place the channels of a group next to each other."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ static inline __attribute__((always_inline)) void pack_filters(const int8_t *sou
 
 
 def helper_text(plan: LoopPlan) -> str:
-    """C helpers that copy lines of pixels and panels of filters."""
+    """C helpers that pack rows of pixels and panels of filters."""
     if not plan.groups_bytes:
         return pairs.INTERLEAVE + pairs.CHANNELS
-    padding = f"packed[i] = {int(plan.op.pad_value)};"  # in place of zeros
+    padding = f"packed[i] = {int(plan.op.pad_value)};"  # the operator's pad value instead of zeros
     return interleave_text() + UNSIGNED + "\n" + _TEXT.replace("packed[i] = 0;", padding)
 
 
 def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
-    """Write the copy of the image: lines of its innermost dimension, a group of channels at a time."""
+    """Write C that packs the image: one call for each row of pixels and group of channels."""
     outer, inner = runs[:-1], runs[-1]
     channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
-    rows = _left(outer[channel].rows, f"i{channel}", plan.group_size)
+    rows = _channels_left(outer[channel].rows, f"i{channel}", plan.group_size)
     with lines.blocks([loop(n, run, plan.group_size if n == channel else 1) for n, run in enumerate(outer)]):
         source, packed = plus("source", start), plus("packed", target)
         call = f"pack_pixels({source}, {outer[channel].stride}, {rows}, {inner.low}, {size}, {packed}, {inner.rows});"
@@ -73,7 +73,10 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
 
 
 def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[Run]) -> None:
-    """Write the copy of the filters to panels of output channels, each of int8 followed by its accumulators' initial values."""
+    """Write C that packs the filters into panels of output channels.
+
+    An int8 panel is followed by the initial values of its accumulators.
+    """
     assert operand.packing is not None
     width, group = plan.tiles[0][plan.vector], plan.group_dimension(operand)
     panel = next(run for run in runs if run.dimension == operand.packing.panel)
@@ -96,6 +99,5 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
         lines.add(*sums_lines(plan, operand, heads, [(channel.pitch, "k"), *((r.pitch, f"i{n}") for n, r in enumerate(taps))]))
 
 
-def _left(rows: str, index: str, group: int) -> str:
-    """C text of the number of channels left from `index` on; just `group` if all groups are whole."""
+def _channels_left(rows: str, index: str, group: int) -> str:
     return str(group) if rows.isdigit() and int(rows) % group == 0 else f"{rows} - {index}"

@@ -1,4 +1,4 @@
-"""Generate C for a CPU program: a self-contained source with the parallel loop over task tiles and everything it calls."""
+"""Generate the C source of a CPU program: entries, the parallel loop over tasks, packing and micro-kernels."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
 
 PREPACKED = "gg_prepacked"
-"""Name of a prepacked kernel's entry that reads weights which `PACKS` has packed into the same workspace."""
+"""Name of the entry of a kernel with packed weights. It reads weights that the entry `PACKS` has packed into the workspace."""
 LINE = 64
-"""Size of a cache line in bytes, the alignment of buffers in the workspace."""
+"""Size of a cache line in bytes, to which buffers in the workspace are aligned."""
 PAGE = 4096
 _ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
 _ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"
@@ -60,10 +60,10 @@ _UNROLL = """#ifdef __clang__
 
 
 def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
-    """The C kernel of a program, for any structurally valid schedule; ValueError for an unsupported data type.
+    """The C kernel of a program with any structurally valid schedule.
 
-    If weights are constant (`Operator.frozen`) and packed, there are two more entries: one packs them, the other uses the
-    packed copy. `rows` describes the operations on whole rows of the output, if any.
+    A kernel whose weights are constant (`Operator.frozen`) and packed has two more entries: one packs the weights, the other
+    uses the packed copy. `rows` describes operations on whole rows of the output. An unsupported data type raises a ValueError.
     """
     plan = make_plan(program)
     prepacked = plan.op.frozen and has_prepacked(plan)
@@ -96,7 +96,6 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
 
 
 def _group_helpers(plan: LoopPlan) -> list[str]:
-    """C helpers for products in groups: copies of groups, or a mask for the last step along the reduction."""
     if plan.groups_lanes:
         return [tail_table(plan)] if reads_back(plan) else []
     if plan.groups_channels:
@@ -105,7 +104,7 @@ def _group_helpers(plan: LoopPlan) -> list[str]:
 
 
 def headers(text: str) -> str:
-    """C text of the includes, intrinsics and `UNROLL` macro that a source needs."""
+    """C text of the includes, intrinsics and `UNROLL` macro that the C source `text` needs."""
     needed = [f"#include <{name}.h>\n" for name, words in _HEADERS.items() if re.search(words, text)]
     return "".join(needed) + intrinsics(text) + (_UNROLL if "UNROLL(" in text else "")
 
@@ -115,24 +114,20 @@ def _pack_function(plan: LoopPlan, read: Operand) -> str:
 
 
 def _is_shifted(plan: LoopPlan, read: Operand) -> bool:
-    """Whether the operand is the copied input of a shifted matrix product."""
     return plan.shift is not None and read is plan.reads[0]
 
 
 def _fill_arrays(plan: LoopPlan, parts: list[str]) -> list[str]:
-    """Definitions of the arrays of pad values that the texts use."""
     texts = "".join(parts)
     arrays = {fill_name(read): fill_array(plan, read) for read in plan.reads}
     return [array for name, array in arrays.items() if re.search(rf"\b{name}\b", texts)]
 
 
 def _operands(plan: LoopPlan) -> list[Operand]:
-    """All operands that are read: the body's, then the epilogue's."""
     return [*plan.reads, *(operand for operand in plan.stages if operand is not None)]
 
 
 def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
-    """C text of `struct call`, shared by all tasks, and of `struct task`, shared by the tiles of one task."""
     lines = Lines()
     output = plan.output
     lines.add("/* What all tasks share. */")
@@ -160,12 +155,10 @@ def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
 
 
 def _counted(plan: LoopPlan) -> list[int]:
-    """Axes along which task tiles differ in their number of valid elements."""
     return [a for a in range(len(plan.axes)) if plan.constant_count(a) is None]
 
 
 def _buffer_bytes(plan: LoopPlan) -> int:
-    """Size of one thread's packing buffers in bytes."""
     sizes = [_packed_bytes(read) for read in plan.reads if read.packing and not read.packing.shared]
     return round_up(sum(sizes), PAGE) + LINE if sizes else 0
 
@@ -176,23 +169,20 @@ def _packed_bytes(read: Operand) -> int:
 
 
 def _partial_bytes(plan: LoopPlan) -> int:
-    """Size of the partial outputs of a split reduction in bytes."""
     size = plan.op.output.size * ITEM_BYTES[plan.op.accumulator]
     return round_up(plan.splits * size, LINE) if plan.splits > 1 else 0
 
 
 def _shared_bytes(plan: LoopPlan) -> int:
-    """Size of the packed copies that all tasks share, in bytes."""
     return sum(_packed_bytes(read) for read in shared_reads(plan))
 
 
 def _product_bytes(plan: LoopPlan) -> int:
-    """Size of the product's part of the workspace in bytes: partial outputs, shared copies, all threads' packing buffers."""
     return round_up(_partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan), LINE)
 
 
 def workspace_bytes(plan: LoopPlan, rows: WholeRows | None = None) -> int:
-    """Size of the workspace in bytes: the product's part, buffers for whole rows, and padding for alignment."""
+    """Size of the workspace in bytes, including buffers for whole rows and padding for alignment."""
     total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
     if rows:
         total = _product_bytes(plan) + rows.value_bytes + plan.threads * rows.thread_bytes
@@ -200,7 +190,6 @@ def workspace_bytes(plan: LoopPlan, rows: WholeRows | None = None) -> int:
 
 
 def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None) -> str:
-    """C function `run_task`, which computes one task tile: all reduce blocks, or one chunk's if the reduction is split."""
     lines = Lines()
     what = " x ".join(f"{plan.axes[a]} {plan.tiles[2][a]}" for a in range(len(plan.axes)))
     lines.add(f"/* Task tile {what}{': one chunk of its reduction' if plan.splits > 1 else ''}. */")
@@ -226,7 +215,6 @@ def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None)
 
 
 def _buffers(lines: Lines, plan: LoopPlan) -> None:
-    """Declare pointers to this thread's packing buffers."""
     offset = 0
     for read in plan.reads:
         if read.packing is not None and not read.packing.shared:
@@ -237,8 +225,7 @@ def _buffers(lines: Lines, plan: LoopPlan) -> None:
         lines.add("(void)thread;")
 
 
-def _decode(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
-    """Declare a tile's start along each of `axes`, from its row-major number `index`."""
+def _declare_starts(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
     moving = [a for a in axes if plan.grid[a] > 1]
     divisor = 1
     for a in reversed(moving):
@@ -254,7 +241,6 @@ def _decode(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
 
 
 def _place_task(lines: Lines, plan: LoopPlan) -> None:
-    """Write the task tile's start along the spatial axes, and in the output and the epilogue operands."""
     spatial, output = list(plan.op.spatial), plan.output
     number = "index"
     if plan.splits > 1:
@@ -264,7 +250,7 @@ def _place_task(lines: Lines, plan: LoopPlan) -> None:
         number = "tile"
     elif all(plan.grid[a] == 1 for a in spatial):
         lines.add("(void)index;")
-    _decode(lines, plan, spatial, number)
+    _declare_starts(lines, plan, spatial, number)
     lines.add(*([f"t.turn = {number} % {turns(plan)};"] if asks_by_turns(plan) else []))
     target = f"call->partial + chunk * {plan.op.output.size}" if plan.splits > 1 else f"call->{output.name}"
     lines.add(f"t.{output.name} = {target};", f"t.{output.name}_origin = {_origin(plan, output)};")
@@ -277,22 +263,19 @@ def _place_task(lines: Lines, plan: LoopPlan) -> None:
 
 
 def _first_line(plan: LoopPlan) -> str:
-    """C text of the first row of pixels of the task."""
     assert plan.shift is not None
     start = task_start(plan, plan.shift.axis)
     return "0" if start == "0" else f"{start} / {plan.shift.pitch}"
 
 
 def _origin(plan: LoopPlan, operand: Operand) -> str:
-    """C text of the flat index in the operand's tensor at the origin of the task tile and reduce block."""
     strides = operand.access.strides()
     constant = sum(s * o for s, o in zip(strides, operand.access.offset, strict=True))
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))], constant)
 
 
 def _reduce_block(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    """Write one reduce block: pack its operands, then loop over its L1 tiles."""
-    _decode(lines, plan, list(plan.op.reduce), "block")
+    _declare_starts(lines, plan, list(plan.op.reduce), "block")
     lines.add(*(f"t.{start_field(plan, a)} = {task_start(plan, a)};" for a in start_axes(plan)))
     for read in plan.reads:
         if read.packing is not None and read.packing.shared:
@@ -319,7 +302,6 @@ def _plus(pointer: str, offset: str) -> str:
 
 
 def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> str:
-    """C text of the kernel's entry; if `prepacked`, of the entry that finds the packed weights in the workspace."""
     lines = Lines()
     with lines.block(f"void {PREPACKED if prepacked else WHOLE}({_ARGUMENTS})"):
         order = rows.order if rows else range(len(_operands(plan)))
@@ -351,7 +333,6 @@ def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> s
 
 
 def _packing_entry(plan: LoopPlan, rows: WholeRows | None) -> str:
-    """C text of the entry `PACKS`, which packs the weights (the last shared operand) for the prepacked entry."""
     weights = shared_reads(plan)[-1]
     number = next(place for place, read in enumerate(plan.reads) if read is weights)
     place = _partial_bytes(plan) + _shared_bytes(plan) - _packed_bytes(weights)
@@ -365,7 +346,6 @@ def _packing_entry(plan: LoopPlan, rows: WholeRows | None) -> str:
 
 
 def _place_rows(lines: Lines, plan: LoopPlan, rows: WholeRows) -> None:
-    """Write the addresses of the buffers for whole rows, which follow the product's part of the workspace."""
     place = _product_bytes(plan)
     if rows.value_bytes:
         names = " = ".join(f"call.{name}" for name in (plan.output.name, *rows.value_names))

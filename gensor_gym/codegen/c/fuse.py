@@ -1,11 +1,13 @@
-"""Shifted matrix product: a convolution whose rows and columns of pixels are fused into one axis (knob convolution=2).
+"""Shifted matrix product (knob `convolution=2`): a convolution whose rows and columns of output pixels become one axis.
 
-If the input's rows follow one another at a common pitch, window element (r, s) reads the same vector of pixels, shifted
-by a constant: output[k, pixel] = sum of w[k, c, r, s] * x[c, pixel + shift(r) + shift(s)]. The input is copied with its
-padding, one part for each remainder by the stride that the window meets, so that pixels of adjacent outputs are adjacent.
-If the pitch is longer than a row of the output, pixels in the gap are computed but not stored. A 1x1 window of stride 1
-without padding needs neither copy nor gap. The size of a tile along the fused axis is the product of its sizes along rows
-and columns. A task computes whole rows.
+If rows of the input have a common pitch, every window element (r, s) reads the same vector of pixels at a constant shift:
+output[k, pixel] = sum of w[k, c, r, s] * x[c, pixel + shift(r) + shift(s)]. The input is copied with its padding. With a stride
+above 1, the copy has one part for each remainder of a window offset by the stride, so that pixels of adjacent outputs are
+adjacent.
+
+If the pitch is longer than a row of the output, pixels in the gap are computed but not stored. A 1x1 window of stride 1 without
+padding needs neither copy nor gap. The tile size along the fused axis is the product of the tile sizes along rows and columns.
+A task computes whole rows.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from gensor_gym.operators.types import Access, Axis, Operator, Stage
 class Shift:
     """Layout of the copied input of a shifted matrix product.
 
-    A plane (one image and channel) consists of one part for each pair of remainders (h, w) in `phases`. A part of `part`
-    elements contains `rows` rows at the distance `pitch`, then padding. `taps` are the shifts of every window row and of every
-    window column. The output has `lines` rows of `columns` pixels. `shared` means that one copy serves all tasks.
+    A plane (one image and channel) has one part for each pair of remainders (h, w) in `phases`. A part of `part` elements
+    contains `rows` rows, `pitch` elements apart, then padding. `taps` holds the shift in elements of every window row and of
+    every window column. The output has `lines` rows of `columns` pixels. `shared` means that one copy serves all tasks.
     """
 
     axis: int
@@ -44,7 +46,7 @@ class Shift:
 
 
 def fuse(program: Program) -> tuple[Program, Shift | None]:
-    """(the program with one axis `pixel` instead of rows and columns, the layout of the copied input or None)."""
+    """(program with one axis `pixel` instead of rows and columns, layout of the copied input or None if nothing is copied)."""
     op = program.operator
     p, q = op.spatial[-2:]
     shift = _shift(program) if needs_copy(op) else None
@@ -60,7 +62,6 @@ def fuse(program: Program) -> tuple[Program, Shift | None]:
 
 
 def _shift(program: Program) -> Shift:
-    """Layout of the copied input: shared by all tasks if several read the same copy and it is not too large, else per task."""
     op = program.operator
     repeated = program.tiles[2][op.channel_axis] < op.extents[op.channel_axis]
     layout = _layout(program, True)
@@ -69,13 +70,12 @@ def _shift(program: Program) -> Shift:
 
 
 def copy_limit(hardware: Hardware) -> int:
-    """Largest size in bytes of a copy shared by all tasks: the capacity of L3 or, without L3, four times that of L2."""
+    """Largest size in bytes of a copy that all tasks share: the capacity of L3 or, without L3, four times that of L2."""
     sizes = {level.name: level.capacity for level in hardware.memory}
     return sizes.get("l3") or 4 * sizes["l2"]
 
 
 def _layout(program: Program, shared: bool) -> Shift:
-    """Layout of planes with the rows of pixels that a task needs, or with all rows if tasks share the copy."""
     op, image = program.operator, program.operator.reads[0]
     (p, q), (r, s) = op.spatial[-2:], op.reduce[-2:]
     stride = (image.coefficients[-2][p], image.coefficients[-1][q])
@@ -85,11 +85,11 @@ def _layout(program: Program, shared: bool) -> Shift:
     lines, columns = op.extents[p], op.extents[q]
     needed = columns + max(place for _, place in rights)
     pitch = needed
-    if stride[1] == 1:  # zeros at the end of a row and at the beginning of the next one are the same
+    if stride[1] == 1:  # zeros at the end of a row serve as zeros at the start of the next row
         pitch = max(columns, min(needed, padding[1] + image.view[-1]))
     rows = (lines if shared else min(program.tiles[2][p], lines)) + max(place for _, place in downs)
     part = rows * pitch + needed - pitch
-    item = 16  # float32 elements of a cache line; an odd number of lines, so that planes spread over sets
+    item = 16  # float32 elements of a cache line; with an odd number of lines, planes spread over the cache's sets
     plane = (ceil_div(part * len(tall) * len(wide), item) | 1) * item
     taps = (
         tuple(phase * len(wide) * part + place * pitch for phase, place in downs),
@@ -99,13 +99,13 @@ def _layout(program: Program, shared: bool) -> Shift:
 
 
 def _phases(extent: int, step: int, stride: int) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
-    """(distinct remainders by the stride of a window's offsets, (index of remainder, quotient) of each window element)."""
+    """(distinct remainders of window offsets by the stride, (index of remainder, quotient) of each window element)."""
     found = tuple(dict.fromkeys(i * step % stride for i in range(extent)))
     return found, [(found.index(i * step % stride), i * step // stride) for i in range(extent)]
 
 
 def _joined(access: Access, p: int, shift: Shift | None = None) -> Access:
-    """The access over the fused axes. If pixels index its innermost two dimensions, these become one dimension."""
+    """The access with one pixel axis. The two innermost dimensions become one if pixels index them."""
 
     def axes(row: tuple[int, ...], pixel: int) -> tuple[int, ...]:
         return (*row[:p], pixel, *row[p + 2 :])
@@ -124,7 +124,6 @@ def _joined(access: Access, p: int, shift: Shift | None = None) -> Access:
 def _whole_rows(
     op: Operator, tiles: tuple[tuple[int, ...], ...], rows: int, shift: Shift, lanes: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Tiles for tasks that compute whole rows of pixels with the whole reduction in one block."""
     register, l1, task = (list(level) for level in tiles)
     axis = shift.axis
     task[axis] = min(rows, shift.lines) * shift.pitch

@@ -1,4 +1,4 @@
-"""Decide which products of int8 and bfloat16 are computed in groups: instructions add several products to a 32-bit lane."""
+"""Choose int8 and bfloat16 products to compute in groups: an instruction adds several products to each 32-bit lane."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 GROUP = 4
-"""Number of adjacent elements of the reduction that one lane multiplies at a time, of int8."""
+"""Number of adjacent int8 elements along the reduction that one lane multiplies at a time."""
 GROUPS = {"int8": GROUP, "bfloat16": 2}
-"""Data type of an operator -> number of elements that fill a lane; other products are computed element by element."""
+"""Data type -> number of elements in a lane. Products of other types are computed element by element."""
 BIAS = "INT32_C(-2139062144)"
 """C constant whose four bytes are all 128."""
 
@@ -19,11 +19,12 @@ def splat(word: str, width: int) -> str:
 
 
 def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
-    """The reduce axis whose elements are multiplied in groups, or -1 if the product is computed element by element.
+    """The reduction axis whose elements are multiplied in groups, or -1 if the product is computed element by element.
 
-    Groups are possible for types of `GROUPS` in three cases. With a single reduce axis, the first operand must be equal in all
-    lanes and contiguous along the axis, and the second packed with contiguous lanes. If lanes run along the reduction, both
-    operands must be unpacked and contiguous. In a convolution with both operands packed, the axis is that of the input channels.
+    `vector` is the axis of the lanes, and `packs` says which operands are packed. Groups are possible for types of `GROUPS` in
+    three cases. With a single reduction axis, the first operand must be equal in all lanes and contiguous along the axis, and
+    the second packed with contiguous lanes. If lanes run along the reduction, both operands must be unpacked and contiguous. In
+    a convolution with both operands packed, the axis is that of the input channels.
     """
     if op.dtype not in GROUPS or not is_product(op) or len(packs) < 2:
         return -1
@@ -45,7 +46,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
 
 
 def _channel_axis(op: Operator, vector: int) -> int:
-    """The axis of a convolution's input channels if vectors run along its output channels; -1 for other operators or vectors."""
+    """The axis of a convolution's input channels if vectors run along its output channels; -1 in any other case."""
     pixels, filters = op.reads
     alone = [row for row in filters.coefficients if row[vector]] == [_unit(op, vector)]
     if not alone or any(row[vector] for row in pixels.coefficients) or filters.is_padded(op.extents):
@@ -60,7 +61,7 @@ def _channel_axis(op: Operator, vector: int) -> int:
 
 
 def _unit(op: Operator, axis: int) -> tuple[int, ...]:
-    """Coefficients [A] of a dimension whose index is the index along `axis`: 1 for this axis, 0 for all others."""
+    """Coefficients [A] of a dimension that only `axis` indexes, with stride one."""
     return tuple(int(a == axis) for a in range(len(op.axes)))
 
 
@@ -70,19 +71,18 @@ def group_dimension(access: Access, axis: int) -> int:
 
 
 def _read_along(op: Operator, axis: int) -> bool:
-    """Whether every read is contiguous along an axis and unpadded."""
     return all(_moved_by(read, -1) == [axis] and not read.is_padded(op.extents) for read in op.reads)
 
 
 def _moved_by(access: Access, dimension: int) -> list[int]:
-    """The axes that index a dimension; [-1] if an axis does so with a stride above one."""
+    """The axes that index a dimension; [-1] if one of them has a stride above one."""
     row = access.coefficients[dimension]
     moving = [a for a, c in enumerate(row) if c]
     return moving if all(row[a] == 1 for a in moving) else [-1]
 
 
 def widened_tiles(tile: tuple[int, int, int], extent: int, group: int) -> tuple[int, int, int]:
-    """(register, L1, task tile) of an axis whose lanes each contain a group: the register tile is `group` times as long.
+    """(register, L1, task tile) of an axis whose lanes each hold a group: the register tile is `group` times as long.
 
     Outer tiles are rounded up to multiples of inner tiles.
     """

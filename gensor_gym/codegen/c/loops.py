@@ -1,4 +1,4 @@
-"""Print a task's loops over L1 tiles and register tiles, and the call of the micro-kernel's variant for a register tile."""
+"""Print the loops of a task over L1 tiles and register tiles, and the calls of the micro-kernel's variants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.codegen.c.variants import Variant, guarded, overhanging
 
 
 def register_tiles(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    """Write the loops over all register tiles of a reduce block; `kinds` are the variants of the micro-kernel."""
+    """Write the loops over all register tiles of one block of the reduction; `kinds` are the variants of the micro-kernel."""
     heads, inner = _l1_loops(plan)
     with lines.blocks(heads):
         lines.add(*inner)
@@ -50,12 +50,10 @@ def _l1_loops(plan: LoopPlan) -> tuple[list[str], list[str]]:
 
 
 def _has_l1_loop(plan: LoopPlan, axis: int) -> bool:
-    """Whether a task tile contains several L1 tiles along a spatial axis."""
     return plan.tiles[2][axis] > plan.tiles[1][axis]
 
 
 def _register_loops(plan: LoopPlan) -> list[str]:
-    """Heads of the loops over an L1 tile's register tiles; the knob `loop_order` puts the vector axis outside or inside."""
     others = [a for a in plan.op.spatial if a != plan.vector]
     vector = [a for a in plan.op.spatial if a == plan.vector]
     order = [*vector, *others] if plan.program.knob("loop_order") == 0 else [*others, *vector]
@@ -74,7 +72,6 @@ def _register_loops(plan: LoopPlan) -> list[str]:
 
 
 def _call_tile(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    """Write the call of the micro-kernel's variant that fits the register tile, chosen at run time."""
     values = ", ".join(["&t", *parameters(plan), *_flag_values(plan)])
     *first, last = kinds
     for kind in first:
@@ -94,7 +91,6 @@ def _tests(plan: LoopPlan, kind: Variant) -> list[str]:
 
 
 def _flag_values(plan: LoopPlan) -> list[str]:
-    """C values of the micro-kernel's `flags`: whether this is the first or the last block of a carried reduction."""
     first, last = [], []
     if plan.reduce_blocks > plan.splits:
         first.append("block == first_block")
@@ -115,7 +111,6 @@ def _whole(plan: LoopPlan, axis: int) -> str:
 
 
 def _in_view(plan: LoopPlan, operand: Operand, dimension: int) -> list[str]:
-    """C conditions that all reads of the register tile along a guarded dimension are inside the view."""
     coefficients, access = operand.access.coefficients[dimension], operand.access
     low_span, high_span = access.span(dimension, plan.op.extents)
     field = has_guard_field(plan, operand, dimension)

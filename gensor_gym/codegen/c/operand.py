@@ -1,4 +1,4 @@
-"""C expressions that read an operand in a register tile, in the micro-kernel's interior variant and its guarded variant."""
+"""C expressions that read an operand in the micro-kernel's interior variant and in its guarded variant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCALAR = Chunk(0, 1)
 Term = tuple[int, str]
 """(coefficient, C name)."""
 Point = Mapping[int, int]
-"""Reduce axis whose loop is unrolled in full -> index along it."""
+"""Reduction axis whose loop is unrolled in full -> index along it."""
 Address = tuple[str, int]
 """(C pointer, offset in elements)."""
 NOWHERE: Point = MappingProxyType({})
@@ -38,7 +38,7 @@ def literal(value: float, c_type: str) -> str:
 
 
 def stored_literal(value: float, operand: Operand) -> str:
-    """C constant for a number as the operand's elements are in memory: 16-bit floats as their bits."""
+    """C constant for a number in the operand's type in memory; a 16-bit float is written as its bits."""
     if operand.dtype == "bfloat16":
         return f"0x{int(to_bfloat16(np.array([value], np.float32))[0]):04x}"
     if operand.dtype == "float16":
@@ -58,19 +58,19 @@ def tile_start(plan: LoopPlan, axis: int) -> str:
 
 
 def bounds(plan: LoopPlan, axis: int) -> tuple[str, str]:
-    """C texts (begin, end) of the L1 tile along a reduce axis, relative to the reduce block; constants if possible."""
+    """(begin, end) of the L1 tile along a reduction axis, as C texts relative to the reduction block; constants if possible."""
     name, known = plan.axes[axis], plan.constant_count(axis)
     begin = f"{name}_begin" if is_split(plan, axis) else "0"
     return begin, f"{name}_end" if begin != "0" or known is None else str(known)
 
 
 def is_split(plan: LoopPlan, axis: int) -> bool:
-    """Whether a reduce block contains several L1 tiles along the axis."""
+    """Whether a block of the reduction contains several L1 tiles along the axis."""
     return plan.tiles[1][axis] < min(plan.tiles[2][axis], plan.op.extents[axis])
 
 
 def task_start(plan: LoopPlan, axis: int) -> str:
-    """C text of the start of the task tile (along a reduce axis: of the reduce block)."""
+    """C text of the start of the task tile or, along a reduction axis, of the reduction block."""
     return f"{plan.axes[axis]}_task" if plan.grid[axis] > 1 else "0"
 
 
@@ -101,7 +101,7 @@ def fill_name(operand: Operand) -> str:
 
 
 def fill_array(plan: LoopPlan, operand: Operand) -> str:
-    """C definition of the array of pad values, as long as a register tile's read of a row."""
+    """C definition of the array of pad values, which is as long as a register tile's read of a row."""
     vector, stride = plan.vector, operand.lane_stride if operand.lane_stride < 3 else 0
     size = 1 + stride * (sum(chunk.width for chunk in plan.chunks) - 1)
     for d, row in enumerate(operand.access.coefficients):
@@ -117,7 +117,7 @@ def fill_array(plan: LoopPlan, operand: Operand) -> str:
 class Limit:
     """Limit of reads along the lanes: an element of memory is readable if its index is in 0..size-1.
 
-    `terms` and `constant` are the index of the first lane, in elements of memory.
+    The index of the first lane is the sum of `terms` and `constant`, in elements.
     """
 
     terms: tuple[Term, ...]
@@ -125,14 +125,14 @@ class Limit:
     size: str
 
     def known(self, first: int, last: int) -> bool | None:
-        """True if all elements from `first` to `last` after the first lane's are readable, False if none is, otherwise None."""
+        """Whether elements `first` to `last` after the first lane's are readable: True for all, False for none, else None."""
         if self.terms or not self.size.isdigit():
             return None
         low, high, size = self.constant + first, self.constant + last, int(self.size)
         return True if low >= 0 and high < size else False if high < 0 or low >= size else None
 
     def text(self, shift: int) -> str:
-        """C text of the arguments index and size of a masked helper whose first lane is `shift` elements further on."""
+        """C text of a masked helper's arguments index and size, for a first lane that is `shift` elements further on."""
         return f"{linear(self.terms, self.constant + shift)}, {self.size}"
 
 
@@ -141,8 +141,8 @@ class Reader:
     """C texts of the loads in one variant of the micro-kernel.
 
     The guarded variant (`edge`) accesses nothing outside a tensor: rows past the end repeat the last valid row, rows outside
-    the view are read from an array of pad values, and lanes outside are masked. If all register tiles start at the same
-    index along an axis, both variants have the guards along it, as constants.
+    the view are read from an array of pad values, and lanes outside are masked. If all register tiles start at the same index
+    along an axis, both variants have constant guards along this axis.
     """
 
     plan: LoopPlan
@@ -181,11 +181,11 @@ class Reader:
         return list(dict.fromkeys(self.key(operand, row) for row in self.plan.rows))
 
     def key(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along all axes that do not index the operand."""
+        """The row with index 0 along axes that do not index the operand. Rows with equal keys read equal addresses."""
         return tuple(i if operand.strides[a] else 0 for a, i in enumerate(row))
 
     def value(self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE) -> str:
-        """C text of the operand's elements for one row and chunk, at `point` along reduce axes that are unrolled in full.
+        """C text of the operand's elements for one row and chunk, at `point` along reduction axes that are unrolled in full.
 
         `tail` means that lanes of a reduced vector axis may be past its end.
         """
@@ -203,7 +203,7 @@ class Reader:
         return self.load(operand, chunk, (self.pointer(operand, address, condition), 0), limit)
 
     def pointer(self, operand: Operand, address: Address, condition: str | bool) -> str:
-        """C text of an address; if the condition is false at run time, of the array of pad values."""
+        """C text of an address, or of the array of pad values if `condition` is false at run time."""
         place = linear([(1, address[0])], address[1])
         return place if condition is True else f"({condition} ? {place} : {fill_name(operand)})"
 
@@ -231,7 +231,7 @@ class Reader:
         return linear(*self._index(operand, row, chunk, point))
 
     def address(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> Address:
-        """(C pointer, offset) of the first lane."""
+        """(C pointer, offset in elements) of the first lane's element."""
         terms, constant = self._index(operand, row, chunk, point)
         return linear([(1, operand.name), *terms]), constant
 
@@ -246,7 +246,7 @@ class Reader:
         return [(1, self._row_name(operand, self.start(operand, row))), *inner], constant
 
     def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
-        """C condition that the row is inside the view along guarded dimensions that lanes do not index; a bool if known."""
+        """C condition that the row is inside the view along guarded dimensions without lanes; a bool if it is constant."""
         tests = []
         for d in self._checked(operand):
             if operand.access.coefficients[d][self.plan.vector]:
@@ -276,7 +276,7 @@ class Reader:
     def limit(
         self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE, more: int = 0
     ) -> Limit | None:
-        """The limit of reads along the lanes, or None; `more` elements past the last lane's are also read."""
+        """The limit of reads along the lanes, or None without one; `more` elements past the last lane's are also read."""
         if operand.packing is not None:
             return None
         plan, vector, found = self.plan, self.plan.vector, list[Limit]()
@@ -302,7 +302,7 @@ class Reader:
         return found[0] if found else None
 
     def _end(self, operand: Operand, chunk: Chunk, tail: bool, more: int) -> list[Limit]:
-        """A list of the limit that the end of the vector axis sets; empty if there is no such limit."""
+        """The limit that the end of the vector axis sets, in a list; empty without a limit."""
         plan, stride = self.plan, operand.lane_stride
         if tail:
             start, end = plan.axes[plan.vector], bounds(plan, plan.vector)[1]
@@ -333,11 +333,9 @@ class Reader:
         return fill if chunk.width == 1 else f"splat_{chunk.width}({fill})"
 
     def _checked(self, operand: Operand) -> list[int]:
-        """Guarded dimensions that this variant checks."""
         return [d for d in operand.guarded if self.edge or is_fixed_dimension(self.plan, operand, d)]
 
     def _clamped(self, axis: int) -> bool:
-        """Whether positions of rows along an axis are clamped to the last valid position."""
         plan = self.plan
         return self.edge and axis in plan.op.spatial and axis != plan.vector and plan.overhangs(axis)
 
@@ -351,7 +349,10 @@ class Reader:
         return self.edge and operand.packing is None
 
     def start(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along all axes that are not clamped, or do not index the operand."""
+        """The row whose address `prologue` declares for `row`.
+
+        Its index is 0 along each axis that is not clamped to the extent, or that does not index the operand.
+        """
         return tuple(i if operand.strides[a] and self._clamped(a) else 0 for a, i in enumerate(row))
 
     def _starts(self, operand: Operand) -> list[Row]:
@@ -382,5 +383,5 @@ def stored(operand: Operand, pointer: str, index: str, value: str) -> str:
 
 def is_gathered(operand: Operand, chunk: Chunk) -> bool:
     """Whether lanes are loaded one by one. Lanes two elements apart are instead selected from two vector loads."""
-    pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.dtype in ("float32", *HALVES)
+    pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.dtype in ("float32", "int8", *HALVES)
     return operand.lane_stride != 1 and not pairs

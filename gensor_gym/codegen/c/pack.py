@@ -1,4 +1,4 @@
-"""Packing: print C that copies the part of an operand that a task tile reads into a dense buffer."""
+"""Print C that packs an operand: copy the elements that a task tile reads into a dense buffer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pack_call(plan: LoopPlan, operand: Operand) -> str:
 
 
 def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
-    """Write the copy of a box, line by line of the innermost dimension; if `unsigned`, 128 is added to its int8."""
+    """Write the copy of a box, row by row of the tensor; if `unsigned`, 128 is added to int8."""
     outer, inner = runs[:-1], runs[-1]
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
@@ -71,7 +71,7 @@ def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
 
 
 def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """Write the copy into panels in groups of rows; rows are the reduce dimension, the second innermost."""
+    """Write the copy into panels of groups. A group joins rows along the second innermost dimension, that of the reduction."""
     width, outer, middle, inner = plan.tiles[0][plan.vector], runs[:-2], runs[-2], runs[-1]
     start, rows = line(outer, 1) if outer else ("0", "1")
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
@@ -84,7 +84,7 @@ def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _copy_panels(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """Write the copy into panels if the panel dimension is the innermost: each line is cut into panels."""
+    """Write the copy into panels if the panel dimension is the innermost: each row of the tensor is cut into panels."""
     width, outer, inner = plan.tiles[0][plan.vector], runs[:-1], runs[-1]
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
@@ -96,7 +96,7 @@ def _copy_panels(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """Write the copy into panels if the panel dimension is not the innermost: lines become columns of panels."""
+    """Write the copy into panels if the panel dimension is not the innermost: rows of the tensor become columns of panels."""
     packing, width, lanes = operand.packing, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     assert packing is not None
     panel = next(n for n, run in enumerate(runs) if run.dimension == packing.panel)
@@ -124,7 +124,6 @@ def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], inner: Run, lane: str) -> None:
-    """Write the copy of one line of the tensor to column `lane` of the panels."""
     start, size = (text.replace("i0", lane) for text in line(order, inner.size))
     fill = stored_literal(plan.op.pad_value, operand)
     source, packed = plus("source", start), plus("packed", _column_start(order, plan.tiles[0][plan.vector], lane))
@@ -132,6 +131,5 @@ def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], in
 
 
 def _column_start(order: list[Run], width: int, lane: str) -> str:
-    """C text of the offset of column `lane` in the packed buffer."""
     terms = [(run.pitch, f"i{n}") for n, run in enumerate(order) if n > 0]
     return linear([(order[0].pitch, f"({lane} / {width})"), (1, f"{lane} % {width}"), *terms])

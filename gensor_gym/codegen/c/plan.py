@@ -20,7 +20,7 @@ DTYPES = ("float32", "int8", "bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Chunk:
-    """A vector of the register tile's width: `width` lanes, a power of two, from lane `offset` on."""
+    """A vector in a register tile: `width` lanes, a power of two, from lane `offset` on."""
 
     offset: int
     width: int
@@ -28,11 +28,15 @@ class Chunk:
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """All that the printers need to know about one kernel."""
+    """Decisions about one kernel, from which printers write C.
+
+    `vector` is the axis of the lanes, `stages` are the operands of the epilogue, `splits` is the number of chunks of the
+    reduction.
+    """
 
     program: Program
     axes: tuple[str, ...]  # [A] identifiers
-    tiles: tuple[tuple[int, ...], ...]  # [3, A]
+    tiles: tuple[tuple[int, ...], ...]  # [3, A]: register, L1 and task tiles
     vector: int
     chunks: tuple[Chunk, ...]
     reads: tuple[Operand, ...]
@@ -42,9 +46,9 @@ class LoopPlan:
     threads: int
     shift: Shift | None = None
     widest: int = 0
-    """Width of the whole register tile, if this plan has a narrower tile for the end of the vector axis; else 0."""
+    """Width of the full register tile if this plan is for a narrower one at the end of the vector axis; else 0."""
     group: int = -1
-    """Reduce axis whose elements are multiplied in groups (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
+    """Reduction axis whose elements are multiplied in groups (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 
     @property
     def op(self) -> Operator:
@@ -53,17 +57,17 @@ class LoopPlan:
 
     @property
     def vector_is_reduced(self) -> bool:
-        """Whether the vector axis is a reduce axis, so that lanes are partial sums, added up at the end."""
+        """Whether the vector axis is a reduction axis, so that lanes are partial sums, added up at the end."""
         return self.vector in self.op.reduce
 
     @property
     def group_size(self) -> int:
-        """Number of elements of a group: 4 of int8, 2 of bfloat16; 1 without groups."""
+        """Number of elements of a group: 4 for int8, 2 for bfloat16, 1 without groups."""
         return GROUPS[self.op.dtype] if self.group >= 0 else 1
 
     @property
     def groups_bytes(self) -> bool:
-        """Whether groups are of int8, one operand unsigned, so that sums have an excess (`c/micro/dot.py`)."""
+        """Whether groups are of int8. One operand is then unsigned, and sums have an excess (`c/micro/dot.py`)."""
         return self.group_size == GROUP
 
     @property
@@ -78,7 +82,7 @@ class LoopPlan:
 
     @property
     def groups_channels(self) -> bool:
-        """Whether copies store a group's channels of a pixel or of a filter's tap adjacently (`c/channels.py`)."""
+        """Whether packing makes the channels of a group adjacent for each pixel or filter tap (`c/channels.py`)."""
         return self.group >= 0 and not self.groups_lanes and not self.op.reads[0].coefficients[-1][self.group]
 
     def group_dimension(self, operand: Operand) -> int:
@@ -92,12 +96,12 @@ class LoopPlan:
 
     @cached_property
     def grid(self) -> tuple[int, ...]:
-        """Number of task tiles along spatial axes and of reduce blocks along reduce axes, [A]."""
+        """Number of task tiles along spatial axes and of reduction blocks along reduction axes, [A]."""
         return tuple(ceil_div(n, t) for n, t in zip(self.op.extents, self.tiles[2], strict=True))
 
     @cached_property
     def reduce_blocks(self) -> int:
-        """Number of reduce blocks of a task tile, over all chunks of the reduction."""
+        """Number of reduction blocks of a task tile, over all chunks of the reduction."""
         return math.prod(self.grid[a] for a in self.op.reduce)
 
     @property
@@ -107,7 +111,7 @@ class LoopPlan:
 
     @cached_property
     def is_carried(self) -> bool:
-        """Whether partial sums are stored in the output and loaded again, since a tile's reduction has several blocks."""
+        """Whether partial sums are stored in the output and loaded again, because a tile's reduction has several blocks."""
         inner = any(self.tiles[1][a] < min(self.tiles[2][a], self.op.extents[a]) for a in self.op.reduce)
         return inner or self.reduce_blocks > self.splits
 
@@ -119,7 +123,7 @@ class LoopPlan:
         return tile if extent % tile == 0 else None
 
     def step(self, axis: int) -> int:
-        """Number of elements along a reduce axis that one step of the micro-kernel processes."""
+        """Number of elements along a reduction axis that one step of the micro-kernel processes."""
         return self.tiles[0][axis] if axis == self.vector else self.group_size if axis == self.group else 1
 
     def moves(self, axis: int) -> bool:
@@ -130,15 +134,16 @@ class LoopPlan:
     def overhangs(self, axis: int) -> bool:
         """Whether some register tile extends past the end of an axis."""
         register, task, extent = self.tiles[0][axis], self.tiles[2][axis], self.op.extents[axis]
-        if self.widest and axis == self.vector:  # a narrow tile begins at a multiple of the whole tile's width
+        if self.widest and axis == self.vector:  # a narrow tile begins at a multiple of the full tile's width
             return any(count % self.widest not in (0, register) for count in (min(task, extent), extent % task))
         return (extent % register != 0 or (extent > task and task % register != 0)) and not self.moves_back(axis)
 
     def moves_back(self, axis: int) -> bool:
-        """Whether a task's last register tile starts earlier to stay inside the axis, and computes some elements twice.
+        """Whether the last register tile of a task starts earlier to stay inside the axis, and computes some elements twice.
 
-        This is impossible if partial sums are stored in the output, or along lanes that are read from panels or from a
-        shifted product's copy, where tiles start at multiples of the width. Such lanes end with a narrower tile.
+        This is impossible if partial sums are stored in the output. It is also impossible along lanes that are read from panels
+        or from the copied input of a shifted product, because their tiles start at multiples of the width; such lanes end with
+        a narrower tile.
         """
         size, extent, task = self.tiles[0][axis], self.op.extents[axis], self.tiles[2][axis]
         if axis in self.op.reduce or self.is_carried or extent % size == 0 or (extent % task or size) < size:
@@ -152,7 +157,7 @@ class LoopPlan:
 
     @cached_property
     def rows(self) -> tuple[tuple[int, ...], ...]:
-        """Rows of accumulators in the register tile: each row's index along every axis (0 along vector and reduce axes)."""
+        """Rows of accumulators in the register tile, each as an index along every axis (0 along vector and reduction axes)."""
         sizes = [self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))]
         positions: list[tuple[int, ...]] = [()]
         for size in sizes:
@@ -161,7 +166,7 @@ class LoopPlan:
 
 
 def make_plan(program: Program) -> LoopPlan:
-    """The plan of a program; ValueError for a data type that C does not support.
+    """The plan of a program; ValueError for a data type or hardware that C does not support.
 
     Constant weights, if packed, are packed once for all tasks, even if there is only one task.
     """
@@ -182,7 +187,6 @@ def make_plan(program: Program) -> LoopPlan:
     axes = identifiers([axis.name for axis in op.axes], names)
 
     def operand(read: Access, name: str, pack: bool) -> Operand:
-        """The operand of a read: shifted, packed or in place."""
         if shift is not None and read is op.reads[0]:
             return copies.shifted(op, tiles, read, name, shift)
         if pack:
@@ -203,7 +207,6 @@ def make_plan(program: Program) -> LoopPlan:
 
 
 def _check(program: Program) -> None:
-    """Check that C can be generated for the program's data type and hardware; ValueError if not."""
     if program.operator.dtype not in DTYPES:
         raise ValueError(f"C kernels take dtype {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, got {program.operator.dtype!r}")
     if program.hardware.kind != "cpu":
@@ -227,9 +230,9 @@ def _effective_tiles(
 ) -> tuple[tuple[tuple[int, ...], ...], int]:
     """(tiles clipped to the extents, number of chunks of the reduction).
 
-    Reduce blocks are merged so that accumulators stay in registers: within a block if an L1 tile is one register tile, and over
-    the whole reduction if a task tile is one register tile and nothing is packed block by block (`blockwise`). Blocks whose
-    partial sums an output of another type than the accumulators' would have to hold are merged too.
+    To keep accumulators in registers, parts of the reduction are merged: the L1 tiles of a block if an L1 tile is one register
+    tile, and all blocks if a task tile is one register tile and nothing is packed block by block (`blockwise`). Blocks are also
+    merged if the output's type cannot hold partial sums.
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
@@ -253,7 +256,6 @@ def _effective_tiles(
 
 
 def _blocks(op: Operator, task: list[int]) -> int:
-    """Number of reduce blocks of a task tile."""
     return math.prod(ceil_div(op.extents[a], task[a]) for a in op.reduce)
 
 
@@ -261,7 +263,7 @@ def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes:
     """(register, L1, task tile) of an axis, clipped to its extent; outer tiles stay multiples of inner tiles if needed.
 
     `lanes` is a vector's number of lanes along the axis, or 1. A vector may extend past the end of the axis. If nothing is
-    packed, the register tile is clipped to the extent itself, provided that this takes no more vectors.
+    packed, the register tile is clipped to the exact extent if this takes no more vectors.
     """
     extent = op.extents[axis]
     register, l1, task = (tiles[level][axis] for level in range(3))
@@ -275,7 +277,7 @@ def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes:
 
 
 def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: int) -> None:
-    """Merge the reduce blocks of a task into one, or into one per chunk along the outermost axis with several blocks."""
+    """Merge the reduction blocks of a task into one, or into one per chunk along the outermost axis with several blocks."""
     outer = next((a for a in op.reduce if op.extents[a] > task[a]), None)
     for a in op.reduce:
         if a == outer and splits > 1:
@@ -285,7 +287,7 @@ def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: in
 
 
 def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | None = None) -> Operand:
-    """An operand that is accessed in place. With `shift`, the fused axis has stride 0: the store adds its offsets."""
+    """An operand that is accessed in place. With `shift`, the fused axis has stride 0, because the store adds its offsets."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     guarded = tuple(d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d])
     strides = access.axis_strides()

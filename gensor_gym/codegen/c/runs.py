@@ -1,4 +1,4 @@
-"""Boxes of tensors that packing copies: a task tile's range along each dimension, and addresses in source and copy."""
+"""Boxes of a tensor that packing copies: the range along each dimension, and addresses in source and copy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gensor_gym.codegen.c.text import add, ceil_div, linear, round_up
 class Run:
     """A dimension of the box, or several dimensions that are contiguous in both source and copy.
 
-    `low` and `rows` are C texts of its start and length, `size` is its length in the view. `stride` and `pitch` are the distances
-    of adjacent elements in source and copy. `checked` means that indices can be outside the view.
+    `low` and `rows` are the box's start and length along it as C texts, `size` is the length of the view. `stride` and `pitch`
+    are the distances of adjacent elements in source and copy. `checked` means that indices can be outside the view.
     """
 
     low: str
@@ -66,7 +66,6 @@ def rows_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
 
 
 def _leaves_view(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether a box can extend outside the view along a dimension."""
     access, extents = operand.access, list(plan.op.extents)
     for a in range(len(extents)):
         if a in plan.op.spatial or a == plan.vector:
@@ -76,7 +75,7 @@ def _leaves_view(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
 
 
 def runs_of(plan: LoopPlan, operand: Operand) -> list[Run]:
-    """Runs of the box from the outermost in; a dimension that is covered completely is merged into the next outer run."""
+    """Runs of the box, outermost first. A dimension that is covered completely is merged into the next outer run."""
     packing, access = operand.packing, operand.access
     assert packing is not None
     strides, runs = access.strides(), list[Run]()
@@ -109,7 +108,7 @@ def loops(runs: Sequence[Run]) -> list[str]:
 
 
 def line(runs: Sequence[Run], size: int) -> tuple[str, str]:
-    """(source offset of the line at i0, i1, ..., its size, which is 0 if the line is outside the view), both as C text."""
+    """(source offset of the row at i0, i1, ..., length of the row or 0 if it is outside the view), as C texts."""
     places = [add(run.low, f"i{n}") for n, run in enumerate(runs)]
     start = linear([(run.stride, place) for run, place in zip(runs, places, strict=True)])
     tests = [f"inside({place}, {run.size})" for run, place in zip(runs, places, strict=True) if run.checked]

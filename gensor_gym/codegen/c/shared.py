@@ -24,12 +24,12 @@ def shared_reads(plan: LoopPlan) -> list[Operand]:
 
 
 def shared_start(plan: LoopPlan, operand: Operand) -> str:
-    """C text of the offset at which a task's part of a shared copy starts."""
+    """C text of the offset in a shared copy at which a task begins to read."""
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))])
 
 
 def shared_functions(plan: LoopPlan) -> list[str]:
-    """C functions that pack a piece of each shared operand, and `share`, which packs piece `index` of all operands."""
+    """C functions that pack a piece of each shared operand, and `share`, which packs piece `index` counted over all operands."""
     reads = shared_reads(plan)
     if not reads:
         return []
@@ -55,7 +55,7 @@ def shared_functions(plan: LoopPlan) -> list[str]:
 
 
 def has_prepacked(plan: LoopPlan) -> bool:
-    """Whether the last shared copy is that of the weights, so that later calls need not pack them again."""
+    """Whether the last shared operand is the weights, so that later calls need not pack them again."""
     reads = shared_reads(plan)
     return bool(reads) and reads[-1].access is weights(plan.op)
 
@@ -99,7 +99,6 @@ def _pack(plan: LoopPlan, read: Operand) -> str:
 
 
 def _piece(lines: Lines, plan: LoopPlan, read: Operand) -> None:
-    """Write the packing of piece `index` of one operand."""
     assert read.packing is not None
     target = f"call->shared_{read.name}"
     if _is_plane(plan, read):
@@ -130,7 +129,6 @@ def _slice(piece: LoopPlan, read: Operand) -> Operand:
 
 
 def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
-    """A plan whose task tiles are the pieces: the whole operator, cut along the axis of `_cut_axis`."""
     axis = _cut_axis(plan, read)
     tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group, plan.group_size))
     if axis is not None:

@@ -1,4 +1,4 @@
-"""The second pass of a split reduction: it adds up (or compares) partial outputs in a fixed order and applies the epilogue."""
+"""Print the second pass of a split reduction, which combines partial outputs in a fixed order and applies the epilogue."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ BLOCK = 4096
 """Largest number of output elements along the innermost axis for one task of the second pass."""
 
 
-def _axis(plan: LoopPlan) -> int:
-    """The innermost spatial axis, along which a task of the second pass loops."""
+def _innermost_axis(plan: LoopPlan) -> int:
     return plan.op.spatial[-1]
 
 
 def _blocks(plan: LoopPlan) -> int:
-    return ceil_div(plan.op.extents[_axis(plan)], BLOCK)
+    return ceil_div(plan.op.extents[_innermost_axis(plan)], BLOCK)
 
 
 def finish_call(plan: LoopPlan) -> list[str]:
@@ -36,12 +35,12 @@ def finish_call(plan: LoopPlan) -> list[str]:
 
 def finish_function(plan: LoopPlan) -> str:
     """C function `finish_row`, which computes a part of one row of the output from the partial outputs."""
-    lines, axis = Lines(), _axis(plan)
+    lines, axis = Lines(), _innermost_axis(plan)
     name, extent = plan.axes[axis], plan.op.extents[axis]
     lines.add(f"/* Joins the {plan.splits} partial outputs of a row in order, at most {BLOCK} elements of it. */")
     with lines.block("static void finish_row(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;", "(void)thread;")
-        _decode(lines, plan)
+        _declare_indices(lines, plan)
         operands = [plan.output, *(o for o in plan.stages if o is not None)]
         for operand in operands:
             terms = [(operand.strides[a], plan.axes[a]) for a in plan.op.spatial[:-1] if plan.op.extents[a] > 1]
@@ -58,9 +57,8 @@ def finish_function(plan: LoopPlan) -> str:
     return str(lines)
 
 
-def _decode(lines: Lines, plan: LoopPlan) -> None:
-    """Declare a task's indices along the outer axes, and the begin and end of its part of the row."""
-    index, axis = "index", _axis(plan)
+def _declare_indices(lines: Lines, plan: LoopPlan) -> None:
+    index, axis = "index", _innermost_axis(plan)
     blocks = _blocks(plan)
     if blocks > 1:
         lines.add(f"const long begin = index % {blocks} * {BLOCK};")
@@ -80,8 +78,7 @@ def _decode(lines: Lines, plan: LoopPlan) -> None:
 
 
 def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
-    """Write the computation of `width` adjacent output elements."""
-    axis, size = _axis(plan), plan.op.output.size
+    axis, size = _innermost_axis(plan), plan.op.output.size
     stride = plan.output.strides[axis]
     for chunk in range(plan.splits):
         place = linear([(stride, plan.axes[axis])], chunk * size)
@@ -100,8 +97,7 @@ def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
 
 
 def _operand(plan: LoopPlan, operand: Operand, width: int) -> str:
-    """C text of an epilogue operand's elements for `width` adjacent output elements."""
-    axis = _axis(plan)
+    axis = _innermost_axis(plan)
     place = linear([(1, f"{operand.name}_row"), (operand.strides[axis], plan.axes[axis])])
     wide = width > 1 and operand.strides[axis] == 1
     given = f"call->{operand.name}"

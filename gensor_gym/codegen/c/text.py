@@ -15,10 +15,9 @@ RESERVED = frozenset(
 
 
 class Lines:
-    """A list of lines of C with a current indentation."""
+    """Lines of C text with a current indentation."""
 
     def __init__(self) -> None:
-        """Begin without lines and without indentation."""
         self._lines: list[str] = []
         self._depth = 0
 
@@ -49,7 +48,6 @@ class Lines:
             self.add("}")
 
     def __str__(self) -> str:
-        """All lines as text that ends in a newline."""
         return "\n".join(self._lines) + "\n"
 
 

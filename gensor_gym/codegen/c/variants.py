@@ -1,4 +1,4 @@
-"""Variants of the micro-kernel: one for register tiles inside every tensor, others, some narrower, for tiles at an edge."""
+"""Variants of the micro-kernel: one for register tiles inside every tensor, guarded and narrower ones for tiles at an edge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.codegen.c.text import round_up
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of the micro-kernel: the C function's name, the plan with its width, and whether it guards its accesses."""
+    """A variant of the micro-kernel: name of the C function, plan with the variant's width, and whether it guards accesses."""
 
     name: str
     plan: LoopPlan
@@ -20,7 +20,7 @@ class Variant:
 
 
 def variants(plan: LoopPlan) -> list[Variant]:
-    """The variants that some register tile needs: the interior variant first, then edge variants, the narrowest first."""
+    """The variants that some register tile needs: interior variant first, then edge variants, narrowest first."""
     found = []
     possible = all(plan.op.extents[a] >= plan.tiles[0][a] for a in overhanging(plan))
     if possible and all(_fits(plan, operand, d) for operand, d in guarded(plan)):
@@ -40,12 +40,12 @@ def overhanging(plan: LoopPlan) -> list[int]:
 
 
 def guarded(plan: LoopPlan) -> list[tuple[Operand, int]]:
-    """(operand, dimension) of every index that is outside its view in some register tiles but not in all."""
+    """(operand, dimension) of every index that is outside the view in some register tiles but not in all."""
     return [(read, d) for read in plan.reads for d in read.guarded if not is_fixed_dimension(plan, read, d)]
 
 
 def _fits(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether a register tile's reads along a dimension span at most the view's length, so that they can be inside it."""
+    """Whether all reads of a register tile along a dimension can be inside the view."""
     row = operand.access.coefficients[dimension]
     reach = 1
     for a, c in enumerate(row):
@@ -65,7 +65,6 @@ def _edge_widths(plan: LoopPlan) -> set[int]:
 
 
 def _narrowed(plan: LoopPlan, width: int) -> LoopPlan:
-    """The plan with a register tile of `width` lanes."""
     register = tuple(width if a == plan.vector else tile for a, tile in enumerate(plan.tiles[0]))
     chunks = vector_chunks(width, plan.program.hardware.lanes)
     return replace(plan, tiles=(register, *plan.tiles[1:]), chunks=chunks, widest=plan.tiles[0][plan.vector])

@@ -11,17 +11,17 @@ from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
 from gensor_gym.operators.computation import Computation
 
 _PIECES = 4
-"""Number of tasks of the separate loop for each thread."""
+"""Number of tasks per thread of the separate loop."""
 
 
 @dataclass(frozen=True)
 class WholeRows:
-    """The C function `rows_done(call, thread, begin, end)` on finished rows, and its fields of `struct call`."""
+    """The C function `rows_done(call, thread, begin, end)`, which processes finished rows, and its members of `struct call`."""
 
     computation: Computation
     """The whole computation: the product and the operations on its rows."""
     order: tuple[int, ...]
-    """Index of the computation's input for every operand of the product."""
+    """Index among the computation's inputs of every operand of the product."""
     output: str
     """C text of the product's output; empty if the output is in the workspace, in `value_bytes` bytes."""
     fields: tuple[str, ...]

@@ -25,7 +25,7 @@ _FLOAT = 4
 
 
 class Tasks(ChainProgram):
-    """A schedule of a chain as tasks on a CPU."""
+    """A schedule of a chain, divided into tasks for a CPU's threads."""
 
     @cached_property
     def room(self) -> Room:
@@ -37,7 +37,7 @@ class Tasks(ChainProgram):
 
     @property
     def block(self) -> int:
-        """Number of rows whose scores are in the scratch memory at a time."""
+        """Number of rows of a block, whose scores are in scratch memory at the same time."""
         return min(self.schedule.value("block"), self.chain.rows)
 
     @property
@@ -52,7 +52,7 @@ class Tasks(ChainProgram):
 
     @property
     def blocks(self) -> set[int]:
-        """The set of the blocks' row counts: of whole blocks, and of the last block if it is smaller."""
+        """Row counts of blocks: of whole blocks, and of the last block if it is smaller."""
         rest = self.chain.rows % self.block
         return {self.block, rest} if rest else {self.block}
 
@@ -64,7 +64,7 @@ class Tasks(ChainProgram):
 
         def printer(name: str, place: int, a: Operand, b: Matrix, c: Operand) -> ProductPrinter:
             shape = chain.products[place]
-            depth = shape.inner if c.ending else min(value("depth") or shape.inner, shape.inner)  # 16 bits hold no partial sums
+            depth = shape.inner if c.ending else min(value("depth") or shape.inner, shape.inner)  # partial sums need 32 bits
             return ProductPrinter(
                 name, shape, value("height"), value(name), value("vector"), depth, self.room.copied[place],
                 a, Operand(b.row, b.column, ending=ending), c,
@@ -88,7 +88,7 @@ class Tasks(ChainProgram):
 
 
 def generate_chain(given: ChainProgram) -> Kernel:
-    """The C kernel of a chain's schedule."""
+    """Generate the C kernel of a chain's schedule."""
     program = Tasks(given.chain, given.schedule, given.hardware)
     graph = program.chain.graph
     parts = [_struct(program)]
@@ -108,7 +108,6 @@ def generate_chain(given: ChainProgram) -> Kernel:
 
 
 def _struct(program: Tasks) -> str:
-    """C text of `struct call`, which all tasks share: pointers to tensors, to a block's scores and weights, and to scratch."""
     chain, lines = program.chain, Lines()
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in chain.graph.inputs))
@@ -124,7 +123,6 @@ def _panels(chain: Chain) -> list[str]:
 
 
 def _nest(program: Tasks) -> list[str]:
-    """C functions of the row nest, one for each number of interleaved rows; empty without a nest."""
     chain = program.chain
     if chain.middle is None:
         return []
@@ -145,7 +143,6 @@ def _interleaved(program: Tasks) -> set[int]:
 
 
 def _block(program: Tasks, rows: int) -> str:
-    """C function that computes one block of rows: first product, row nest, second product."""
     chain, room, lines = program.chain, program.room, Lines()
     first, second = program.products
     types = first.a.c_type, first.right.c_type, second.right.c_type
@@ -186,7 +183,6 @@ def _fetch(lines: Lines, program: Tasks, rows: int) -> None:
 
 
 def _task(program: Tasks) -> str:
-    """C function `run_task`: find the task's matrices, copy right operands if scheduled, and compute its blocks in order."""
     chain, lines, parts = program.chain, Lines(), program.parts
     with lines.block("static void run_task(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;")
@@ -208,7 +204,6 @@ def _task(program: Tasks) -> str:
 
 
 def _blocks(lines: Lines, program: Tasks) -> None:
-    """Write the loop over a task's whole blocks, then the call for the remaining rows."""
     chain, block = program.chain, program.block
     a, out = linear([(chain.left.row, "row")]), linear([(chain.out.row, "row")])
     given = f"call, scratch, {add('a', a)}, b, v, {add('out', out)}, element * {chain.rows} + row"
@@ -219,7 +214,6 @@ def _blocks(lines: Lines, program: Tasks) -> None:
 
 
 def _digits(lines: Lines, chain: Chain) -> list[str]:
-    """Declare a batch element's index along every batch axis; return the variables' names."""
     found: list[str] = []
     below = 1
     for axis in reversed(range(len(chain.batch))):
@@ -232,13 +226,11 @@ def _digits(lines: Lines, chain: Chain) -> list[str]:
 
 
 def _start(matrix: Matrix, name: str, digits: list[str]) -> str:
-    """C pointer to the first element of a matrix in the tensor `name`; `digits` are the batch indices."""
     place = linear(zip(matrix.batch, digits, strict=True), matrix.offset)
     return add(f"call->{name}", place)
 
 
 def _entry(program: Tasks) -> str:
-    """C text of the kernel's entry, which fills `struct call` and runs all tasks in parallel."""
     chain, lines = program.chain, Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     with lines.block(f"void {WHOLE}({arguments})"):

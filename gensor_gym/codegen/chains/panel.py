@@ -1,4 +1,4 @@
-"""Generate C for a schedule of a panel: the product's kernel, and a row nest on finished rows of it (`c/whole_rows.py`)."""
+"""Generate C for a schedule of a panel: the product's kernel, which runs the row nest on finished rows (`c/whole_rows.py`)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class PanelProgram:
 
     @cached_property
     def shape(self) -> RowShape:
-        """Shape of the row nest's steps: the fastest by the analytic model of fused operators."""
+        """Shape of the row nest's steps for which the model of fused operators predicts the fewest cycles."""
         return row_shape(self.panel, self.hardware)
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Name of each of the nest's row buffers -> offset in a thread's scratch memory, in elements."""
+        """Offset of each of the nest's row buffers in a thread's scratch memory, in elements, by name."""
         found, place = {}, 0
         for buffer in self.panel.lowered.kernels[0].buffers(Level.SRAM):
             found[buffer.name] = place
@@ -57,7 +57,7 @@ class PanelProgram:
 
 
 def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
-    """The legal shape of the row nest's steps that takes the fewest cycles by the analytic model."""
+    """The legal shape of the row nest's steps for which the analytic model predicts the fewest cycles."""
     names = ("vector", "rows", "tile")
     choices = [key for key in itertools.product((4, 8, 16), (1, 2, 4), (1, 2, 4)) if key[0] <= hardware.lanes]
     schedules = [make_schedule(dict(zip(names, key, strict=True)), panel.lowered.placement) for key in choices]
@@ -69,7 +69,7 @@ def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
 
 
 def generate_panel(program: PanelProgram) -> Kernel:
-    """The C kernel of a panel's schedule."""
+    """Generate the C kernel of a panel's schedule."""
     panel = program.panel
     graph, made = panel.graph, panel.made
     number = {value.name: place for place, value in enumerate(graph.inputs)}
@@ -95,7 +95,6 @@ def generate_panel(program: PanelProgram) -> Kernel:
 
 
 def _functions(program: PanelProgram) -> list[str]:
-    """C functions: the row nest on a step of rows and on one row, and `rows_done`, which runs them on a range of rows."""
     panel, shape = program.panel, program.shape
     (kernel,) = panel.lowered.kernels
     sizes = list(dict.fromkeys((shape.rows, 1)))

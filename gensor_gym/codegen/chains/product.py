@@ -1,4 +1,4 @@
-"""Print a product of a chain in C: register tiles over a block of rows, and a copy of the right operand if needed."""
+"""C text of a chain's product: register tiles over a block of rows, and a copy of the right operand if needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINE, _AHEAD = 16, 8
 
 
 def fetched(pointer: str, ahead: int, place: str, writes: bool = False) -> str:
-    """C statement that prefetches the cache line `ahead` elements past `pointer[place]`; it may be outside any tensor."""
+    """C statement that prefetches the cache line `ahead` float32 elements past `pointer[place]`, even outside any tensor."""
     at = f"(const void *)((uintptr_t)({pointer}) + {4 * ahead} + 4 * ({place}))"
     return f"__builtin_prefetch({at}{', 1' if writes else ''});"
 
@@ -38,7 +38,7 @@ class Operand:
         return "uint16_t" if self.ending else "float"
 
     def number(self, at: str) -> str:
-        """C text of the element that `at` points to."""
+        """C text of the element at the pointer `at`."""
         return f"load{self.ending}_1({at})" if self.ending else f"*({at})"
 
 
@@ -55,7 +55,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class ProductPrinter:
-    """Prints C[rows, columns] = A[rows, inner] * B[inner, columns] for blocks of rows.
+    """Writes C text of C[rows, columns] = A[rows, inner] * B[inner, columns] for blocks of rows.
 
     A register tile has `height` rows and `vectors` vectors of `width` lanes.
     """
@@ -66,7 +66,7 @@ class ProductPrinter:
     vectors: int
     width: int
     depth: int
-    """Number of steps along `inner` that a register tile adds up at a time."""
+    """Number of steps along `inner` that a register tile accumulates in one call."""
     copied: bool
     a: Operand
     b: Operand
@@ -80,12 +80,12 @@ class ProductPrinter:
 
     @property
     def right(self) -> Operand:
-        """B where register tiles read it: the copy of float32, or the tensor."""
+        """B as register tiles read it: the float32 copy, or the tensor."""
         return Operand(self.wide, 1, padded=True) if self.copied else self.b
 
     @property
     def carries(self) -> bool:
-        """Whether sums are computed in several parts, so that a tile is added to its earlier value in C."""
+        """Whether sums are split along `inner`, so that a register tile adds to its earlier value in C."""
         return self.depth < self.shape.inner
 
     def strips(self) -> Iterator[Strip]:
@@ -98,7 +98,7 @@ class ProductPrinter:
             yield Strip(whole * self.wide, 1, vectors, rest - (vectors - 1) * self.width)
 
     def heights(self, rows: int) -> list[tuple[int, int, int]]:
-        """(first row, number of tiles, rows of each tile) for the equal register tiles that make up a block of `rows` rows."""
+        """(first row, number of tiles, rows of each tile) for each group of equal register tiles in a block of `rows` rows."""
         whole, rest = divmod(rows, self.height)
         found = [(0, whole, self.height), (whole * self.height, 1, rest)]
         return [one for one in found if one[1] and one[2]]
@@ -112,7 +112,6 @@ class ProductPrinter:
         return f"{self.name}_{height}x{strip.vectors}" + ("" if strip.lanes == self.width else f"_{strip.lanes}")
 
     def _tile(self, height: int, strip: Strip) -> str:
-        """C function that adds up some steps of the sum for one register tile and stores it."""
         w, lines = self.width, Lines()
         carried = ", const int carried" if self.carries else ""
         a, right = self.a, self.right
@@ -156,7 +155,7 @@ class ProductPrinter:
         return f"store{ending}_{self.width}({at}, {what});"
 
     def block(self, lines: Lines, rows: int, a: str, b: str, c: str) -> None:
-        """Write the loops over a block's register tiles; the loop over rows is the innermost, so that it reuses a tile of B."""
+        """Write the loops over a block's register tiles; the loop over rows is the innermost, to reuse a tile of B."""
         for strip in self.strips():
             end = strip.start + strip.count * self.wide
             loop = f"for (long j = {strip.start}; j < {end}; j += {self.wide})"
@@ -170,7 +169,6 @@ class ProductPrinter:
                     self._rows(lines, rows, strip, (a, b, c), "k", "steps")
 
     def _rows(self, lines: Lines, rows: int, strip: Strip, names: tuple[str, str, str], k: str, steps: str) -> None:
-        """Write the calls of all register tiles of a block's rows in one strip of columns."""
         a, b, c = names
         panel = self.shape.inner if self.copied else 1
         for start, count, height in self.heights(rows):
@@ -192,7 +190,7 @@ class ProductPrinter:
                 lines.add(f"for (long r = 0; r < {count * height}; r += {height}) {call}")
 
     def copy_function(self) -> str:
-        """C function `copy_NAME`, which copies B tile by tile of columns and pads the last tile with zeros."""
+        """C function `copy_NAME`, which copies B one tile of columns after another and pads the last tile with zeros."""
         lines = Lines()
         whole = self.shape.columns // self.wide * self.wide
         with lines.block(f"static void copy_{self.name}(const {self.b.c_type} *const source, float *const copy)"):

@@ -1,4 +1,4 @@
-"""A schedule of a chain on a machine, in the form that generators of all languages share."""
+"""A schedule of a chain on a machine, which the generators of all languages take."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """int8 products that NVRTC miscompiles: detection in a kernel's plan and in its PTX.
 
-NVRTC joins two products of a sum into one `dp2a`, which multiplies two 16-bit numbers by two bytes and adds both products. If the
+NVRTC fuses two products of a sum into one `dp2a`, which multiplies two 16-bit numbers by two bytes and adds both products. If the
 two bytes of an operand are two bytes apart in a word of memory, NVRTC passes the word itself as the two 16-bit numbers, although
 the upper half of each number is another byte. For some texts, versions 12.4.127, 12.9.86, 13.0.88, 13.2.78 and 13.5.37 did so in
-one process and not in the next, for every architecture tried from sm_70 to sm_120. On an H100 sums were wrong by 256 times the
+one process and not in the next, for every architecture tried from sm_70 to sm_120. On an H100, sums were wrong by 256 times the
 sum of a neighbour. The C text is right, so the emulator does not detect the fault.
 """
 
@@ -22,7 +22,7 @@ _LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(\{[^}]*\}|%\w+)(.*)$",
 
 
 def is_hidden(plan: BlockPlan, index: int) -> bool:
-    """Whether to hide from the compiler that elements of a read share a word: true for int8 products of bytes two apart."""
+    """Whether to hide from the compiler that elements of read `index` share a word: for int8 products of bytes two apart."""
     read, op = plan.op.reads[index], plan.op
     bytes_meet = is_product(op) and read.tensor.dtype == "int8"
     return plan.dialect.mistakes_bytes and bytes_meet and APART in _steps(plan, index)

@@ -1,8 +1,8 @@
 """CUDA C of a program: one kernel, and a second kernel that adds up partial results if the reduction is split over blocks.
 
 The text needs no header. Blocks are numbered over the block tiles of the spatial axes (the innermost axis fastest, or grouped by
-knob raster), then over the slices of the reduction. Thread numbers in a block run fastest over the threads that share an output,
-then along the innermost spatial axis.
+the knob `raster`), then over the slices of the reduction. Thread numbers in a block run fastest over the threads that share an
+output, then along the innermost spatial axis.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gensor_gym.codegen.program import Program
 def generate_cuda(program: Program) -> Kernel:
     """Generate the CUDA kernel of a program.
 
-    Every structurally valid schedule is accepted. Only with tensor_core=2 must its resources fit the hardware. ValueError names a
-    data type, a knob value or a tile that is not supported.
+    Every structurally valid schedule is accepted; with tensor_core=2, its resources must also fit the hardware. ValueError names
+    a data type, a knob value or a tile that is not supported.
     """
     if program.knob("tensor_core") == 1:
         return generate_mma(program)
@@ -44,7 +44,6 @@ def generate_simt(program: Program, dialect: Dialect = CUDA) -> Kernel:
 
 
 def _write_body(out: Writer, plan: BlockPlan) -> None:
-    """Write the indices of the block and the thread, the pointers to shared tiles, the main loop and the stores."""
     _write_positions(out, plan)
     for read, tile in zip(plan.op.reads, plan.shared, strict=True):
         if tile is not None:
@@ -61,7 +60,6 @@ def _write_body(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_positions(out: Writer, plan: BlockPlan) -> None:
-    """Declare the indices of this block and this thread: `slice`, `block_<axis>` and `first_<axis>`."""
     if plan.slices > 1:
         write_slice(out, plan)
     write_block_tile(out, plan)

@@ -26,7 +26,7 @@ class Dialect:
     """Whether a shuffle has a mask of the participating lanes. Without a mask all lanes of a warp participate."""
 
     def shuffle_down(self, lanes: str, value: str, distance: str, team: int) -> str:
-        """C text of the value of the lane `distance` positions later in the team, or the lane's own value past the team's end."""
+        """C text of the value of the lane `distance` positions later in its team, or of the own value past the team's end."""
         return f"__shfl_down_sync({lanes}, {value}, {distance}, {team})"
 
     def launch_bounds(self, threads: int, warp: int, resident: int | None = None) -> str:

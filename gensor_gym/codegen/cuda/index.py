@@ -17,12 +17,12 @@ from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Access
 
 Point = tuple[str, ...]
-"""A reduction point: C text of its index within the step along every axis, "0" along spatial axes, [A]."""
+"""A reduction point: for each axis, C text of the index within the step; "0" for spatial axes; [A]."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Position in the register tile at which a statement works: a group of elements, and an element of the group.
+    """Position of a statement in the register tile: a group of elements, and one element of the group.
 
     `group` is C text of the group's first index along each axis, usually a loop variable. `lane` is C text of the element's index
     within the group.
@@ -53,7 +53,7 @@ def make_site(
 
 
 def looped_point(plan: BlockPlan) -> Point:
-    """The reduction point inside the loops over the chunks of a step and the points of a chunk, from their loop variables."""
+    """The reduction point as C text of loop variables: over the chunks of a step, and over the points of a chunk."""
     texts = []
     for a, name in enumerate(plan.names):
         step = plan.points.width if a == plan.points.axis else 1
@@ -64,7 +64,7 @@ def looped_point(plan: BlockPlan) -> Point:
 
 
 def in_tile(plan: BlockPlan, axis: int, site: Site, from_first: bool = False) -> str:
-    """C text of the index of this thread's element at a site, within the block tile (spatial) or the step (reduce).
+    """C text of the index of this thread's element at a site, within the block tile (spatial axis) or the step (reduction axis).
 
     With `from_first`, the index is relative to the thread's first element.
     """
@@ -113,13 +113,13 @@ def flat_shared(access: Access, tile: SharedTile, indices: list[str], from_first
 
 
 def bounds(plan: BlockPlan, access: Access, dimension: int, index: str) -> list[str]:
-    """C conditions under which an index along a dimension is inside. Conditions that no tile can violate are omitted."""
+    """C conditions under which an index along a dimension is inside the tensor, except conditions that always hold."""
     below, limit = reach(plan, access, dimension) if not plan.unguarded else (False, 0)
     return ([f"{index} >= 0"] if below else []) + ([f"{index} < {limit}"] if limit else [])
 
 
 def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
-    """(dimension, C condition) pairs under which the box that a block reads in a step is wholly inside; None if it never is."""
+    """(dimension, C condition) pairs under which the box that a block reads in a step is entirely inside; None if it never is."""
     found = []
     origins = [origin(plan, a) for a in range(len(plan.names))]
     for d, size in enumerate(plan.program.box(access, 1).shape):
@@ -154,7 +154,7 @@ def _outside(plan: BlockPlan, padded: bool) -> str:
     """C text of the value that stands for an element outside its tensor: the pad value if `padded`, else the identity."""
     value = plan.op.pad_value if padded else limited(plan.op.reduction.identity, plan.op.dtype)
     dtype = plan.op.reads[0].tensor.dtype
-    if dtype in ("int8", "float8_e4m3fn"):  # of 8-bit floats only products read outside, where values are 0
+    if dtype in ("int8", "float8_e4m3fn"):  # only products read 8-bit floats outside, where values are 0
         return str(int(value))
     if dtype == "float16":
         return hex(int(np.float16(value).view(np.uint16)))
@@ -164,12 +164,11 @@ def _outside(plan: BlockPlan, padded: bool) -> str:
 
 
 def _float(value: float) -> str:
-    """C text of a float32 constant."""
     return f"{value!r}f" if math.isfinite(value) else f"__int_as_float({np.float32(value).view(np.uint32):#x})"
 
 
 def fill_of(plan: BlockPlan, access: Access) -> str | None:
-    """C text of the value for elements outside; None if padding and points outside the reduction need different values."""
+    """C text of the value for elements outside; None if it differs between padding and points outside the reduction."""
     kinds = {
         is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
     }
@@ -180,7 +179,7 @@ def fill_of(plan: BlockPlan, access: Access) -> str | None:
 def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
     """C text of a guarded load: `load` inside, the pad value in the padding, and the reduction's identity outside the reduction.
 
-    `indices` are the access's indices along its dimensions. `cast` is a format string that makes a vector of a fill value.
+    `indices` are the access's indices along its dimensions. `cast` is a format string that turns a fill value into a vector.
     """
     padding: list[str] = []
     outside: list[str] = []
@@ -196,7 +195,7 @@ def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str,
 
 
 def spatial_loops(plan: BlockPlan, axes: tuple[int, ...], lane_axis: int = -1, width: int = 1) -> list[Loop]:
-    """Loops over the register tile along `axes`, in steps of `width` along `lane_axis`. Loops of one pass are omitted."""
+    """Loops over the register tile along `axes`, in steps of `width` along `lane_axis`; loops of one iteration are omitted."""
     loops = []
     for a in axes:
         step = width if a == lane_axis else 1

@@ -27,7 +27,7 @@ def map_value(op: Operator, operands: list[str]) -> str:
 
 
 def apply_function(op: Operator, name: str, operands: list[str]) -> str:
-    """C text of the function `name` of `operands`, which may occur twice in it and so must have no side effects."""
+    """C text of the function `name` of `operands`. An operand may occur twice in the text, so it must have no side effects."""
     table = _FLOAT if op.accumulator == "float32" else _INTEGER
     if name not in table:
         raise ValueError(f"elementwise function {name!r} of {op.dtype}: CUDA code has {', '.join(table)}")

@@ -97,7 +97,7 @@ def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:
 
 
 def keep_cubin(kernel: Kernel, compiled: CompiledKernel) -> None:
-    """Store the cubin that the same version of NVRTC made of a kernel elsewhere, so that `compile_cubin` finds it."""
+    """Cache a cubin that the same version of NVRTC compiled from a kernel elsewhere, so that `compile_cubin` finds it."""
     _write(_key(kernel.in_language("cuda").source, kernel.arch), compiled)
 
 
@@ -106,12 +106,10 @@ def _options(arch: str) -> tuple[str, ...]:
 
 
 def _key(source: str, arch: str) -> str:
-    """Key of a result in the cache."""
     return hashlib.sha256("\0".join([source, *_options(arch), version(), _CHECKS]).encode()).hexdigest()
 
 
 def _nvrtc() -> ModuleType:
-    """The NVRTC module of cuda-bindings. NvrtcError names the packages to install."""
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -152,7 +150,6 @@ def _compile(source: str, options: tuple[str, ...]) -> CompiledKernel:
 
 
 def _output(nvrtc: ModuleType, program: object, kind: str) -> bytes:
-    """Output of a compiled program: its `PTX` or its `CUBIN`."""
     (size,) = _call(nvrtc, f"nvrtcGet{kind}Size", program)
     data = b" " * size
     _call(nvrtc, f"nvrtcGet{kind}", program, data)

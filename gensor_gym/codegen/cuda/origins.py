@@ -1,7 +1,7 @@
-"""C text of a block's part of the work, and of a step's first indices.
+"""C text of the output tile and slice that a block computes, and of a step's first indices.
 
 A block computes a slice of the reduction for a tile of the output. Tiles are numbered in row-major order, or in groups of rows by
-knob raster.
+the knob `raster`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def write_slice(out: Writer, plan: BlockPlan) -> None:
 
 
 def write_step_origin(out: Writer, plan: BlockPlan, step: str, axes: tuple[int, ...]) -> None:
-    """Declare `block_<axis>`, the first index of step number `step`, for the reduce axes in `axes` that have several steps."""
+    """Declare `block_<axis>`, the first index of step `step`, for the reduce axes in `axes` that have several steps."""
     divisor = plan.steps
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     for a in moving:
@@ -42,7 +42,7 @@ def write_block_tile(out: Writer, plan: BlockPlan, work: str = "blockIdx.x") -> 
     """Declare `block_<axis>`, the first index of the block tile, along every axis that has several tiles.
 
     `work` is C text of a number that counts the tiles of the first slice, then those of the next slice, and so on. Blocks of a
-    cluster have the same number and neighbouring tiles; `rank` selects a block's own tile.
+    cluster have the same number and adjacent tiles; `rank` selects a block's own tile.
     """
     live = [a for a in plan.op.spatial if plan.grid[a] > 1]
     for a in plan.op.spatial:

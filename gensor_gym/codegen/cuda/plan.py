@@ -1,4 +1,4 @@
-"""Plan of a CUDA kernel, made before any text is written: threads, shared tiles, widths, guards."""
+"""Plan of a GPU kernel, made before any text is written: threads, shared tiles, widths, guards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Lanes:
-    """Vector loads of a fragment: `width` neighbours along `axis` at a time. Axis -1 means one element at a time."""
+    """Vector loads of a fragment: `width` adjacent elements along `axis` at a time. Axis -1 means one element at a time."""
 
     axis: int = -1
     width: int = 1
@@ -33,7 +33,7 @@ class BlockPlan(Tiling):
     """A program and the layout of its kernel on a GPU, derived from the schedule."""
 
     unguarded: bool = False
-    """Whether text is written for tiles wholly inside, which need no guards."""
+    """Whether the text is for tiles entirely inside the tensors, which need no guards."""
     dialect: Dialect = CUDA
     """Language of the kernel's text."""
 
@@ -121,7 +121,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def shared(self) -> tuple[SharedTile | None, ...]:
-        """Shared tile of each read, None if it is read directly."""
+        """Shared tile of each read; None if the read is not staged."""
         return shared_layout(self)
 
     def shared_tile(self, index: int) -> SharedTile:
@@ -155,7 +155,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def points(self) -> Lanes:
-        """Axis and number of reduction points taken together, so that direct reads contiguous along the axis load vectors."""
+        """Axis and number of reduction points computed at once, so that unstaged reads contiguous along the axis load vectors."""
         best = Lanes()
         for read, staged in zip(self.op.reads, self.staged, strict=True):
             axis = self.sole_mover(read, len(read.view) - 1)
@@ -166,7 +166,7 @@ class BlockPlan(Tiling):
         return best if best.width > 1 else Lanes()
 
     def lanes(self, index: int) -> Lanes:
-        """Vector loads by which a thread fills the fragment of read number `index`."""
+        """Vector loads with which a thread fills the fragment of read `index`."""
         read, tile = self.op.reads[index], self.shared[index]
         dimension = tile.columns[-1] if tile else len(read.view) - 1
         axis = tile.axes[-1] if tile and tile.axes else self.sole_mover(read, dimension)
@@ -197,7 +197,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def guarded_points(self) -> tuple[int, ...]:
-        """Reduce axes whose overhanging points a loop must skip, because not every read can return a neutral element for them."""
+        """Reduce axes along which a loop skips points past the extent, since some read cannot return a neutral element there."""
         reads = self.op.reads
         return tuple(
             a
@@ -208,7 +208,7 @@ class BlockPlan(Tiling):
 
 @dataclass(frozen=True)
 class ProductPlan(BlockPlan):
-    """A matrix product on tensor cores, by mma.sync or wgmma, with both operands staged."""
+    """Plan of a matrix product on tensor cores, by mma.sync or wgmma, with both operands staged."""
 
     @cached_property
     def roles(self) -> MatrixAxes:
@@ -236,7 +236,7 @@ def make_plan(program: Program, dialect: Dialect = CUDA) -> BlockPlan:
 
 
 def check_program(program: Program, tensor_core: int, title: str = "CUDA") -> None:
-    """Check that kernels with this knob tensor_core support the data type, machine, knobs and tiles; ValueError if not."""
+    """Check that kernels with this value of knob `tensor_core` support data type, machine, knobs and tiles; ValueError if not."""
     op = program.operator
     if op.dtype not in INPUT:
         raise ValueError(f"{title} code for {op.dtype!r} is not available; dtype is one of {', '.join(INPUT)}")
@@ -257,7 +257,6 @@ def check_program(program: Program, tensor_core: int, title: str = "CUDA") -> No
 
 
 def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]:
-    """Values of a knob that kernels with this value of knob tensor_core support."""
     if knob.name == "convolution":
         return (0,) if tensor_core else convolution_choices(program.operator, "gpu")
     if knob.name == "tensor_core":
@@ -270,6 +269,6 @@ def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]
 
 
 def neutralises(plan: BlockPlan, read: Access, axis: int) -> bool:
-    """Whether an index of the read shows that a reduce axis is out of range, so that the load can return a neutral element."""
+    """Whether an index of the read shows that a reduce axis is past its extent, so that the load can return a neutral element."""
     dimensions = range(len(read.view))
     return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)

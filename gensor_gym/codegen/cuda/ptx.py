@@ -1,7 +1,7 @@
 """PTX instructions as small device functions. A kernel's text contains only the functions that it calls.
 
-The emulator has functions of the same names (`measure/emulator/emulator_mma.h`); all other text is the same for both. Operands of
-`mma` are distributed over the 32 lanes of a warp as the PTX ISA defines; `cuda/mma/compute.py` describes it.
+The emulator has functions of the same names (`measure/emulator/emulator_mma.h`); all other text is the same for GPU and emulator.
+Operands of `mma` are distributed over the 32 lanes of a warp as the PTX ISA defines (`cuda/mma/compute.py`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _load_matrices(name: str, kind: str, count: int) -> str:
 
 
 def _multiply_add(name: str, instruction: str, sums: int, a: int, b: int) -> str:
-    """C text of a device function for one `mma.sync`, sums += a * b. `sums`, `a` and `b` are a lane's numbers of registers."""
+    """C text of a device function for one `mma.sync`, sums += a * b. `sums`, `a` and `b` are register counts of a lane."""
     integer = ".s32" in instruction
     kind, letter = ("int", "r") if integer else ("float", "f")
     numbers = iter(range(sums + a + b))
@@ -156,7 +156,7 @@ FUNCTIONS: dict[str, str] = {
 
 
 def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:
-    """C text of the functions that a kernel's text calls, empty if it calls none. The emulator uses its own instead."""
+    """C text of the functions that a kernel's text calls, or empty. The emulator uses functions of its own instead."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [body for name, body in functions.items() if name in words]
     copies = ASYNC_FUNCTIONS if "copy_async" in words else ""

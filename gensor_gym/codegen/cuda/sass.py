@@ -21,7 +21,7 @@ from pathlib import Path
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 MULTIPLY_ADDS = ("FFMA", "HMMA", "HGMMA", "IMMA", "IGMMA", "QMMA", "QGMMA")
-"""Multiply-add operations: FFMA on CUDA cores, the other names by mma.sync and wgmma for floats, integers and 8-bit floats."""
+"""Multiply-add operations: FFMA on CUDA cores, the others of mma.sync and wgmma for floats, integers and 8-bit floats."""
 
 _LABEL = re.compile(r"^(\.L_\w+):")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)((?:\.\w+)*)([^;]*);")
@@ -132,7 +132,7 @@ def loops(cubin: bytes) -> list[Loop]:
 
 
 def main_loop(cubin: bytes) -> Loop:
-    """The loop with the most multiply-adds that has no inner loop with multiply-adds; without any, the longest loop.
+    """The loop with the most multiply-adds among those without an inner loop with multiply-adds; the longest if none has any.
 
     For a loop over tiles around a loop over steps, the result is the loop over steps. SassError if no kernel of the cubin has a
     loop.
@@ -146,7 +146,7 @@ def main_loop(cubin: bytes) -> Loop:
 
 
 def report(op: str, schedule: str, hardware: str) -> str:
-    """Text with the registers, the spills and the operations of the main loop of a program compiled for `hardware`."""
+    """Text with registers, spills, and the operations of the main loop of a program compiled for `hardware`."""
     from gensor_gym.codegen.build import generate
     from gensor_gym.codegen.cuda.nvrtc import compile_cubin
     from gensor_gym.graph.schedule import Schedule

@@ -22,7 +22,7 @@ MAP_BYTES = 128
 MAX_BOX = 256
 """Largest number of elements of the array that a box spans along a dimension."""
 UNIT = 16
-"""Row pitches, offsets and rows of a box are multiples of this number of bytes."""
+"""Offsets, strides and rows of a box are multiples of this number of bytes."""
 
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "UINT8", "int32": "INT32", "tf32": "TFLOAT32",
@@ -44,13 +44,13 @@ class TensorMapError(RuntimeError):
 
 @dataclass(frozen=True)
 class TensorMap:
-    """The boxes of one argument of a kernel. Dimensions are outermost first; their number R is 1 to 5.
+    """A tensor map: an array in one argument of a kernel, and the boxes in which it is copied.
 
-    `argument` is the index among inputs, output and workspace, and the array begins at byte `offset` of the argument. A box is
-    copied with its innermost dimension contiguous; elements outside `shape` become zeros. `steps` are the distances in the array
-    between neighbouring elements of a box. Empty steps mean 1, and the innermost step is always 1. `swizzle` is the length in
-    bytes of rows whose 16-byte units are permuted; 0 means no swizzle. ValueError if a limit of `cuTensorMapEncodeTiled` is
-    exceeded.
+    Dimensions are outermost first; their number R is 1 to 5. `argument` is the index among inputs, output and workspace, and the
+    array begins at byte `offset` of the argument. A box is copied with its innermost dimension contiguous; elements outside
+    `shape` become zeros. `steps` are the distances in the array between successive elements of a box. Empty steps mean 1, and the
+    innermost step is always 1. `swizzle` is the length in bytes of rows whose 16-byte units are permuted; 0 means no swizzle.
+    ValueError if a limit of `cuTensorMapEncodeTiled` is exceeded.
 
     Type tf32 means float32 elements that the copy rounds to tf32, with 10 bits of mantissa and undefined lower bits. CUTLASS and
     Triton rely on this rounding, but it is not documented to the last bit; `tests/experiments/device/test_gpu_tf32_map.py` checks
@@ -82,7 +82,6 @@ class TensorMap:
         return self.steps or (1,) * len(self.box)
 
     def __post_init__(self) -> None:
-        """Check the limits of `cuTensorMapEncodeTiled`; ValueError if one is exceeded."""
         if len({len(self.box), len(self.shape), len(self.strides) + 1, len(self.every)}) > 1:
             raise ValueError(f"tensor map of argument {self.argument}: lengths of its fields")
         row = self.box[-1] * self.item
@@ -101,7 +100,7 @@ class TensorMap:
 
 
 def described(tensor_map: TensorMap) -> dict[str, Any]:
-    """Arguments of `cuTensorMapEncodeTiled` by their names there, as plain numbers, without an address.
+    """Arguments of `cuTensorMapEncodeTiled`, by the names they have there, as plain numbers, without an address.
 
     Dimensions are innermost first, like the driver's. The innermost stride is omitted, because the driver knows it.
     """
@@ -114,7 +113,7 @@ def described(tensor_map: TensorMap) -> dict[str, Any]:
 
 
 def encode(tensor_map: TensorMap, address: int) -> np.ndarray:
-    """Encode a tensor map for the array at a device address: [1] of 128 bytes, which CuPy passes to a kernel by value.
+    """Encode a tensor map for the array at a device address: one element of 128 bytes, which CuPy passes to a kernel by value.
 
     TensorMapError if the driver is missing or rejects the map.
     """
@@ -135,7 +134,6 @@ def with_maps(maps: Sequence[TensorMap], arguments: Sequence[Any]) -> tuple[Any,
 
 
 def _driver() -> ModuleType:
-    """The driver module of cuda-bindings. TensorMapError names the package to install."""
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -144,7 +142,6 @@ def _driver() -> ModuleType:
 
 
 def _fields(driver: ModuleType, tensor_map: TensorMap, address: int) -> tuple[Any, ...]:
-    """Arguments of the bindings' `cuTensorMapEncodeTiled`, with members of enumerations for the numbers of `described`."""
     plain = described(tensor_map)
     return (
         _member(driver.CUtensorMapDataType, f"DATA_TYPE_{_TYPES[tensor_map.dtype]}"),

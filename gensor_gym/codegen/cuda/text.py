@@ -1,4 +1,4 @@
-"""Writing C text: an indenting writer, sums of terms, names of types."""
+"""Writing C text: an indenting writer, sums of terms, and names of types."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SCALARS = {
 """C types by data type. Floating types of 8 and 16 bits are stored as their bits and converted to float for computation."""
 HALVES = ("float16", "bfloat16")
 BITS = (*HALVES, "float8_e4m3fn")
-"""Floating types that are stored as their bits. The type of 8 bits occurs in inputs only."""
+"""Floating types that are stored as their bits. The 8-bit type occurs in inputs only."""
 
 
 def computed(dtype: str) -> str:
-    """C type of a register with an element to compute with."""
+    """C type of a register that holds an element for computation."""
     return "float" if dtype in BITS else SCALARS[dtype].name
 
 
@@ -74,7 +74,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str, tail: str = "") -> Iterator[None]:
-        """Write `head {` before and `}tail` after the lines of the `with` block. Without a head it is a bare scope."""
+        """Write `head {` before and `}tail` after the lines of the `with` block. Without a head, the block is a bare scope."""
         self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
@@ -124,7 +124,6 @@ def total(terms: Iterable[tuple[int, str]], constant: int = 0) -> str:
 
 
 def _factor(expression: str) -> str:
-    """The expression, in parentheses if it contains +, - or %, so that it can be a factor."""
     return f"({expression})" if re.search(r" [-+%] ", expression) else expression
 
 

@@ -1,4 +1,4 @@
-"""Export of kernels to a folder: a shared library with a C header or cubins with a C++ header, sources, and a manifest."""
+"""Export of kernels, sources and a manifest to a folder: a shared library and C header, or cubins and a C++ header."""
 
 from gensor_gym.codegen.export.folder import Exported, check_folder
 from gensor_gym.codegen.export.write import export

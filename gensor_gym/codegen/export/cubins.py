@@ -1,4 +1,4 @@
-"""Export CUDA kernels as cubins, with a C++ header on CUDA's driver API and a manifest of all launch parameters."""
+"""Export CUDA kernels as cubins, with a C++ header that uses CUDA's driver API and a manifest of all launch parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from gensor_gym.codegen.kernel import Kernel
 
 
 def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping[str, Any]], library: str) -> Exported:
-    """Write the folder of `export` for CUDA kernels; return its paths. This needs NVRTC but no GPU."""
+    """Write the folder of `export` for CUDA kernels; return its paths. NVRTC is needed, a GPU is not.
+
+    `known` holds further entries of the manifest, one mapping for each kernel.
+    """
     exports = [Exports(kernel) for kernel in kernels]
     check_exports(exports, library, "cuda")
     target.mkdir(parents=True, exist_ok=True)
@@ -35,11 +38,11 @@ def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping
 
 
 def launched(kernel: Kernel) -> dict[str, Any]:
-    """A kernel's part of the manifest: its launches in order, its tensor maps and the order of arguments.
+    """A kernel's part of the manifest: launches in order, tensor maps, order of arguments.
 
-    In a tensor map, `argument` is the index of its array among inputs, output and workspace, and `offset` the start of the mapped
-    data in bytes. The cubin fixes the cluster size, so no launch attribute is needed. The first `cleared_bytes` bytes of the
-    workspace must be zero before the first launch.
+    In a tensor map, `argument` is the index of its array among inputs, output and workspace, and `offset` the start of the
+    mapped data in bytes. The cubin fixes the cluster size, so no launch attribute is needed. The first `cleared_bytes` bytes of
+    the workspace must be zero before the first launch.
     """
     launches = [
         {

@@ -1,4 +1,4 @@
-"""C++ texts that accompany exported cubins: a header with a class for each kernel on CUDA's driver API, and an example."""
+"""C++ texts for exported cubins: a header with a class for each kernel, which uses CUDA's driver API, and an example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def header(exports: Sequence[Exports], library: str) -> str:
 
 
 def header_of(library: str, classes: str, includes: Sequence[str] = ("cstddef", "string")) -> str:
-    """C++ text of a header with these classes in the namespace `library`."""
+    """C++ text of a header with the text `classes` in the namespace `library`."""
     guard = f"{library.upper()}_HPP"
     return f"""/* Kernels that gensor_gym generated; manifest.json says for what, and what is known of them. Link with -lcuda. */
 #ifndef {guard}
@@ -76,7 +76,6 @@ class {one.name} {{
 
 
 def _loaded(place: int, launch: Launch) -> Iterator[str]:
-    """Yield lines that get function `place` of the module and raise its limit of shared memory if needed."""
     ok = "        if (status == CUDA_SUCCESS)"
     yield f'{ok} status = cuModuleGetFunction(&functions[{place}], module, "{launch.entry}");'
     if launch.shared_bytes > OPT_IN_BYTES:
@@ -86,7 +85,7 @@ def _loaded(place: int, launch: Launch) -> Iterator[str]:
 
 
 def _encoded(place: int, tensor_map: TensorMap, names: Sequence[str]) -> Iterator[str]:
-    """Yield lines that encode tensor map `place` for its array; `names` are the arrays' variables."""
+    """Yield lines that encode tensor map number `place`; `names` are the variables of the arrays."""
     plain = described(tensor_map)
     lists = {name: ", ".join(map(str, plain[name])) for name in ("globalDim", "globalStrides", "boxDim", "elementStrides")}
     yield f"        CUtensorMap map_{place};"
@@ -105,7 +104,6 @@ def _encoded(place: int, tensor_map: TensorMap, names: Sequence[str]) -> Iterato
 
 
 def _launched(place: int, launch: Launch) -> str:
-    """C++ statement that launches the function with index `place`, unless an earlier call failed."""
     shape = ", ".join(map(str, (*launch.grid, *launch.block, launch.shared_bytes)))
     return f"""        if (status == CUDA_SUCCESS)
             status = cuLaunchKernel(functions[{place}], {shape}, stream, arguments, nullptr);"""
@@ -178,7 +176,7 @@ def example(exports: Sequence[Exports], library: str) -> str:
 
 
 def example_of(exports: Sequence[Exports], library: str, functions: str) -> str:
-    """C++ text of a program that calls `run_NAME` of every export, which `functions` defines, with the folder of the cubins."""
+    """C++ text of a program that calls `run_NAME(folder)` for every export; `functions` is the text that defines them."""
     calls = "\n".join(f"    if (run_{one.name}(folder) != 0) return 1;" for one in exports)
     return f"""/* g++ -std=c++17 example.cpp -o example -I$CUDA_HOME/include -lcuda && ./example [folder of the cubins] */
 #include "{library}.hpp"
@@ -216,10 +214,10 @@ _FILLED = (
 
 
 def run_text(one: Exports, library: str, workspace: Sequence[str], ids: Mapping[str, int] | None = None) -> str:
-    """C++ text of the example's function that launches one kernel or network and prints checksums and a time.
+    """C++ text of the example's function that launches one kernel or network and prints a checksum and a time.
 
-    `workspace` are the lines that allocate its workspace; without any it takes none. `ids` has the number of rows of the table
-    that an input has ids of.
+    `workspace` holds the lines that allocate the workspace, if any is needed. `ids` maps each input that holds row ids to the
+    number of rows of its table.
     """
     lines = [f"{library}::{one.name} kernel;", "CHECK(kernel.load(folder));", *_allocated(one, ids or {})]
     launch = f"CHECK(kernel.launch({one.arguments}, {'workspace, ' if workspace else ''}nullptr));"
@@ -255,7 +253,7 @@ def run_text(one: Exports, library: str, workspace: Sequence[str], ids: Mapping[
 
 
 def _allocated(one: Exports, ids: Mapping[str, int]) -> Iterator[str]:
-    """Yield lines of the example that allocate all arrays, and fill the inputs with small whole numbers; see `run_text`."""
+    """Yield lines that allocate all arrays and fill the inputs with small integers; `ids` is as in `run_text`."""
     for place, (name, tensor) in enumerate(one.tensors):
         given = place < len(one.inputs)
         yield f"std::vector<{C_TYPES[tensor.dtype]}> host_{name}({tensor.size});"

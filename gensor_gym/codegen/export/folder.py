@@ -38,7 +38,7 @@ def check_folder(folder: str | Path) -> Path:
 def check_exports(exports: Sequence[Exports], library: str, language: str) -> None:
     """Check that kernels can be exported together; ValueError if not.
 
-    All must be plain (not prepacked) kernels in `language` of different operators, and `library` must be an identifier.
+    Kernels must be plain (not prepacked), in `language` and of different operators, and `library` must be an identifier.
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", library):
         raise ValueError(f"library={library!r}: expected an identifier in lower case")

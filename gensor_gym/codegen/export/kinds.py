@@ -96,6 +96,5 @@ def defined(kind: Kind) -> str:
 
 
 def _variadic(name: str) -> bool:
-    """Whether an operator's factory takes any number of extents."""
     parameters = inspect.signature(FACTORIES[name]).parameters.values()
     return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)

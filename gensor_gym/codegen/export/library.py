@@ -43,10 +43,10 @@ def write_library(
     exports: Sequence[Exports], units: Sequence[Unit], target: Path, library: str, threads: int, compiler: Compiler,
     others: Mapping[str, bytes] | None = None,
 ) -> Exported:  # fmt: skip
-    """Write header, sources and example and build the library of `units`: a whole export except its manifest.
+    """Write header, sources and example, and build the library of `units`: a whole export except its manifest.
 
-    `others` has the content of further files by name; assembly sources (`.S`) among them are compiled too. CompileError with
-    the compiler's message.
+    `others` maps names of further files to their content; assembly sources (`.S`) among them are compiled too. A CompileError
+    has the compiler's message.
     """
     target.mkdir(parents=True, exist_ok=True)
     for name, content in (others or {}).items():
@@ -60,7 +60,6 @@ def write_library(
 
 
 def _write(exports: Sequence[Exports], units: Sequence[Unit], folder: Path, library: str, threads: int) -> None:
-    """Write the header, the sources and the example."""
     written = {f"{unit.name}.c": unit.text for unit in units} | {
         f"{library}.h": texts.header(exports, library),
         f"{library}.c": texts.interface(exports, library, threads),
@@ -73,7 +72,6 @@ def _write(exports: Sequence[Exports], units: Sequence[Unit], folder: Path, libr
 
 
 def _build(lines: Sequence[list[str]], units: Sequence[Unit], folder: Path, compiler: Compiler) -> None:
-    """Run the build commands and remove the objects from the folder."""
     for line in lines:
         run_compiler(compiler, line, folder)
     for unit in units:

@@ -15,7 +15,7 @@ C_TYPES = {
     "float32": "float", "int8": "int8_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t", "float16": "uint16_t",
     "bfloat16": "uint16_t", "float8_e4m3fn": "uint8_t",
 }  # fmt: skip
-"""Data type -> C type of an element; floating types of 8 and 16 bits, which only GPUs support, are passed as their bits."""
+"""Data type -> C type of an element. Floats of 8 and 16 bits are passed as their bits."""
 
 _TAKEN = frozenset(
     "auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
@@ -27,7 +27,6 @@ _TAKEN = frozenset(
 
 
 def _parameter(name: str) -> str:
-    """A tensor's name as a C parameter; `_` is appended to reserved names."""
     plain = re.sub(r"\W", "_", name)
     return f"{plain}_" if plain in _TAKEN else plain
 
@@ -46,7 +45,7 @@ def _library() -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Exports:
-    """One exported kernel, with its C name and parameters. `called` replaces the name that the operator has."""
+    """An exported kernel, its C name and its parameters. `called` replaces the operator's name."""
 
     kernel: Kernel
     called: str = ""

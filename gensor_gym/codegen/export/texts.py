@@ -20,7 +20,7 @@ used, because it does not link with zig.
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
-    """C text of the header, with the functions of all kernels and kinds."""
+    """C text of the header, which declares the functions of all kernels and kinds."""
     guard = f"{library.upper()}_H"
     functions = "\n".join([*map(kinds.declared, kinds_of(exports)), *map(_declared, exports)])
     return f"""/* Kernels that gensor_gym generated, verified and timed; manifest.json says on what and how fast. */
@@ -50,7 +50,6 @@ void {library}_set_threads(int threads);
 
 
 def _declared(one: Exports) -> str:
-    """C declarations of one kernel's two functions: with the library's workspace and with the caller's."""
     shapes = ", ".join(f"{name}{list(tensor.shape)}" for name, tensor in one.tensors)
     return f"""/* {one.kernel.operator}: {shapes} */
 int {one.name}({one.parameters});
@@ -162,7 +161,6 @@ API void {library}_set_threads(int threads) {{ gg_runtime_init(&team, threads); 
 
 
 def _defined(one: Exports) -> str:
-    """C definitions of one kernel's two functions."""
     given, written = (", ".join(name for name, _ in part) for part in (one.inputs, one.outputs))
     several = len(one.outputs) > 1
     outputs = f"    void *const outputs[] = {{{written}}};\n" if several else ""
@@ -213,12 +211,10 @@ int main(void) {{
 
 
 def _missed(kind: Kind) -> str:
-    """C line of the example that calls a kind with sizes that no kernel has and expects EINVAL."""
     return f'    if ({kind.missed()} != EINVAL) {{ fprintf(stderr, "{kind.name}: no EINVAL\\n"); return 1; }}\n'
 
 
 def _called(one: Exports, kind: Kind | None) -> str:
-    """C block of the example that calls one kernel: by its sizes, if the kernel belongs to a kind, and then by its name."""
     lines = []
     for name, tensor in one.tensors:
         element = C_TYPES[tensor.dtype]

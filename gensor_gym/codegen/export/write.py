@@ -1,4 +1,4 @@
-"""Export kernels in C or CUDA to a folder that can be used without Python and this package."""
+"""Export kernels in C or CUDA to a folder that needs neither Python nor this package."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def export(
 ) -> Exported:
     """Write a folder with compiled kernels, their header and sources, an example, and a manifest.
 
-    C kernels become a shared library with a C header, CUDA kernels a cubin each with a C++ header on CUDA's driver API. `known`
-    has further facts on each kernel for the manifest (schedule, measurement). `threads` is the default number of threads of C
-    kernels, `compiler` their compiler.
+    C kernels become a shared library and a C header. CUDA kernels become one cubin each and a C++ header that uses CUDA's
+    driver API. `known` has further facts on each kernel for the manifest (schedule, measurement). `threads` is the default
+    number of threads of C kernels, `compiler` compiles them.
 
     Raises:
         ValueError: without kernels; for kernels in several languages, prepacked kernels or two kernels of one operator; for a

@@ -1,8 +1,8 @@
-"""Prefetches of passes over a row: lines that the next pass writes, and lines that the next step of rows reads first.
+"""Prefetches in passes over a row: cache lines that the next pass writes, and lines that the next step of rows reads first.
 
-A pass that computes leaves the memory idle, and a pass that only loads or stores waits for it. So each pass prefetches the lines
-that the next pass writes, and the second pass prefetches the next step's reads. Hardware prefetchers detect long streams, but
-not streams of short, interleaved rows.
+A pass that computes leaves the memory idle, and a pass that only loads or stores waits for memory. So each pass prefetches the
+lines that the next pass writes, and the second pass prefetches the next step's reads. Hardware prefetchers detect long streams,
+but not streams of short, interleaved rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LINE = 16
 
 @dataclass(frozen=True)
 class Ahead:
-    """A prefetch in a pass: the slice to prefetch, at the pass's current columns."""
+    """A prefetch of the slice `part` in a pass, at the columns of the current step."""
 
     part: Slice
     nbytes: int
@@ -48,5 +48,4 @@ def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool
 
 
 def _in_lines(part: Slice) -> bool:
-    """Whether a slice is a contiguous row of a tensor in DRAM."""
     return part.wide and part.buffer.level is Level.DRAM and part.access is not None and part.access.column == 1

@@ -26,7 +26,7 @@ class Element(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a number."""
+        """Size of a number in bytes."""
 
     def number(self, value: float) -> str:
         """C constant of a number."""
@@ -35,7 +35,7 @@ class Element(Protocol):
         """Neutral element of a reduction."""
 
     def text(self, expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
-        """C text of an expression of variables `names`, with known `inverses` of some (`expressions.c_text`)."""
+        """C text of an expression; `names` and `inverses` are as in `expressions.c_text`."""
 
     def joined(self, reduction: Reduction, a: str, b: str, width: int) -> str:
         """C text that joins two partial results of a reduction."""
@@ -48,7 +48,7 @@ class Element(Protocol):
 
 
 class Float:
-    """Numbers of float32."""
+    """float32 as the type of a row nest's numbers (`Element`)."""
 
     c, nbytes = "float", 4
     number, text = staticmethod(number), staticmethod(c_text)

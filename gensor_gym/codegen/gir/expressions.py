@@ -9,14 +9,15 @@ from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand,
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _OF_NUMBER = {"maximum": "max", "minimum": "min"}
-"""Cheaper helpers, which propagate NaN of their first argument only; used if the second argument is a constant."""
+"""Function -> cheaper helper, which propagates NaN of the first argument only; used if an argument is a constant."""
 
 
 def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
-    """C text of an expression; `names` maps its operands to variables.
+    """C text of an expression; `names` maps operands to variables.
 
     `inverses` maps some operands x to variables that contain 1 / x. A quotient by such an operand becomes a product, because a
-    division takes as long as a dozen other instructions. The extra rounding stays in `dataflow.scalars`' bound for a quotient.
+    division takes as long as a dozen other instructions. The extra rounding stays within the bound of `dataflow.scalars` for a
+    quotient.
     """
     if isinstance(expression, Constant):
         return number(expression.value)
@@ -45,11 +46,9 @@ def number(value: float) -> str:
 
 
 def _as_vector(part: Expression, text: str, width: int) -> str:
-    """C text of a helper's argument; a constant is broadcast to all lanes."""
     return f"splat_{width}({text})" if _is_number(part) and width > 1 else text
 
 
 def _is_number(part: Expression) -> bool:
-    """Whether an expression consists only of constants and arithmetic operators."""
     signs = (*_SIGNS, "negative")
     return all(isinstance(one, Constant) or (isinstance(one, Call) and one.function in signs) for one in walk(part))

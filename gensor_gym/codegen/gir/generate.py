@@ -1,4 +1,4 @@
-"""Generate C for a schedule of a row nest: one parallel loop over the rows for each kernel of the instruction graph."""
+"""Generate C for a row nest's schedule: one parallel loop over the rows for each kernel of the instruction graph."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class GirProgram:
 
     @property
     def shape(self) -> RowShape:
-        """Shape of a whole step of rows; the remaining rows are computed in steps of one row."""
+        """Shape of a full step of rows; remaining rows are computed in steps of one row."""
         value = self.schedule.value
         return RowShape(value("rows"), value("tile"), value("vector"), bool(value("streaming")))
 
@@ -91,7 +91,6 @@ class _Layout:
 
     @property
     def line(self) -> int:
-        """Number of elements of a cache line."""
         return LINE // self.program.element.nbytes
 
     @cached_property
@@ -105,7 +104,6 @@ class _Layout:
 
     @cached_property
     def spilled(self) -> int:
-        """Total number of elements of the tensors between kernels, with padding."""
         return sum(round_up(buffer.elements, self.line) for buffer in self.program.lowered.spilled)
 
     @cached_property
@@ -126,20 +124,17 @@ class _Layout:
 
     @cached_property
     def unit(self) -> int:
-        """Number of elements of a thread's scratch memory, as the kernel that needs most requires."""
         rows = self.program.shape.rows
         kernels = self.program.lowered.kernels
         return max(rows * sum(buffer.elements for buffer in kernel.buffers(Level.SRAM)) for kernel in kernels)
 
     @property
     def nbytes(self) -> int:
-        """Size of the workspace in bytes, with padding for alignment; 0 if nothing is stored in it."""
         elements = self.spilled + self.partials + self.program.hardware.units * self.unit
         return self.program.element.nbytes * elements + LINE if elements else 0
 
 
 def _struct(program: GirProgram, layout: _Layout) -> str:
-    """C text of `struct call`, the pointers that all tasks share."""
     graph, lines, item = program.nest.graph, Lines(), program.element.c
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.inputs))
@@ -150,7 +145,6 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
 
 
 def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
-    """C functions of one kernel of the graph: its steps of rows, its task, which runs them, and the joining of parts if any."""
     nest, shape, rows = program.nest, program.shape, program.nest.rows
     whole = [shape.rows] if rows >= shape.rows else []
     sizes = whole + ([1] if rows % shape.rows or (nest.last and shape.rows > 1) else [])
@@ -188,12 +182,10 @@ def _reductions(kernel: KernelGraph) -> int:
 
 
 def _joins(program: GirProgram, number: int) -> bool:
-    """Whether kernel `number` reduces over parts of rows, so that the parts' results must be joined afterwards."""
     return program.nest.parts > 1 and _reductions(program.lowered.kernels[number]) > 0
 
 
 def _entry(program: GirProgram, layout: _Layout) -> str:
-    """C text of the kernel's entry, which fills `struct call` and runs the kernels one after another."""
     graph, lines, item = program.nest.graph, Lines(), program.element.c
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     several = len(graph.returns) > 1

@@ -1,4 +1,4 @@
-"""C for tensors of row nests in other types, converted when loaded or stored, and for tables whose rows ids select."""
+"""C text that converts elements of tensors to and from the numbers of a row nest, and that selects rows of tables by ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _dtype(nest: RowNest, access: Access) -> str:
 
 
 def ending(nest: RowNest, access: Access | None) -> str:
-    """Ending of the helpers that access elements of `STORED` types; empty for other types."""
+    """Ending of the names of helpers for elements of 16-bit floats and int8; empty for other types."""
     return "" if access is None else ENDINGS.get(_dtype(nest, access), "")
 
 
@@ -50,7 +50,7 @@ def chosen_row(nest: RowNest, access: Access, pointer: str, ids: str) -> str:
 
 
 def conversions(item: str, body: str) -> str:
-    """C functions by which a text loads vectors of other types as vectors of the C type `item`."""
+    """C functions `from_TYPE_WIDTH` that `body` calls, which load elements of other types as vectors of the C type `item`."""
     text = ""
     for kind, width in dict.fromkeys(re.findall(r"from_(float|\w+_t)_(\d+)\(", body)):
         one = "from_float_1" if kind == "float" else f"({item})"
@@ -73,7 +73,7 @@ def helpers(nest: RowNest, body: str) -> str:
     if found:
         wide = 2 if item == "float" and any(c_type(nest, access) == "int64_t" for access in found) else 1
         last = wide * max((nest.columns - 1) * access.column + 1 for access in found) - 1
-        payload = "0x3fffff" if any(ending(nest, access) for access in found) else ""  # each half of it is no number either
+        payload = "0x3fffff" if any(ending(nest, access) for access in found) else ""  # its 16-bit halves are NaN, too
         lost = f'__builtin_nanf("{payload}")' if item == "float" else "0"
         text += f"static const {item} {NO_ROW}[{last + 1}] = {{[0 ... {last}] = {lost}}};\n"
     return text

@@ -1,4 +1,4 @@
-"""C text that loads and stores elements of rows: vectors and single numbers, in the type that memory has."""
+"""C text that loads and stores elements of rows, as vectors or single numbers, in their types in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gensor_gym.gir.nest import RowNest
 
 
 def loaded(nest: RowNest, part: Slice, row: str, here: str, width: int, lanes: int | None) -> str:
-    """C text that loads `width` lanes, or the first `lanes`, of the slice whose row begins at `row`, from column `here` on."""
+    """C text that loads `width` lanes, or only the first `lanes`, from column `here` on of a slice whose row begins at `row`."""
     stride = _stride(part)
     at = f"{row} + {scaled(here, stride)}"
     if width == 1:
@@ -36,7 +36,7 @@ def taken(nest: RowNest, part: Slice, at: str) -> str:
 def stored(nest: RowNest, part: Slice, row: str, here: str, shape: tuple[int, int | None, bool], name: str) -> str:
     """C statement that stores the vector `name` to the slice whose row begins at `row`, from column `here` on.
 
-    `shape` is its number of lanes, the number that are stored (None for all), and whether stores bypass the caches.
+    `shape` is (lanes, lanes that are stored or None for all, whether stores bypass the caches).
     """
     (width, lanes, streaming), stride = shape, _stride(part)
     at = f"{row} + {scaled(here, stride)}"
@@ -51,13 +51,13 @@ def stored(nest: RowNest, part: Slice, row: str, here: str, shape: tuple[int, in
 
 
 def put(nest: RowNest, part: Slice, at: str, name: str) -> str:
-    """C statement that stores the single number `name` to where `at` points."""
+    """C statement that stores the single number `name` at the address `at`."""
     kind = ending(nest, part.access)
     return f"store{kind}_1({at}, {name});" if kind else f"*{at} = {name};"
 
 
 def scaled(here: str, stride: int) -> str:
-    """C text of the distance of column `here` from the row's start."""
+    """C text of the distance in elements of column `here` from the row's start."""
     return here if stride == 1 else f"({here}) * {stride}"
 
 

@@ -32,10 +32,7 @@ def join_function(nest: RowNest, kernel: KernelGraph, name: str) -> str:
 
 
 def _join(lines: Lines, nest: RowNest, reduction: Instruction, places: dict[str, int], name: str) -> None:
-    """Write the code that joins one reduction's parts into the variable `name`.
-
-    Parts of an online sum are rescaled from their part's maximum to the row's, which is joined before.
-    """
+    """Parts of an online sum are rescaled from the maximum of the part to that of the row, which is joined before."""
     at = f"call->partials + {places[reduction.cell] * nest.rows} + row"
     element = element_of(nest)
     lines.add(f"const {element.c} *const {name}_of = {at};")

@@ -1,4 +1,4 @@
-"""Print one step of a row nest's kernel in C: all its passes over a few interleaved rows."""
+"""Print one step of a row nest's kernel in C: all passes over a few interleaved rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ class RowPrinter:
     lines: Lines = field(default_factory=Lines)
 
     def __post_init__(self) -> None:
-        """Choose C names of cells, distinct from all other names, and find the buffers that keep whole rows in registers."""
         names = [cell.name for cell in self.nest.cells]
         self.names = dict(zip(names, identifiers(f"v_{name}" for name in names), strict=True))
         self.element = element_of(self.nest)
@@ -88,7 +87,7 @@ class RowPrinter:
     def _rows(self) -> range:
         return range(self.shape.rows)
 
-    # Where rows begin
+    # Pointers to rows
 
     def pointers(self) -> None:
         """Declare pointers to the step's rows of every tensor in DRAM that the kernel accesses."""
@@ -133,7 +132,6 @@ class RowPrinter:
             yield from (part for _, part in instruction.sources)
 
     def _scratch_rows(self) -> None:
-        """Declare the row buffers: pointers into scratch memory, or arrays of vectors for rows in registers."""
         vectors = -(-self.nest.columns // self.shape.vector)
         for buffer in self.kernel.buffers(Level.SRAM):
             for r in self._rows():
@@ -147,10 +145,10 @@ class RowPrinter:
         if not self.accesses:
             self.lines.add("(void)call, (void)row;")
 
-    # Once a row
+    # Scalars of a row
 
     def numbers(self, instructions: tuple[Instruction, ...]) -> None:
-        """Write instructions on scalars of a row: their loads, computations and stores, for each row of the step."""
+        """Write instructions on scalars of a row (loads, computations, stores) for each row of the step."""
         item = self.element.c
         for one in instructions:
             for r in self._rows():
@@ -166,14 +164,12 @@ class RowPrinter:
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {taken(self.nest, part, self._at(part, r))};")
 
     def _at(self, part: Slice, r: int) -> str:
-        """C variable that points to row r of a slice."""
         name = c_name(part.buffer.name) if part.access is None else self.accesses[part.access]
         return f"{name}_at{r}"
 
-    # Along the columns
+    # Passes along the columns
 
     def _pass(self, one: Pass) -> None:
-        """Write one pass along the columns, and the scalar instructions after it."""
         self._splat_numbers(one)
         reductions = [i for i in one.along if i.kind == "reduce"]
         steps = self.shape.steps(self.nest.columns)
@@ -189,7 +185,6 @@ class RowPrinter:
             self.numbers(one.after)
 
     def _splat_numbers(self, one: Pass) -> None:
-        """Write broadcasts of the row's scalars that maps of this pass read, and of the inverses of divisors."""
         width = self.shape.vector
         for instruction in one.along:
             if instruction.kind != "map":
@@ -213,7 +208,6 @@ class RowPrinter:
         return f"{self.names[key.rstrip('/')]}_{'inverse' if key.endswith('/') else 'all'}"
 
     def _begin(self, reduction: Instruction, sums: int) -> None:
-        """Declare the accumulators of a reduction: one for each row and each of `sums` vectors."""
         if isinstance(reduction.body, Online):
             self.lines.add(*(self._running(reduction, r).begun() for r in self._rows()))
             return
@@ -225,7 +219,6 @@ class RowPrinter:
             self.lines.add(f"vec{width} {', '.join(names)};")
 
     def _fold(self, reduction: Instruction, sums: int) -> None:
-        """Write the reduction of the accumulators to one number per row, by pairwise halving."""
         if isinstance(reduction.body, Online):
             for r in self._rows():
                 top = f"{self.names[reduction.body.top]}_{r}"
@@ -243,7 +236,6 @@ class RowPrinter:
             self._leave(reduction, r, self.element.folded(body, parts[0], width) if width > 1 else parts[0])
 
     def _leave(self, reduction: Instruction, r: int, folded: str) -> None:
-        """Declare the reduced number of a row; if rows are split into parts, also store it for the joining of parts."""
         name = f"{self.names[reduction.cell]}_{r}"
         self.lines.add(f"const {self.element.c} {name} = {folded};")
         if self.nest.parts > 1:
@@ -251,7 +243,6 @@ class RowPrinter:
             self.lines.add(f"call->partials[row + {place}] = {name};")
 
     def _loop(self, one: Pass, step: Step) -> None:
-        """Write some steps along the columns: unrolled if rows are kept in registers or there is only one, else as a loop."""
         wide = step.tile * self.shape.vector
         if step.count == 1 or self.whole:
             for number_of in range(step.count):
@@ -262,7 +253,6 @@ class RowPrinter:
             self._step(one, step, 0, "c")
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
-        """Write one step along the columns for all rows: each instruction in order, then instructions of some rows only."""
         here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]
         for instruction in one.along:
             block = 1 if instruction.once else self._block(instruction)
@@ -287,18 +277,16 @@ class RowPrinter:
                             self.lines.add(self._instruction(instruction, r, u, here[u], step))
 
     def _fetch(self, step: Step, here: list[str]) -> None:
-        """Write the prefetches of this pass for one step along the columns, one for each cache line."""
         vectors = LINE // self.shape.vector
         for u in range(0, step.tile, vectors) if step.tile % vectors == 0 and step.lanes is None else ():
             for ahead in self.ahead:
                 self.lines.add(*(ahead.statement(f"{self._at(ahead.part, r)} + {here[u]}") for r in self._rows()))
 
     def _first(self, one: Instruction, r: int) -> str:
-        """C condition that an instruction is executed for row r: its index is 0 along all axes of `once`."""
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
     def _block(self, one: Instruction) -> int:
-        """Number of rows that a transposed load loads together, a power of two; 1 if the instruction is not such a load."""
+        """Number of rows that a transposed load reads together, a power of two; 1 for other instructions."""
         access = one.sources[0][1].access if one.kind == "move" else None
         if access is None or not access.is_turned or c_type(self.nest, access) != "float" or self.nest.graph.whole:
             return 1
@@ -338,30 +326,26 @@ class RowPrinter:
         return RunningSum(one.cell, r, self.shape.vector)
 
     def _reduced(self, one: Instruction, r: int, u: int, step: Step, identity: float) -> str:
-        """C text of a reduction's input vector, with the identity in lanes past the last column."""
         value, width = f"{self.names[one.sources[0][0]]}_{r}_{u}", self.shape.vector
         return value if step.lanes is None else f"keep_{width}({value}, {step.lanes}, {self.element.number(identity)})"
 
     def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:
-        """C text that loads a slice's vector at the column `here`."""
         if part.buffer.level is Level.REG:
             return f"{c_name(part.buffer.name)}_in{r}[{int(here) // self.shape.vector}]"
         return loaded(self.nest, part, self._at(part, r), here, self.shape.vector, step.lanes)
 
     def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
-        """C statement that stores the vector `name` to a slice at the column `here`."""
         if part.buffer.level is Level.REG:
             return f"{c_name(part.buffer.name)}_in{r}[{int(here) // self.shape.vector}] = {name};"
         return stored(self.nest, part, self._at(part, r), here, (self.shape.vector, step.lanes, self.shape.streaming), name)
 
 
 def c_name(name: str) -> str:
-    """C name of a tensor, or of a buffer between passes (whose name contains a point); distinct from all other names."""
+    """C name of a tensor, or of a buffer between passes (whose name contains a dot); distinct from all other names."""
     return f"b_{name.replace('.', '_')}" if "." in name else f"t_{name}"
 
 
 def _sum(reduction: Instruction, r: int, u: int) -> str:
-    """C variable of a reduction's accumulator for vector u of row r."""
     return f"sum_{reduction.cell}_{r}_{u}"
 
 

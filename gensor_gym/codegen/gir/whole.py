@@ -1,6 +1,6 @@
-"""C of row nests that compute in int64: vectors in the extensions that gcc, clang and zig share, as in `dataflow.whole`.
+"""C of row nests that compute in int64 like `dataflow.whole`, in vector extensions that gcc, clang and zig share.
 
-Sums, differences and products are of unsigned numbers, which wrap around.
+Sums, differences and products are computed on unsigned numbers, because those wrap around.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ static inline int64_t from_float_1(float x) {
 }
 """,
 }
-"""Function -> C text for single numbers; each function may call those before it."""
+"""Function -> C text for single numbers. A function may call functions before it."""
 _OF_TWO = "static inline vec{w} NAME_{w}(vec{w} a, vec{w} b) { return TEXT; }\n"
 _VECTOR = {
     **{name: _OF_TWO.replace("TEXT", f"(vec{{w}})((bits{{w}})a {sign} (bits{{w}})b)") for name, sign in _SIGNS.items()},
@@ -113,15 +113,15 @@ static inline vec{w} keep_{w}(vec{w} x, long count, int64_t other) {
         for name in ("add", "maximum")
     },
 }  # fmt: skip
-"""Function -> C text for vectors with {w} lanes; each may call those before it, and those for single numbers."""
+"""Function -> C text for vectors of {w} lanes. A function may call functions before it, and functions of single numbers."""
 _CALLS = {"negative": ("subtract",), "maximum": ("where",), "minimum": ("where",), "absolute": ("where", "negative", "subtract")}
-"""Function of vectors -> functions of vectors that it calls."""
+"""Vector function -> vector functions that it calls."""
 REDUCED = {"sum": "add", "max": "maximum"}
 """Reduction -> function that joins two partial results."""
 
 
 class Whole:
-    """Numbers of int64, as rows of a nest and their C (`elements.Element`)."""
+    """int64 as the type of a row nest's numbers (`elements.Element`)."""
 
     c, nbytes = "int64_t", 8
 
@@ -168,13 +168,13 @@ class Whole:
 
 
 def needed_numbers(text: str) -> list[str]:
-    """Names of the functions of one number that a text calls, directly or through others, in an order of definition."""
+    """Names of the functions of single numbers that a text calls, directly or through others, in order of definition."""
     needed = set(re.findall(r"\b([a-z_]+)_1\(", text))
     needed |= {"subtract", "negative"} if needed & {"negative", "absolute", "divide"} else set()
     return [name for name in NUMBERS if name in needed]
 
 
 def _typedefs(width: int) -> str:
-    """C types of `width` lanes: the numbers, and their unsigned form, which wraps around."""
+    """C types of `width` lanes: int64, and uint64, which wraps around."""
     attributes = f"__attribute__((vector_size({8 * width}), aligned(8), may_alias))"
     return f"typedef int64_t vec{width} {attributes};\ntypedef uint64_t bits{width} {attributes};\n"

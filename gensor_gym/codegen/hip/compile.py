@@ -1,7 +1,7 @@
 """Compilation of HIP text to AMD GPU assembly by a clang with the AMDGPU backend, without ROCm and without a GPU.
 
-The Python package `ziglang` contains such a clang (LLVM with all its backends). A `clang` on the PATH with that backend also
-works.
+The Python package `ziglang` contains such a clang (LLVM with all its backends). A `clang` on the PATH with that backend
+also works.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPTIONS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-std=c
 
 
 class HipCompileError(RuntimeError):
-    """No clang for AMD GPUs is available, or clang rejected a kernel or took too long. The message contains clang's."""
+    """No clang for AMD GPUs is available, or clang rejected a kernel or took too long. The message contains clang's output."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,6 @@ def compile_hip(kernel: Kernel, timeout: float = COMPILE_SECONDS["hip"]) -> Comp
 
 
 def _read(assembly: str) -> CompiledHip:
-    """The assembly with the statistics in its kernels' metadata."""
-
     def values(name: str) -> list[int]:
         return [int(n) for n in re.findall(rf"^    \.{name}:\s*(\d+)$", assembly, re.MULTILINE)]
 

@@ -1,7 +1,7 @@
-"""Differences of a kernel's HIP text from CUDA's.
+"""Differences of a kernel's HIP text from CUDA text.
 
-A wave has 64 lanes on CDNA and all lanes take part in a shuffle, so a shuffle has no mask. Elements of 16 bits are stored as
-their bits, like in CUDA; float16 is converted through the compiler's own type. Matrix cores (MFMA), tensor maps and asynchronous
+A wave has 64 lanes on CDNA and all lanes take part in a shuffle, so a shuffle has no mask. 16-bit elements are stored as
+their bits, as in CUDA; float16 is converted through the compiler's own type. Matrix cores (MFMA), tensor maps and asynchronous
 copies are not supported.
 """
 
@@ -40,9 +40,9 @@ class HipDialect(Dialect):
         return f"__shfl_down({value}, {distance}, {team})"
 
     def launch_bounds(self, threads: int, warp: int, resident: int | None = None) -> str:
-        """C text of the arguments of `__launch_bounds__`: threads of a block and waves of a SIMD. A compute unit has four SIMDs.
+        """C text of the arguments of `__launch_bounds__`: threads of a block and waves per SIMD. A compute unit has four SIMDs.
 
-        CUDA's second argument is blocks of a multiprocessor instead. Source: HIP programming guide, `__launch_bounds__`,
+        CUDA's second argument is blocks per multiprocessor instead. Source: HIP programming guide, `__launch_bounds__`,
         MIN_WARPS_PER_EXECUTION_UNIT.
         """
         waves = -(-threads // warp) * (resident or 0) // PARTITIONS

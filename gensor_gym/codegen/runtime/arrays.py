@@ -21,13 +21,13 @@ _DTYPES = {name: np.dtype(array) for name, array in ARRAY_DTYPE.items()}
 
 
 class LoadedKernel(Protocol):
-    """A loaded kernel: a function from the operator's inputs, in order, to its output, or to a tuple of several outputs."""
+    """A loaded kernel: a function from the operator's inputs, in order, to the output or a tuple of outputs."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Compute; return new outputs in the first input's library, or fill in and return the caller's own `out`."""
+        """Run the kernel. Return new outputs as arrays of the first input's library, or fill in and return the caller's `out`."""
 
     def bind(self, *arrays: Any) -> Bound:
-        """A function without arguments that runs the kernel on these inputs, and outputs if given last, without checks."""
+        """A function without arguments that runs the kernel on `arrays` (inputs, then outputs if given) without checks."""
 
 
 class Bound(Protocol):
@@ -37,7 +37,7 @@ class Bound(Protocol):
     """The array that a call fills in and returns."""
 
     def __call__(self) -> Any:
-        """Compute, and return `out`."""
+        """Run the kernel and return `out`."""
 
 
 class CopyWarning(RuntimeWarning):
@@ -64,7 +64,7 @@ class Signature:
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[np.ndarray]:
         """The inputs as dense, aligned host arrays; ValueError unless number, shapes, types and device are right.
 
-        An input that is not dense or not aligned is copied. If `copy` is False, it is a ValueError too.
+        An input that is not dense or not aligned is copied or, if `copy` is False, a ValueError.
         """
         arrays = []
         for array, (tensor, shape, dtype, name) in zip(self.read(values), self._inputs, strict=True):
@@ -72,7 +72,7 @@ class Signature:
                 raise self._mismatch(array, tensor, name)
             dense = array.flags.c_contiguous and array.flags.aligned
             given = array if dense else self.copied(array, tensor, copy)
-            arrays.append(given if given.dtype is dtype else given.view(dtype))  # unpickled types are equal, not the same
+            arrays.append(given if given.dtype is dtype else given.view(dtype))  # unpickled dtypes are equal, but not identical
         return arrays
 
     def input(self, place: int, value: Any) -> np.ndarray:
@@ -83,7 +83,7 @@ class Signature:
     def filled(self, out: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The caller's own `out`, an array or a tuple of several, as a list of host arrays.
 
-        ValueError like `output`, for a wrong number of arrays, and if two of them overlap.
+        ValueError as for `output`, for a wrong number of arrays, and for arrays that overlap.
         """
         count = len(self._outputs)
         if count == 1:
@@ -105,7 +105,7 @@ class Signature:
 
         ValueError unless shape, type and device are right, and the array is writable, dense, aligned and overlaps no input.
         """
-        if not (isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")):  # `asarray` might fill in a copy
+        if not (isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")):  # `asarray` might return a copy
             raise ValueError(f"{self.op}: out is a {type(value).__qualname__}, expected an array of NumPy or of DLPack")
         tensor = self._outputs[place]
         array = self.checked(self._of_host(value, tensor, "out"), tensor, "out")
@@ -128,7 +128,7 @@ class Signature:
         return array
 
     def check_apart(self, output: Any, inputs: Sequence[Any], may_share: Callable[[Any, Any], bool]) -> None:
-        """Check that an output overlaps none of `inputs`; ValueError if it does. All are dense, so their bounds suffice."""
+        """Check that an output overlaps no input; ValueError if so. Arrays are dense, so comparing bounds suffices."""
         for tensor, given in zip(self._tensors, inputs, strict=False):
             if may_share(output, given):
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
@@ -155,7 +155,7 @@ class Signature:
             if int(value.__dlpack_device__()[0]) in HOST_DEVICES:
                 return np.from_dlpack(value)
             error: Exception | str = f"it lies on device {getattr(value, 'device', value.__dlpack_device__())}"
-        except (BufferError, RuntimeError, TypeError) as refused:  # with gradients, of a type that NumPy lacks, on another device
+        except (BufferError, RuntimeError, TypeError) as refused:  # gradients, a type that NumPy lacks, another device
             error = refused
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read where it lies in the host's memory: {error}")
@@ -169,13 +169,11 @@ class Signature:
         return array.copy(order="C")
 
     def _mismatch(self, array: np.ndarray, tensor: Tensor, name: str) -> ValueError:
-        """The ValueError that names the given and the expected type and shape."""
         expected = f"{ARRAY_DTYPE[tensor.dtype]}{list(tensor.shape)}"
         return ValueError(f"{self.op}: {name} is {array.dtype}{list(array.shape)}, expected {expected}")
 
 
 def _described(out: Any) -> str:
-    """Text for a message: the type, and the length if any, of an object that was given instead of a tuple of outputs."""
     kind = type(out).__qualname__
     return f"{kind} of {len(out)}" if isinstance(out, tuple | list) else kind
 
@@ -186,7 +184,7 @@ def is_bfloat16(value: Any) -> bool:
 
 
 def _bits_of(tensor: Any) -> np.ndarray:
-    """The bits of a torch tensor of bfloat16 as uint16, on its memory; RuntimeError where a tensor of float32 has one."""
+    """The bits of a torch tensor of bfloat16 as uint16 on the same memory; RuntimeError if torch would refuse `numpy()`."""
     if tensor.requires_grad or tensor.is_neg():
         raise RuntimeError("it requires grad or is negated when it is read")
     bits: np.ndarray = tensor.view(sys.modules["torch"].int16).numpy()
@@ -194,12 +192,11 @@ def _bits_of(tensor: Any) -> np.ndarray:
 
 
 def _fault(array: Any) -> str:
-    """The reason why kernels cannot read an array in place, for a message."""
     return "misaligned" if array.flags.c_contiguous else "not dense in row-major order"
 
 
 def in_library_of(first: Any, output: Any) -> Any:
-    """The output, or a tuple of outputs, on the same memory as arrays of `first`'s library; unchanged if that lacks DLPack."""
+    """The output, or a tuple of outputs, as arrays of the library of `first` on the same memory; unchanged without DLPack."""
     if isinstance(first, np.ndarray) or not hasattr(first, "__dlpack__"):
         return output
     if isinstance(output, tuple):

@@ -24,7 +24,7 @@ _LOADED: dict[tuple[str, int], NativeKernel] = {}
 def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
     """The kernel as a function of the operator's inputs, loaded once per digest and number of threads.
 
-    It runs on `threads` threads, by default on the number of usable cores, like measured kernels.
+    `threads` is by default the number of usable cores, as for measured kernels.
     """
     if threads is None:
         threads = usable_cores()
@@ -35,12 +35,12 @@ def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
 
 
 def load_entry(kernel: Kernel) -> Callable[..., None]:
-    """The C kernel's entry that needs no packed weights, compiled, loaded into this process and with its C signature."""
+    """The entry of a C kernel that needs no packed weights, as a ctypes function with its C signature; compiled if needed."""
     return entry_of(kernel, kernel.whole)
 
 
 def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
-    """The kernel's entry `name`, compiled, loaded into this process and with its C signature."""
+    """The entry `name` of a C kernel, as a ctypes function with its C signature; compiled if needed."""
     entry = getattr(ctypes.CDLL(str(compile_c(kernel))), name)
     pointer = ctypes.c_void_p
     entry.argtypes = [pointer, pointer, pointer, ctypes.POINTER(GgRuntime)]
@@ -49,9 +49,10 @@ def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
 
 
 class NativeFunction:
-    """Compiled code that takes a kernel's arguments. Threads may call it concurrently: each call has its workspace and outputs.
+    """Compiled code as a function of arrays.
 
-    A second thread that calls while the thread pool is busy computes without the pool.
+    Threads may call it concurrently: each call has its own workspace and outputs. A second thread that calls while the thread
+    pool is busy computes without the pool.
     """
 
     def __init__(self, computation: Computation, entry: Any, team: ctypes.Structure, workspace_bytes: int) -> None:
@@ -64,7 +65,7 @@ class NativeFunction:
         self._compute, self._knows_torch = self._builtin.call, False
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Compute the output, an array of the first input's library; a tuple for several outputs.
+        """Run the code and return the output, or a tuple of several, as arrays of the first input's library.
 
         Inputs are NumPy arrays or arrays with DLPack on the host. An input that is not dense or not aligned is copied
         (`CopyWarning`). If `out` is given (an array, or a tuple for several outputs), it is filled in and returned. Otherwise
@@ -76,7 +77,7 @@ class NativeFunction:
         return self._of_others(inputs, out) if done is None else done
 
     def _filled(self, inputs: Sequence[Any], out: Any) -> Any:
-        """Fill in and return `out`; None, with nothing done, if compiled code cannot read the arrays as they are."""
+        """Fill in and return `out`; None, with nothing done, if compiled code cannot read the arrays in place."""
         if len(inputs) != len(self.signature.given):
             return None  # otherwise outputs would be taken for missing inputs
         if len(self.signature.made) == 1:
@@ -100,9 +101,9 @@ class NativeFunction:
         return out
 
     def bind(self, *arrays: Any) -> BoundNative:
-        """A function without arguments that runs the kernel on these inputs, and outputs if given last, without checks.
+        """A function without arguments that runs the kernel on `arrays` (inputs, then outputs if given) without checks.
 
-        The arrays are checked here: ValueError like a call, and for an input that would have to be copied.
+        The arrays are checked here: ValueError as for a call, and for an input that would have to be copied.
         """
         given, out = self.signature.split(arrays)
         inputs = self.signature.inputs(given, copy=False)
@@ -139,6 +140,6 @@ class BoundNative:
         self._compute, self._call = caller(), ctypes.byref(GgCall(ctypes.cast(entry, ctypes.c_void_p), *where))
 
     def __call__(self) -> Any:
-        """Compute, and return the output, or a tuple of several."""
+        """Run the kernel; return the output, or a tuple of several."""
         self._compute(self._call)
         return self.out

@@ -36,7 +36,7 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
 
 
 def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
-    """Path of the shared library of a C source, compiled for `arch` (a `-march` value), like `compile_c`."""
+    """Path of the shared library of a C source, compiled for `arch` (a `-march` value); errors are those of `compile_c`."""
     if _GIVEN and (given := _GIVEN.get(key_of(source, arch))):
         return given
     compiler = compiler or find_compiler()
@@ -68,12 +68,11 @@ def key_of(source: str, arch: str) -> str:
 
 
 def take_libraries(paths: dict[str, str]) -> None:
-    """Use these libraries (`key_of` a source -> path) instead of compiling, since another process compiled and checked them."""
+    """Use the libraries in `paths` (`key_of` a source -> path), which another process compiled, instead of compiling."""
     _GIVEN.update({key: Path(path) for key, path in paths.items()})
 
 
 def _host() -> str:
-    """Text that identifies this processor: its model name and features."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -1,7 +1,7 @@
-"""Load a CUDA kernel as a function of arrays of the GPU or the host: NVRTC's cubin, loaded and launched through CuPy.
+"""Load a CUDA kernel as a function of arrays on the GPU or the host. CuPy loads and launches the cubin of NVRTC.
 
-The device must have the kernel's architecture: a cubin of sm_90 runs on compute capability 9.x only, a cubin of sm_90a on
-9.0 only.
+The device must have the kernel's architecture: a cubin of sm_90 runs on compute capability 9.x only, a cubin of sm_90a on 9.0
+only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class CudaKernel:
     """A kernel loaded on the current device, called with arrays of the device or of the host."""
 
     def __init__(self, kernel: Kernel, cupy: ModuleType) -> None:
-        """Compile and load the kernel, and raise the limit of shared memory for launches that need more."""
         self.kernel = kernel
         self.arrays = DeviceArrays(kernel.operator, cupy)
         module = _load_module(kernel, cupy)
@@ -52,11 +51,11 @@ class CudaKernel:
         """Enqueue the kernel on torch's stream if the first device input is torch's, else on CuPy's; return the output.
 
         Arrays on the device (of CuPy, torch, or with DLPack or `__cuda_array_interface__`) are read in place, host arrays are
-        copied to it. If all inputs are on the host, so is the output, and it is complete when the call returns. Otherwise it
-        is an array of the first device input's library. If `out` is given, it is filled in and returned.
+        copied to it. If all inputs are on the host, the output is on the host too, and complete when the call returns.
+        Otherwise the output is an array of the first device input's library. If `out` is given, it is filled in and returned.
 
-        ValueError for arrays of wrong number, shape, type or device, and for an `out` that overlaps an input; TensorMapError
-        if the driver refuses a tensor map.
+        ValueError for arrays of wrong number, shape, type or device, and for an `out` that overlaps an input; TensorMapError if
+        the driver refuses a tensor map.
         """
         with self.arrays.stream_of(inputs):
             arrays = self.arrays.inputs(inputs)
@@ -67,8 +66,8 @@ class CudaKernel:
     def bind(self, *arrays: Any) -> BoundCuda:
         """A function without arguments that launches the kernel on these device arrays (inputs, then outputs if given).
 
-        It enqueues the kernel on CuPy's current stream and checks nothing. The arrays are checked here: ValueError like a call,
-        and for an array on the host.
+        A call enqueues the kernel on CuPy's current stream and checks nothing. The arrays are checked here: ValueError as for a
+        call, and for an array on the host.
         """
         given, own = self.arrays.signature.split(arrays)
         inputs = self.arrays.inputs(given, copy=False)
@@ -91,7 +90,6 @@ class CudaKernel:
         return with_maps(self.kernel.maps, (*arrays, *outputs, workspace))
 
     def _launch(self, arguments: tuple[Any, ...]) -> None:
-        """Enqueue all launches, in order, on the current stream."""
         for function, launch in zip(self._functions, self.kernel.launches, strict=True):
             function(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
 

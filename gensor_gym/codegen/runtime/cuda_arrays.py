@@ -31,7 +31,6 @@ class DeviceArrays:
     """Checks and conversions of one operator's arrays, for the device that is current when the object is created."""
 
     def __init__(self, op: Computation, cupy: ModuleType) -> None:
-        """Remember the current device; nothing is allocated."""
         self.signature = Signature(op)
         self._op, self._cupy, self._device = op, cupy, cupy.cuda.Device().id
 
@@ -47,7 +46,7 @@ class DeviceArrays:
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[Any]:
         """The inputs as dense CuPy arrays; ValueError unless number, shapes, types and device are right.
 
-        Inputs on the host, or not dense or aligned, are copied. If `copy` is False, they are a ValueError too.
+        Inputs that are on the host, not dense or not aligned are copied or, if `copy` is False, a ValueError.
         """
         self.signature.check_number(values)
         if (current := int(self._cupy.cuda.Device().id)) != self._device:
@@ -134,7 +133,7 @@ class DeviceArrays:
         return self.signature.checked(array, tensor, name)
 
     def _check_gpu(self, number: int, name: str) -> None:
-        """Check that an array's GPU is this kernel's; ValueError if not, since its memory may not be accessible."""
+        """Check that an array is on this kernel's GPU; ValueError if not, since its memory may not be accessible."""
         if number != self._device:
             raise ValueError(f"{self._op}: {name} lies on GPU {number}, this kernel is on GPU {self._device}")
 
@@ -145,7 +144,6 @@ def is_readable(array: Any) -> bool:
 
 
 def _library(value: Any) -> str:
-    """Name of the library to which an array's type belongs."""
     return type(value).__module__.partition(".")[0]
 
 
@@ -154,7 +152,7 @@ _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
 
 
 def _torch_bits(value: Any) -> str:
-    """Name of the integer type used to read a torch tensor's bits; empty if CuPy has its type or it is not torch's."""
+    """Name of the integer type to read a torch tensor's bits; empty for types that CuPy has, and for other libraries."""
     if _library(value) != "torch":
         return ""
     return next((bits for name, bits in _BITS.items() if value.dtype is getattr(sys.modules["torch"], name, None)), "")

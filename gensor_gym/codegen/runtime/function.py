@@ -1,4 +1,4 @@
-"""A kernel as a builtin function of Python, by `call.c`: the ctypes structures that it reads, and checks of its assumptions."""
+"""Make a kernel a builtin function of Python by `call.c`: ctypes structures that `call.c` reads, checks of its assumptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _METH_FASTCALL = 0x0080
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 """NumPy's `dtype.kind` -> DLPack's type code (`DLDataTypeCode` in the header of DLPack)."""
 _BFLOAT16 = 4
-"""DLPack's type code of bfloat16, whose arrays of NumPy contain bits."""
+"""DLPack's type code of bfloat16; NumPy arrays contain its bits."""
 _TEXTS = ("objects.h", "tensors.c", "call.c")
 """Source files, which are concatenated and compiled together."""
 _ENTRIES = ("gg_python_call", "gg_python_fill")
@@ -95,7 +95,7 @@ class BuiltinKernel:
     ) -> None:  # fmt: skip
         """`inputs` and `outputs` are (shape, dtype) of each array, `types` the data types of the operator's tensors.
 
-        RuntimeError if `call.c` cannot read this Python or NumPy.
+        RuntimeError if `call.c` does not support the installed Python or NumPy.
         """
         library = builtins()
         sizes = [_kind(*array, name) for array, name in zip((*inputs, *outputs), types, strict=True)]

@@ -27,7 +27,6 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def _aligned_part(raw: np.ndarray, size: int) -> np.ndarray:
-    """A view of `size` bytes of `raw` that begins at an address divisible by `ALIGNMENT`."""
     start = -address_of(raw) % ALIGNMENT
     return raw[start : start + size]
 
@@ -46,8 +45,8 @@ def in_large_pages(size: int) -> np.ndarray:
 def workspace_of(size: int) -> np.ndarray:
     """A kernel's workspace of `size` bytes, zeroed and aligned.
 
-    Zeros matter, because some lanes that are computed and discarded read memory that no pack has written. Recycled memory
-    is full of denormal numbers, which make a multiply-add many times slower: a shifted product took 746 us instead of 307.
-    In large workspaces the system's zero pages are first touched by the threads that use them.
+    Zeros matter, because some lanes that are computed and discarded read memory that packing has not written. Recycled memory
+    is full of denormal numbers, which make a multiply-add many times slower: a shifted product took 746 us instead of 307. In
+    large workspaces the system's zero pages are first touched by the threads that use them.
     """
     return _aligned_part(np.zeros(size + ALIGNMENT, np.uint8), size)

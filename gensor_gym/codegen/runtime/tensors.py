@@ -1,4 +1,4 @@
-"""Let `tensors.c` read torch tensors: pass it torch's DLPack exchange interface and the torch functions that it calls."""
+"""Pass torch's DLPack exchange interface and some torch functions to `tensors.c`, which then reads torch tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Torch(ctypes.Structure):
 
 
 def is_of_torch(value: Any) -> bool:
-    """Whether a value's type is defined in torch; calls can read tensors in place after `know_torch`."""
+    """Whether the type of a value is defined in torch."""
     return type(value).__module__.partition(".")[0] == "torch"
 
 

@@ -73,7 +73,7 @@ def caller() -> Any:
 
 
 def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
-    """A C array of the arrays' addresses, a kernel's `inputs` argument; the caller keeps the arrays alive."""
+    """A C array of addresses, for a kernel's argument `inputs`. The caller must keep `arrays` alive."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*map(address_of, arrays))
 
 

@@ -1,4 +1,4 @@
-"""Register a kernel or a network as a custom operator of torch: one node in graphs of torch.compile and torch.export."""
+"""Register a kernel or network as a custom operator of torch: one node in graphs of torch.compile and torch.export."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def refuse_compiling() -> None:
 
 
 def torch_operator(computation: Computation, digest: str, loaded: Callable[..., Any]) -> Callable[..., Any]:
-    """The torch operator `torch.ops.gensor_gym.NAME_DIGEST`: from input tensors, made contiguous, to new output tensors.
+    """The torch operator `torch.ops.gensor_gym.NAME_DIGEST`, which maps input tensors, made contiguous, to new output tensors.
 
-    It has no gradient: torch refuses a backward pass through it. It is registered once per process, under a name of the
+    The operator has no gradient: torch refuses a backward pass. It is registered once per process, under a name of the
     computation and eight digits of the digest. An exported program finds it by that name in any process that has called
     `torch_operator` for the same kernel. ValueError for a computation without inputs.
     """

@@ -16,7 +16,7 @@ TARGETS: dict[str, Target] = {target.name: target for target in (CTarget(), Cuda
 
 
 def get(language: str) -> Target:
-    """The target with that name; for an unknown name a ValueError lists the known names."""
+    """The target of a language; for an unknown language, a ValueError lists the known ones."""
     if language not in TARGETS:
         raise ValueError(f"no target {language!r}; accepted: {', '.join(TARGETS)}{near(language, TARGETS)}")
     return TARGETS[language]

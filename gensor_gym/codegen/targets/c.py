@@ -22,25 +22,25 @@ class CTarget(Target):
         return hw.kind == "cpu"
 
     def generate(self, program: Program) -> Kernel:
-        """The C kernel of a program of one loop nest (by `c/codegen.py`)."""
+        """Generate the C kernel of a program of one loop nest (by `c/codegen.py`)."""
         from gensor_gym.codegen.c.codegen import generate_c
 
         return generate_c(program)
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """The C kernel of a row nest (by `gir/generate.py`)."""
+        """Generate the C kernel of a row nest (by `gir/generate.py`)."""
         from gensor_gym.codegen.gir.generate import generate_gir
 
         return generate_gir(program)
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """The C kernel of a chain of products (by `chains/generate.py`)."""
+        """Generate the C kernel of a chain of products (by `chains/generate.py`)."""
         from gensor_gym.codegen.chains.generate import generate_chain
 
         return generate_chain(program)
 
     def generate_panel(self, program: PanelProgram) -> Kernel:
-        """The C kernel of a product with a row nest after it (by `chains/panel.py`)."""
+        """Generate the C kernel of a product with a row nest after it (by `chains/panel.py`)."""
         from gensor_gym.codegen.chains.panel import generate_panel
 
         return generate_panel(program)

@@ -16,19 +16,19 @@ class CudaTarget(GpuTarget):
     name, architectures, warp = "cuda", "sm_", 32
 
     def generate(self, program: Program) -> Kernel:
-        """The CUDA kernel of a program of one loop nest (by `cuda/codegen.py`)."""
+        """Generate the CUDA kernel of a program of one loop nest (by `cuda/codegen.py`)."""
         from gensor_gym.codegen.cuda.codegen import generate_cuda
 
         return generate_cuda(program)
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """The CUDA kernel of a row nest (by `gir/cuda/generate.py`)."""
+        """Generate the CUDA kernel of a row nest (by `gir/cuda/generate.py`)."""
         from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
 
         return generate_gir_cuda(program)
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """The CUDA kernel of a chain of products (by `chains/cuda/generate.py`)."""
+        """Generate the CUDA kernel of a chain of products (by `chains/cuda/generate.py`)."""
         from gensor_gym.codegen.chains.cuda.generate import generate_chain_cuda
 
         return generate_chain_cuda(program)

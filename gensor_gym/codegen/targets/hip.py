@@ -9,7 +9,7 @@ from gensor_gym.codegen.targets.target import GpuTarget
 
 
 class HipUnavailableError(RuntimeError):
-    """A HIP kernel was to be loaded, and no loader exists yet. The message names the alternatives."""
+    """A HIP kernel cannot be loaded, because no loader exists yet. The message names the alternatives."""
 
 
 class HipTarget(GpuTarget):
@@ -18,7 +18,7 @@ class HipTarget(GpuTarget):
     name, architectures, warp = "hip", "gfx9", 64
 
     def generate(self, program: Program) -> Kernel:
-        """The HIP kernel of a program without matrix cores; ValueError if the program's knobs need matrix cores."""
+        """Generate the HIP kernel of a program without matrix cores; ValueError if the program's knobs need matrix cores."""
         from gensor_gym.codegen.cuda.codegen import generate_simt
         from gensor_gym.codegen.hip.dialect import HIP
 

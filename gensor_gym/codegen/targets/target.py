@@ -16,13 +16,13 @@ from gensor_gym.hardware.types import Hardware
 class Target(ABC):
     """A language of kernels. Code that depends on the language calls these methods and never compares names.
 
-    `measure/runners.py` has the backends that time its kernels, under the same name.
+    `measure/runners.py` has, under the same name, the backends that time the kernels.
     """
 
     name: str
     """Name of the language: the `Kernel.language` of its kernels and a part of their digests."""
     emulated = False
-    """Whether the emulator can run its kernels on a machine without the device."""
+    """Whether the emulator can run the kernels on a machine without the device."""
     warp = 1
     """Number of threads of a warp, which run in step and exchange values by shuffles."""
 
@@ -32,18 +32,18 @@ class Target(ABC):
 
     @abstractmethod
     def generate(self, program: Program) -> Kernel:
-        """The kernel of a program of one loop nest; ValueError names the part that the target does not support."""
+        """Generate the kernel of a program of one loop nest; ValueError names the part that is not supported."""
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """The kernel of a row nest; ValueError names the part that the target does not support."""
+        """Generate the kernel of a row nest; ValueError names the part that is not supported."""
         raise ValueError(f"{program.nest.graph} on {program.hardware.name}: {self.name} has no generator of fused operators")
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """The kernel of a chain of products; ValueError names the part that the target does not support."""
+        """Generate the kernel of a chain of products; ValueError names the part that is not supported."""
         raise ValueError(f"{program.chain.graph} on {program.hardware.name}: {self.name} has no generator of chains of products")
 
     def generate_panel(self, program: PanelProgram) -> Kernel:
-        """The kernel of a product with a row nest after it; ValueError names the part that the target does not support."""
+        """Generate the kernel of a product with a row nest after it; ValueError names the part that is not supported."""
         raise ValueError(f"{program.panel.graph} on {program.hardware.name}: {self.name} has no generator of products with rows")
 
     @abstractmethod

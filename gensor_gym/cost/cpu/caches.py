@@ -1,9 +1,9 @@
 """Bytes that generated C loads into each cache, from a walk over its loop nest from the register tile outwards. Compiled.
 
-A loop whose data fit a cache loads every line once. If they do not fit, a loop that indexes a tensor loads all of it again. A
-loop that does not index the tensor does so too, if it contains a loop whose data do not fit and that indexes the tensor. Data
-that fit entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
-interpolated, since real caches have no sharp edge.
+A loop whose data fit a cache loads every line once. If they do not fit, a loop that indexes a tensor loads all of it again. So
+does a loop that does not index the tensor, if it contains a loop whose data do not fit and that indexes the tensor. Data that fit
+entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
+interpolated, because real caches have no sharp edge.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ LINE = 64.0
 PAGE = 4096
 """Distance of addresses that share a set of L1 (in most processors a way is a page)."""
 ROOMY, FULL = 0.6, 1.3
-"""Data of at most the first share of a cache stay in it; data beyond the second share do not."""
+"""Data of at most the first share of a cache stay in it. Data beyond the second share do not."""
 CROWDED = 0.5
 """Neighbouring rows begin to evict each other when they take more than this share of the ways of L1."""
 WRITTEN = 2.0
 """A written line is fetched and written back."""
 
 CACHES = 3
-SIZE = 0  # [A] tile of every axis so far; the walk's array has this entry and all below
+SIZE = 0  # [A] tile of every axis so far; SIZE and the indices below are entries of the walk's array
 LENGTH = SIZE + MAX_AXES  # [T, D] box of every tensor
 LINES = LENGTH + MAX_TENSORS * MAX_DIMS  # [T] rows of the box
 ROOM = LINES + MAX_TENSORS  # [CACHES] bytes of a thread
@@ -54,9 +54,9 @@ CLOSED = ROOM + CACHES  # [T] 1 if the rows of a tensor are contiguous, because 
 GRAIN = CLOSED + MAX_TENSORS  # [T] largest power of two in the bytes from row to row, at most PAGE
 WHOLE = GRAIN + MAX_TENSORS  # [T] bytes of a row of the tensor
 HELD = WHOLE + MAX_TENSORS  # [T] bytes touched, in whole lines
-OCCUPIED = HELD + MAX_TENSORS  # [T] bytes of a cache that they take
+OCCUPIED = HELD + MAX_TENSORS  # [T] bytes of a cache that the touched data take
 TRAFFIC = OCCUPIED + MAX_TENSORS  # [CACHES, T] bytes brought in
-STILL = TRAFFIC + CACHES * MAX_TENSORS  # [CACHES, T] degree to which no loop has moved a tensor since the data fitted
+STILL = TRAFFIC + CACHES * MAX_TENSORS  # [CACHES, T] 1 if all loops over the tensor so far fit the cache, less if some do not
 PITCH = STILL + CACHES * MAX_TENSORS  # pixels from row to row in a shifted product, else 0
 LEVELS = PITCH + 1  # number of caches that are modelled
 WALK = LEVELS + 1
@@ -64,7 +64,7 @@ WALK = LEVELS + 1
 
 @lean
 def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
-    """(bytes into L1, bytes into L2, bytes from DRAM) per thread, for a row of `fill_effective`; `walk` [WALK] is scratch."""
+    """Bytes into L1, into L2, and from DRAM, per thread. `row` comes from `fill_effective`; `walk` [WALK] is scratch space."""
     _begin(row, slot, ints, floats, walk)
     vector_inside = row[LOOP_ORDER] == 1
     for level in range(1, TASK + 1):
@@ -88,7 +88,7 @@ def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Begin the walk with one call of the micro-kernel: a register tile over the L1 tile of the reduction."""
+    """The walk begins with one call of the micro-kernel: a register tile over the L1 tile of the reduction."""
     fused = row[CONVOLUTION] == 2
     for axis in range(MAX_AXES):
         walk[SIZE + axis] = min(row[TILE + axis] if axis < SPATIAL_SLOTS else row[TILE + MAX_AXES + axis], ints[EXTENT + axis])
@@ -149,7 +149,6 @@ def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_reduce(row, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add the loops over the L1 tiles of the reduction."""
     for axis in range(ints[END_REDUCE] - 1, SPATIAL_SLOTS - 1, -1):
         _grow_to(row, axis, TASK, ints, floats, walk)
 
@@ -210,7 +209,7 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
-    """Update the traffic into a cache for a loop of `trips` iterations that indexes the tensors whose bits are set in `moved`."""
+    """Update the traffic into a cache for a loop of `trips` iterations. Bit t of `moved`: the loop indexes tensor t."""
     for t in range(tensors):
         at = cache * MAX_TENSORS + t
         bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]

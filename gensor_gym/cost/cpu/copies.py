@@ -31,7 +31,7 @@ def is_packed(row, tensor):  # noqa: ANN001, ANN201
 
 @lean
 def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether one copy serves all tasks: several tasks, or all calls, read the same elements, and it fits in the last cache."""
+    """Whether one copy serves all tasks: several tasks, or all calls, read the same elements, and the last cache can hold it."""
     limit = ints[L3_BYTES] if ints[L3_BYTES] > 0 else 4 * ints[L2_BYTES]
     return serves_all(row, tensor, ints) and ints[WHOLE_BOX + tensor] * ints[ITEM + tensor] <= limit
 
@@ -44,7 +44,7 @@ def is_kept(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles that all threads together spend on copying operands at each call, for a row of `fill_effective`."""
+    """Cycles that all threads together spend on copying operands at each call. `row` comes from `fill_effective`."""
     cycles = 0.0
     for t in range(min(2, ints[NUM_READS])):
         if not is_packed(row, t) or is_kept(row, t, ints):
@@ -55,7 +55,7 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
         else:
             copies = tiles_of(row, TASK, ints) * reduce_steps(row, TASK, ints) * 1.0
             box, width = footprint(row, t, TASK, ints) * 1.0, box_length(row, t, last, TASK, ints)
-        across = ints[STRIDE + t * MAX_AXES + slot] > 1  # lines of the tensor become columns, or every other one is left out
+        across = ints[STRIDE + t * MAX_AXES + slot] > 1  # lines of the tensor become columns, or every other element is left out
         along = floats[PACK_BYTES] if ints[GROUPED] > 1 else floats[PACK_ROWS]
         element = floats[PACK_ACROSS] if across else along
         cycles += copies * (box * element + box / width * floats[PACK_LINE] + floats[PACK_CALL])

@@ -1,9 +1,9 @@
 """Analytic latency of a program on a CPU.
 
-The micro-kernel is bound by FMA ports, load ports, decoding or the chain of dependent accumulators (register-tile balance
-as in oneDNN's brgemm blocking, `micro`); its data come from the cache that still holds them (`caches`); packing,
-calls, threads out of balance and fork-join are added. The combination is our own; its constants are data
-(`cost.constants`), and one coefficient per term calibrates it to a machine.
+The micro-kernel is bound by FMA ports, load ports, decoding or the chain of dependent accumulators (`micro`; register-tile
+balance as in oneDNN's brgemm blocking). Its data come from the cache that still holds them (`caches`). Packing, calls, imbalance
+of threads and fork-join are added. The combination is our own; its constants are data (`cost.constants`), and one coefficient per
+term calibrates it to a machine.
 """
 
 from __future__ import annotations
@@ -57,15 +57,14 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Beyond CROWD accumulators a window over channels lacks registers for reads shared by taps: a step takes SPILLED times as long.
-
-A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 ms with 28.
-"""
+"""Beyond CROWD accumulators a window over channels lacks registers: a step takes SPILLED times as long. The missing registers
+would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 accumulators,
+2.0 to 2.5 ms with 28."""
 
 
 @lean
 def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
-    """Whether a program lacks registers; only for frozen operators, since constants of others were fitted without this effect."""
+    """Only for frozen operators: the constants of other operators were fitted without spills."""
     return ints[FROZEN_READ + 1] == 1 and ints[WINDOW] == 1 and row[CONVOLUTION] == 1 and accumulators > CROWD
 
 
@@ -86,7 +85,7 @@ def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN2
 def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
     """Additional cycles to carry a vector of partial sums lane by lane, because its lanes are not contiguous in the output.
 
-    Only for frozen operators: the constants of other operators were fitted without this effect.
+    Only for frozen operators: the constants of other operators were fitted without these cycles.
     """
     apart = slot < SPATIAL_SLOTS and ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot] > 1
     return 2.0 * ints[LANES] * floats[SCATTERED_LANE] if apart and ints[FROZEN_READ + 1] == 1 else 0.0
@@ -117,7 +116,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_cpu(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
-    """Seconds of the legal program `written`; `terms` receives the parts.
+    """Seconds of the legal program `written`. `terms` receives the terms of the latency.
 
     Scratch arrays: `row` int32 [ROW] for the code's tiles, `walk` float64 [WALK] for the walk through the caches.
     """

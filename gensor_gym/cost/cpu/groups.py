@@ -20,7 +20,7 @@ from gensor_gym.graph.tables.tables import (
 
 @lean
 def group_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """The reduce axis along which a product of int8 or bfloat16 takes groups (`codegen.c.group`), -1 without groups."""
+    """Reduce axis along which a product of int8 or bfloat16 takes groups (`codegen.c.group`); -1 without groups."""
     if ints[GROUPED] == 1 or ints[BODY] != 0 or ints[NUM_READS] < 2:
         return -1
     if row[CONVOLUTION] == 1:

@@ -1,7 +1,7 @@
 """Work of one register tile of generated C on a core: multiply-adds, loads, shuffles, and the overhead of a call. Compiled.
 
-It follows `codegen.c.micro` and its parts: broadcasts, vectors, lanes two apart selected from two loads, lanes gathered one by
-one, windows written out line by line, narrower tiles at the end of the vector axis, lanes combined after a reduction.
+The functions follow `codegen.c.micro`: broadcasts, vectors, lanes two apart selected from two loads, lanes gathered one by one,
+windows written out line by line, narrower tiles at the end of the vector axis, lanes combined after a reduction.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FMA_CHAIN = 4.0
 
 @lean
 def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
-    """Average number of vectors in a row of accumulators over all register tiles; tiles at the end of the axis are narrower."""
+    """Average number of vectors in a row of accumulators over all register tiles. Tiles at the end of the axis are narrower."""
     whole = vectors_along(row, ints) * 1.0
     if slot >= SPATIAL_SLOTS and group_of(row, slot, ints) == slot:
         return vectors_of(row[TILE + slot] // ints[GROUPED], ints) * 1.0
@@ -92,13 +92,13 @@ def unroll_of(row, axis, slot, budget, ints):  # noqa: ANN001, ANN201
 
 @lean
 def innermost(slot, ints):  # noqa: ANN001, ANN201
-    """The reduce axis of the innermost loop: the vector axis if it is a reduce axis, else the last reduce axis."""
+    """Reduce axis of the innermost loop: the vector axis if it is a reduce axis, else the last reduce axis."""
     return slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
 
 
 @lean
 def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
-    """(operand, first axis) of a window whose loops are written out from this reduce axis inwards; (-1, 0) without a window."""
+    """Index of the operand with a window, and the outermost reduce axis whose loop is written out; (-1, 0) without a window."""
     if row[CONVOLUTION] == 2 or slot >= SPATIAL_SLOTS:
         return -1, 0
     read = -1
@@ -182,7 +182,7 @@ def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """(share of register tiles that touch the padding of an unpacked read, share of register tiles whose lanes are masked).
+    """Share of register tiles that touch the padding of an unpacked read, and share of register tiles with masked lanes.
 
     If all register tiles start at the same position, the guards are constants and cost nothing.
     """
@@ -225,14 +225,14 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     unrolled = _unrolled(row, slot, rows * vectors, ints)
     fma = combined / per_cycle
     if ints[ITEM] == 2:
-        if ints[GROUPED] == 2 and ints[BODY] == 0:  # a pair in the time of a multiply-add of float32
+        if ints[GROUPED] == 2 and ints[BODY] == 0:  # a pair takes the time of a multiply-add of float32
             fma = 2.0 * fma
         if group < 0:
             combined += WIDENED * loads
         elif group != slot and row[CONVOLUTION] != 1:
             unrolled = max(1.0, unrolled / 2.0)
     elif ints[ITEM] == 1 and ints[BODY] == 0:
-        if group == slot:  # every vector of the rows is made unsigned, and the vectors of the other operand are summed up
+        if group == slot:  # every vector of the rows is made unsigned, and the vectors of the other operand are added up
             combined += combined + vectors
             fma = 4.0 * combined / per_cycle
         elif group >= 0:
@@ -262,10 +262,10 @@ def _unrolled(row, slot, combined, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """(loads, lines, multiply-adds or additions) per reduction point of a window written out from axis `first` on.
+    """Loads, lines, and multiply-adds or additions per reduction point of a window written out from axis `first` on.
 
     A line of the input is loaded once for all rows of the register tile that read it; lanes two apart take two loads. Without a
-    multiplication, rows share the sum over a line, too.
+    multiplication, rows also share the sum over a line.
     """
     points, lines, taps, rows = 1.0, 1.0, 1.0, 1.0
     for axis in range(first, ints[END_REDUCE]):
@@ -299,7 +299,7 @@ def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, A
 def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
     """Number of prefetches per reduction point: all vectors of one operand that both the vector axis and the inner loop index.
 
-    Of several such operands it is the operand with the most rows.
+    Of several such operands, the operand with the most rows counts.
     """
     inner, most = innermost(slot, ints), 0.0
     for t in range(ints[NUM_READS]):

@@ -23,7 +23,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 TASK = 2
-"""Index of the level of task tiles; a task is the work that a thread takes at a time."""
+"""Index of the level of task tiles. A task is the work that a thread takes at a time."""
 ROWS, COLUMNS = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 """Slots of a convolution's rows and columns of pixels."""
 
@@ -36,7 +36,7 @@ def round_up(value, step):  # noqa: ANN001, ANN201
 
 @lean
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
-    """Write the row with the code's tiles into `result` [ROW]; `slot` is the vector axis.
+    """Write the row with the tiles of the generated code into `result` [ROW]. `slot` is the vector axis.
 
     Tiles are cut to the extent (along the vector axis, to whole vectors). If a task is one register tile and nothing is packed
     for each reduce block, its reduce blocks are merged. If an L1 tile is one register tile, its accumulators stay in registers
@@ -79,7 +79,7 @@ def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
 def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
     """Whether some operand is packed for each reduce block.
 
-    In a frozen operator without groups, the copy of an operand that serves all tasks is made as a whole.
+    In a frozen operator without groups, an operand that serves all tasks is copied as a whole.
     """
     whole = ints[FROZEN_READ + 1] == 1 and group_of(row, slot, ints) < 0
     first = row[PACK_A] == 1 and not (whole and serves_all(row, 0, ints))
@@ -88,7 +88,7 @@ def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
-    """Cut the tiles of an axis to its extent; `vector`: whether it is the vector axis."""
+    """Cut the tiles of an axis to its extent. `vector` says whether it is the vector axis."""
     extent, register = ints[EXTENT + axis], TILE + axis
     l1, task = register + MAX_AXES, register + TASK * MAX_AXES
     if axis >= SPATIAL_SLOTS and not vector:
@@ -107,7 +107,7 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _widen(row, axis, ints):  # noqa: ANN001, ANN201
-    """Make the tiles longer along a vector axis whose lanes take a group each (`codegen.c.group`)."""
+    """Lengthen the tiles along a vector axis whose lanes take a group each (`codegen.c.group`)."""
     extent, register = ints[EXTENT + axis], TILE + axis
     l1, task = register + MAX_AXES, register + TASK * MAX_AXES
     row[register] = min(ints[GROUPED] * row[register], round_up(extent, ints[GROUPED]))
@@ -164,7 +164,6 @@ def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _merge_all(row, ints):  # noqa: ANN001, ANN201
-    """Merge the reduce blocks of a task into one."""
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         task, extent = TILE + TASK * MAX_AXES + axis, ints[EXTENT + axis]
         if extent > row[task]:
@@ -173,7 +172,6 @@ def _merge_all(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _has_blocks(row, ints):  # noqa: ANN001, ANN201
-    """Whether a task has several reduce blocks."""
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if row[TILE + TASK * MAX_AXES + axis] < ints[EXTENT + axis]:
             return True
@@ -193,7 +191,7 @@ def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
-    """Number of tiles of a level over fused rows and columns of pixels; the gaps between rows are computed, too."""
+    """Number of tiles of a level over fused rows and columns of pixels. The gaps between rows are computed, too."""
     tile = row[TILE + level * MAX_AXES + ROWS] * row[TILE + level * MAX_AXES + COLUMNS]
     if ints[COPIED] == 0:
         return (ints[EXTENT + ROWS] * ints[EXTENT + COLUMNS] + tile - 1) // tile

@@ -1,6 +1,6 @@
 """Reads directly from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
 
-A thread that walks along its own row touches its own line with every load. The sector of one load serves the next loads while L1
+Every load of a thread that walks along a row touches a line of its own. The sector of one load serves the next loads while L1
 keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of
 loads that the unrolled loop issues together.
 """
@@ -21,11 +21,11 @@ LINE = 128
 SECTOR = 32
 """Bytes of the smallest global-memory transfer."""
 LEAST_L1 = 28 * 1024
-"""Bytes of L1 beyond the largest shared memory of a multiprocessor: 256 KB are shared out, 228 KB at most to shared memory."""
+"""Bytes of L1 beyond the largest shared memory of a multiprocessor: both share 256 KB, shared memory takes at most 228 KB."""
 UNDER_WAY = 32
 """Limit on the words of a thread's loads in flight, because registers also contain accumulators."""
 COMPILER_UNROLLS = 16
-"""Iterations of a loop that the compiler unrolls by itself; chosen on the recorded row sums (train)."""
+"""Iterations of a loop that the compiler unrolls by itself. Chosen on the recorded row sums (train)."""
 HIT = 0.13
 """Latency of L1 divided by the latency of L2: 33 of 263 cycles (arXiv 2402.13499)."""
 
@@ -38,7 +38,7 @@ def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
 
 @lean
 def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
-    """The reduce axis along which a tensor is contiguous; -1 without such an axis."""
+    """Reduce axis along which a tensor is contiguous; -1 without such an axis."""
     at = COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if ints[at + axis] == 1:
@@ -48,11 +48,11 @@ def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def load_words(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements in one load of a thread: along its row of the reduction, or along neighbouring output elements."""
+    """Number of elements in one load of a thread: along a row of the reduction, or along neighbouring output elements."""
     axis = reduced_axis(tensor, ints)
     run = row[TILE + axis] if axis >= 0 else contiguous_run(row, tensor, ints)
     width = widest_copy(row, tensor, ints)
-    while run & (width - 1) != 0:  # a power of two
+    while run & (width - 1) != 0:  # until the width, a power of two, divides the run
         width >>= 1
     return width
 
@@ -67,7 +67,7 @@ def step_points(row, ints):  # noqa: ANN001, ANN201
 def batch_points(row, ints):  # noqa: ANN001, ANN201
     """Number of points of the reduction whose loads a thread issues together: the points of the unrolled loop.
 
-    If that is the whole step and no barrier ends it, the compiler unrolls the loop over steps by itself.
+    If these are the whole step and no barrier ends it, the compiler unrolls the loop over steps by itself.
     """
     points = step_points(row, ints)
     batch = min(points, reduce_product(row, 0, ints) * power_value(row[UNROLL]))
@@ -108,21 +108,21 @@ def store_lines(row, ints):  # noqa: ANN001, ANN201
     """Cycles of L1 in which a warp stores its tiles of the output: the number of lines, summed over its stores."""
     out, words = ints[NUM_READS], power_value(row[VECTOR])
     run = contiguous_run(row, out, ints)
-    while run & (words - 1) != 0:  # a power of two
+    while run & (words - 1) != 0:  # until the width, a power of two, divides the run
         words >>= 1
     return spatial_product(row, 0, ints) / words * lines_of(row, out, words, ints)
 
 
 @lean
 def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
-    """(cycles of L1, number of batches that wait for memory one by one) for a warp's loads of a direct read in a step."""
+    """For a warp's loads of a direct read in a step: cycles of L1, and number of batches that wait for memory one by one."""
     points, part = step_points(row, ints), fragment(row, tensor, ints)
     words, batch = load_words(row, tensor, ints), batch_points(row, ints)
     cycles = math.ceil(part * points / words) * lines_of(row, tensor, words, ints) * 1.0
     batches = points * max(1.0 / batch, part / UNDER_WAY)
     if reduced_axis(tensor, ints) < 0:
         return cycles, batches
-    opened = min(1.0, batch * ints[ITEM + tensor] / SECTOR)  # share of the batches that open a sector: the others hit
+    opened = min(1.0, batch * ints[ITEM + tensor] / SECTOR)  # share of the batches that touch a new sector: the others hit
     return cycles, batches * (opened + (1.0 - opened) * HIT)
 
 

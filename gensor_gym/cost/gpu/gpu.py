@@ -1,11 +1,11 @@
 """Analytic latency of a program on a GPU.
 
 Waves of resident blocks run the reduction step by step. A step costs the busiest of arithmetic pipes, issue slots and
-shared-memory wavefronts, or the exposed latency of its loads if neither other blocks nor more stages hide it; the device as a
-whole is bounded by L2 and DRAM traffic. Structure and constants: occupancy rules of cuda_occupancy.h; instructions and wavefronts
-as derived from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates of microbenchmarks; terms added
-after comparison with tables recorded on an H100 (`direct`, `matrix_copies`). Their combination is our own. Coefficients (one per
-term) can be fitted to measurements; no fit for a GPU ships.
+shared-memory wavefronts, or the exposed latency of its loads if neither other blocks nor more stages hide it. L2 and DRAM traffic
+bound the device as a whole. Structure and constants: occupancy rules of cuda_occupancy.h; instructions and wavefronts as derived
+from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates of microbenchmarks; terms added after
+comparison with tables recorded on an H100 (`direct`, `matrix_copies`). Their combination is our own. Coefficients (one per term)
+can be fitted to measurements; no fit for a GPU ships.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ from gensor_gym.hardware import occupancy
 blocks_per_unit = lean(occupancy.blocks_per_unit)
 
 OVERLAP = 0.25
-"""With one stage, the longer of arithmetic and memory time grows by this share of the shorter; every further stage halves it."""
+"""With one stage, the longer of arithmetic and memory time grows by this share of the shorter. Every further stage halves the
+share."""
 DISPATCH = 1.2
 """Cycles of the device to begin a block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp (train)."""
 BARRIER = 30.0
@@ -95,7 +96,7 @@ def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
-    """Seconds of a legal program, infinite if no block can be resident; `terms` receives the parts."""
+    """Seconds of a legal program, infinite if no block can be resident. `terms` receives the terms of the latency."""
     in_shared = shared_bytes_of(row, ints)
     resident = resident_with(row, in_shared, ints)
     if resident <= 0:
@@ -138,7 +139,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
 
 @lean
 def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
-    """(blocks, steps per block, tiles that a block finishes, seconds to add up the parts of a reduction)."""
+    """Blocks, steps per block, tiles that a block finishes, and seconds to add up the parts of a reduction."""
     blocks, steps = grid_blocks(row, ints), math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
     if not shares_steps(row, blocks, steps, places):
         return blocks, steps, 1, second_kernel(row, ints, floats)

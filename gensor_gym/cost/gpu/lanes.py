@@ -26,7 +26,7 @@ from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS
 
 @lean
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
-    """Number of threads of a warp along a spatial axis: set by the knob warp_tile; without a patch, innermost axes fill first."""
+    """Number of threads of a warp along a spatial axis, by knob warp_tile. Without a patch, innermost axes fill first."""
     left = lanes_to_place(row)
     for at in range(SPATIAL_SLOTS - 1, axis, -1):
         left //= threads_along(row, at)
@@ -41,7 +41,7 @@ def lanes_to_place(row):  # noqa: ANN001, ANN201
 
 @lean
 def place(row, axis, left):  # noqa: ANN001, ANN201
-    """(number of lanes along an axis, lanes left for the outer axes), if the inner axes leave `left` lanes."""
+    """Number of lanes along an axis, and lanes left for the outer axes, if the inner axes leave `left` lanes."""
     threads = threads_along(row, axis)
     if threads == 1 or (left <= 1 and row[WARP_TILE] == 0):
         return 1, left if threads == 1 else 0
@@ -66,7 +66,7 @@ def threads_along(row, axis):  # noqa: ANN001, ANN201
 
 @lean
 def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
-    """The spatial axis along which one thread reads neighbouring elements of a tensor, -1 if there is none.
+    """Spatial axis along which one thread reads neighbouring elements of a tensor; -1 without such an axis.
 
     It indexes the contiguous dimension with stride one, in shared memory if the tensor is staged. In the matrix of an implicit
     product it is the innermost axis that indexes the tensor, with any stride.
@@ -123,7 +123,7 @@ def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def padding(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of padding per row of a staged tile with shared_layout=1: 4 if several are copied or read at a time, else 1."""
+    """Padding per row of a staged tile with shared_layout = 1: 4 elements if several are copied or read at once, else 1."""
     if row[SHARED_LAYOUT] != 1:
         return 0
     return 4 if copy_width(row, tensor, ints) > 1 or contiguous_run(row, tensor, ints) % 2 == 0 else 1
@@ -147,7 +147,7 @@ def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
     if lanes <= width:
         return 1.0
     along = min(32.0, lanes / width)
-    beside = 32.0 / along  # lanes that are neighbours in one row: each such row takes that many banks if rows do not overlap
+    beside = 32.0 / along  # lanes that are neighbours in one row, which takes that many banks if rows do not overlap
     return 32.0 / ((min(along, 32.0 / apart) - 1.0) * min(apart * 1.0, beside) + beside)
 
 
@@ -155,9 +155,9 @@ def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     """Number of wavefronts of 128 bytes for a warp to load its threads' fragments of a staged tensor from shared memory.
 
-    Each load takes at least one for every 32 distinct words, times the conflict degree of the lanes' stride in banks of 4
-    bytes (none if shared memory is swizzled). It also takes at least its phases: 4 for 128 bits, 2 if neighbouring lanes
-    share an address.
+    Each load takes at least one wavefront for every 32 distinct words, times the conflict degree of the lanes' stride in banks of
+    4 bytes (1 if shared memory is swizzled). It also takes at least its phases: 4 for 128 bits, 2 if neighbouring lanes share an
+    address.
     """
     run = word_run(row, tensor, ints)
     loads = math.ceil(fragment(row, tensor, ints) / run)

@@ -33,8 +33,8 @@ COPY = 6.0
 ELEMENT = 12.0
 """Instructions of a copy of one element: address, guard, load, store."""
 UNMASKED = 45.0
-"""Instructions of a copy of one element whose index is decomposed at every step: 700 of 845 instructions of a loop with 16 such
-copies (SASS)."""
+"""Instructions of a copy of one element whose index is decomposed at every step. In a loop with 16 such copies they take 700 of
+845 instructions (SASS)."""
 SHIFTED = 40.0
 """Instructions of a copy of 16 bytes that is combined from two aligned loads."""
 ROUND_WAIT = 0.38
@@ -73,7 +73,7 @@ def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_copies(row, tensor, warps, ints):  # noqa: ANN001, ANN201
-    """(instructions per thread, wavefronts per block, successive waits for L2) to copy an operand's tile of a step."""
+    """To copy an operand's tile of a step: instructions per thread, wavefronts per block, and successive waits for L2."""
     width, item = matrix_width(row, tensor, ints), ints[ITEM + tensor]
     shifted = is_shifted(row, tensor, ints)
     trips = math.ceil(staged_elements(row, tensor, ints) / (width * warps * 32))

@@ -1,6 +1,6 @@
-"""Blocks that take equal shares of all steps (`persistent=2`), and the partial sums that they exchange. Compiled.
+"""Blocks that take equal shares of all steps (`persistent` = 2), and the partial sums that they exchange. Compiled.
 
-Compared with whole tiles, there is no uneven last wave. The cost: partial tiles are written to the workspace and read again.
+Unlike whole tiles, equal shares leave no uneven last wave. The cost: partial tiles are written to the workspace and read again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gensor_gym.graph.tables.tables import L2_BW, L2_LATENCY
 
 @lean
 def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Whether blocks take equal shares of all steps of `blocks` tiles with `steps` steps each; `places` blocks run at a time."""
+    """Whether blocks take equal shares of all steps of `blocks` tiles with `steps` steps each. `places` blocks run at a time."""
     return row[PERSISTENT] == EQUAL_SHARES and steps > 1 and blocks % sharing(row, blocks, steps, places) != 0
 
 

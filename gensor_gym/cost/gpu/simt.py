@@ -57,8 +57,8 @@ MASK_BITS = 32
 UNMASKED = 30.0
 """Additional instructions of a guarded copy beyond `MASK_BITS` copies: its index is decomposed and compared at every step."""
 GUARDED_WAIT = 0.5
-"""Time of a guarded copy through registers, in waits for memory. It is loaded under a branch, so the next load is issued after it
-has arrived, but half of the loads hit L1. Chosen on the recorded poolings and convolutions (train)."""
+"""Time of a guarded copy through registers, in waits for memory. The copy is loaded under a branch, so the next load is issued
+after it has arrived, but half of the loads hit L1. Chosen on the recorded poolings and convolutions (train)."""
 GATHER = 4.0
 """Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
@@ -78,13 +78,13 @@ def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
 
 @lean
 def is_window(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether a read of a convolution is its image: of the two reads, only the image is indexed by the innermost spatial axis."""
+    """Whether a read of a convolution is its image: only the image is indexed by the innermost spatial axis."""
     return ints[STRIDE + tensor * MAX_AXES + SPATIAL_SLOTS - 1] != 0
 
 
 @lean
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """(instructions per thread, wavefronts per block, successive waits for memory) to copy a staged tile into shared memory.
+    """To copy a staged tile into shared memory: instructions per thread, wavefronts per block, successive waits for memory.
 
     Rows that are transposed relative to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's
     rows then store to one bank, unless rows are padded or swizzled.
@@ -109,7 +109,7 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of look-ups in L1 to load a staged box: one for each line of its rows; rows shorter than a line share lines."""
+    """Number of look-ups in L1 to load a staged box: one for each line of its rows. Rows shorter than a line share lines."""
     last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
     rows = 1
     for d in range(last):
@@ -153,7 +153,7 @@ def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
-    """(number of points of the unrolled loop along a reduce axis, remaining `budget` of unrolling)."""
+    """Number of points of the unrolled loop along a reduce axis, and remaining `budget` of unrolling."""
     inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
     if budget == 1 or inner == outer:
         return inner, budget

@@ -59,20 +59,20 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def narrow_share(columns):  # noqa: ANN001, ANN201
-    """Share of the rate that a wgmma with `columns` columns reaches: 21, 38, 63 percent for 8, 16, 32; all of it from 64 on.
+    """Share of the rate that a wgmma with `columns` columns reaches.
 
-    A straight line through figures of arXiv 2402.13499.
+    A straight line through figures of arXiv 2402.13499: 21, 38 and 63 percent for 8, 16 and 32 columns, all of it from 64 on.
     """
     return min(1.0, 0.06 + 0.0187 * columns)
 
 
 @lean
 def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
-    """(cycles of issue slots, wavefronts, cycles of a block alone, waits for memory) of a step by mma.sync.
+    """Cycles of issue slots, wavefronts, cycles of a block alone, and waits for memory, of a step by mma.sync.
 
-    Every warp loads its fragments of A and B again for each k of an instruction (ldmatrix: 512 bytes each; without padding
-    or swizzle, rows of a power of two share few banks). Single bytes of B are combined one by one. 8-bit floats that are
-    widened take two conversions per register, and four sums per product are added outside tensor cores (SASS of sm_90).
+    Every warp loads its fragments of A and B again for each k of an instruction (ldmatrix: 512 bytes each; without padding or
+    swizzle, rows of a power of two share few banks). Single bytes of B are combined one by one. 8-bit floats that are widened
+    take two conversions per register, and four sums per product are added outside tensor cores (SASS of sm_90).
     """
     warps = workers_of(row, ints)
     widened = 1.0 if ints[PRODUCTS] == 2 else 0.0

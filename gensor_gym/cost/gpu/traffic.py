@@ -55,11 +55,9 @@ from gensor_gym.graph.tables.tables import (
 )
 
 COMBINED = 2.0
-"""Number of tensor-map loads of B that one response of L2 serves, with or without a cluster.
-
-Chosen on products of 4096 in bfloat16 (validation): clusters of two are no faster than single blocks, and 128 x 256 tiles ran
-faster than the bandwidth of L2 would allow for all their bytes.
-"""
+"""Number of tensor-map loads of B that one response of L2 serves, with or without a cluster. Chosen on products of 4096 in
+bfloat16 (validation): clusters of two are no faster than single blocks, and 128 x 256 tiles ran faster than the bandwidth of L2
+would allow for all their bytes."""
 
 
 @lean
@@ -84,7 +82,7 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
     run = max(1, contiguous_run(row, tensor, ints))
     if stride == 0:
         return item * 1.0
-    if fast == 1:  # a lone lane per row: each load opens its own sector, reused only through L1
+    if fast == 1:  # one lane per row: each load touches a sector of its own, reused only through L1
         return max(item * 1.0, SECTOR / min(8.0, run * 1.0 if run > 1 else 2.0))
     waste = max(1.0, min(stride / run, SECTOR / (item * run)))
     return item * waste
@@ -116,7 +114,7 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
             else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
         )
         item = ints[ITEM + tensor]
-        if row[TENSOR_CORE] < 2 and per_row > width * item:  # a later step may find the rest of a row's sectors in L1
+        if row[TENSOR_CORE] < 2 and per_row > width * item:  # a later step may find the other bytes of a row's sectors in L1
             per_row += (width * item - per_row) * min(1.0, room / (box / width * per_row))
         return box / width * per_row
     each = direct_waste(row, tensor, room, warp_sectors(row, tensor, ints), ints)
@@ -152,7 +150,7 @@ def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
 
 @lean
 def grid_blocks(row, ints):  # noqa: ANN001, ANN201
-    """Number of blocks of the launch, in whole clusters; blocks of a cluster have neighbouring tiles along m."""
+    """Number of blocks of the launch, in whole clusters. Blocks of a cluster have neighbouring tiles along m."""
     blocks = power_value(row[SPLIT_K])
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         tiles = tiles_along(row, axis, ints)
@@ -165,7 +163,7 @@ def grid_blocks(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN201
-    """(bytes requested from L2, bytes from DRAM, bytes in flight per block, bytes of a block's step)."""
+    """Bytes requested from L2, bytes from DRAM, bytes in flight per block, and bytes of a block's step."""
     traffic, unique, in_flight, arriving = 0.0, 0.0, 0.0, 0.0
     room = l1_room(resident, shared, ints)
     waves = math.ceil(blocks / (ints[UNITS] * resident))

@@ -1,6 +1,7 @@
-"""`reward="best_so_far"`: keep the fastest program evaluated in each running episode; pay the gain of a faster program.
+"""Rewards of `reward="best_so_far"`.
 
-This is Python and not part of the compiled process, because only Python knows measured times.
+Every episode keeps its fastest evaluated program. A faster program pays the gain in the final reward R. The code is Python, not
+part of the compiled process, because only Python knows measured times.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ OK = Status.OK.value
 
 
 class Paid(NamedTuple):
-    """N evaluated programs: amounts to add to the rewards float64 [N], seconds float64 [N], and statuses."""
+    """N evaluated programs: the gain in the final reward R of each float64 [N], its seconds float64 [N] and its status."""
 
     gains: np.ndarray
     seconds: np.ndarray
@@ -30,9 +31,10 @@ class Paid(NamedTuple):
 def pay(
     final: FinalReward, chosen: np.ndarray, graphs: list[Graph], rows: np.ndarray, scalars: np.ndarray, best: np.ndarray
 ) -> Paid:
-    """Evaluate the current programs of the `chosen` [N] of B episodes, and update the best programs; `graphs` are their graphs.
+    """Evaluate the current program of each chosen episode, and keep programs that are faster than the best of their episode.
 
-    `rows` and `best` int32 [B, R] are the current and the fastest evaluated programs; `scalars` float64 [B, NUM_SCALARS].
+    `chosen` [N] are indices into the B episodes, and `graphs` their N graphs. `rows` and `best` int32 [B, R] are the current and
+    the fastest evaluated programs; `scalars` is float64 [B, NUM_SCALARS].
     """
     before = scalars[chosen, BEST]
     if final.backend is None:  # the compiled process has paid R already, and every program is legal
@@ -49,7 +51,7 @@ def pay(
 def _measured(
     final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
 ) -> Paid:
-    """Measure N programs; `before` float64 [N] are the best seconds so far. Seconds are infinite unless the status is OK."""
+    """`before` float64 [N] are the best seconds of each episode so far. Seconds are infinite unless the status is OK."""
     facts = [fact for _, fact in final.of(graphs, list(rows), latencies.tolist())]
     statuses = [fact["status"] for fact in facts]
     seconds = np.array([fact["runtime_s"] if fact["status"] == OK else math.inf for fact in facts])
@@ -62,10 +64,10 @@ def _measured(
 
 
 def facts_of_best(final: FinalReward, graph: Graph, scalars: np.ndarray, best: np.ndarray, last: str) -> dict[str, Any]:
-    """Entries of `info` at the end of an episode: its fastest evaluated program, with `regret` if the optimum is known.
+    """Entries of `info` about the fastest evaluated program of an ended episode.
 
-    `scalars` [NUM_SCALARS] and `best` [R] belong to the episode. The status is OK if any program's status was OK, else `last`,
-    the status of the last program.
+    `regret` is present if the optimum is known. `scalars` [NUM_SCALARS] and `best` [R] belong to the episode. The status is OK if
+    the status of any program was OK, else `last`, the status of the last program.
     """
     seconds = float(scalars[BEST])
     ok = seconds < math.inf

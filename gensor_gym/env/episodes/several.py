@@ -25,17 +25,18 @@ from gensor_gym.registry import check_known
 
 ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
-"""Names of the attributes that make up the state of the running episodes."""
+"""Attributes with the state of the running episodes."""
 FEWEST_PER_THREAD = 128
 """Smallest number of environments per thread: with fewer, another thread costs more time than it saves."""
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
-    """Base class of `num_envs` parallel episodes; each behaves like an environment of class `single` with the same arguments.
+    """Base class of the vector environments: `num_envs` parallel episodes.
 
-    Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
-    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the usable
-    cores or GENSOR_GYM_THREADS. Subclasses set `single` and implement reset and step for a part of the episodes.
+    Each episode behaves like an environment of class `single` with the same arguments. Environment i is seeded with seed + i.
+    `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and `final_info` in infos) or DISABLED (reset with
+    `options={"reset_mask": bool [num_envs]}`). `threads` defaults to GENSOR_GYM_THREADS or else the usable cores. Subclasses set
+    `single`, and implement reset and step for a range of the episodes.
     """
 
     metadata: dict[str, Any] = EpisodeEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -67,19 +68,18 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._threads = _thread_count(threads)
         self._pool: ThreadPoolExecutor | None = None
         self._owner = os.getpid()
-        """Id of the process that owns the pool's threads, because a forked process does not have them."""
+        """Process that started the pool's threads: a forked process does not have them."""
         self._allocate()
 
     @abstractmethod
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Start episodes of the chosen environments, whose tasks and rows are set: write scalars, masks and features."""
+        """Write scalars, masks and features of the chosen environments, whose tasks and rows are set."""
 
     @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """Step environments low..high-1 in place; an environment with `skip` set is unchanged and gets reward 0."""
+        """Step environments low..high-1 in place. Those with `skip` set stay unchanged and get reward 0."""
 
     def _allocate(self) -> None:
-        """Allocate the state of all episodes as arrays, and their random streams."""
         count = self.num_envs
         self._streams = Streams(count)
         self._task = np.zeros(count, dtype=np.int64)
@@ -94,7 +94,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def discount(self) -> float:
-        """The discount of the process; agents take gamma from here."""
+        """Discount of the process; agents take gamma from here."""
         return self.settings.discount
 
     @property
@@ -104,7 +104,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def task_indices(self) -> np.ndarray:
-        """Index of every environment's task in `tasks`, int64 [B]; the array changes at the next reset."""
+        """Index of the task of every environment in `tasks`, int64 [B]. The array changes at the next reset."""
         return self._task
 
     @property
@@ -114,7 +114,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def graphs(self) -> list[Any]:
-        """Graph of every environment's current task."""
+        """Graph of the current task of every environment."""
         return [self.tasks.graphs[task] for task in self._task]
 
     @property
@@ -125,10 +125,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or the episodes that options["reset_mask"], bool [B], selects; options as in `EpisodeEnv.reset`.
+        """Start all episodes, or only those that options["reset_mask"], bool [B], selects.
 
-        An integer `seed` seeds environment i with seed + i; a list has a seed or None for each environment. ValueError for a
-        list of another length.
+        Other options are those of `EpisodeEnv.reset`. An integer `seed` seeds environment i with seed + i; a list has a seed or
+        None for each environment. ValueError for a list of another length.
         """
         seeds = (
             [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
@@ -145,7 +145,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
 
     def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
-        """Indices of the environments to reset, int64; ValueError for a mask of another type or shape, or without True."""
+        """All environments without a mask. ValueError if the mask is not bool [B] with at least one True."""
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
@@ -161,7 +161,6 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return np.flatnonzero(mask)
 
     def _begin(self, chosen: np.ndarray, options: dict[str, Any] | None) -> None:
-        """Choose task and first row of the chosen environments and start their episodes."""
         tasks = self.tasks
         if options:
             for i in chosen:
@@ -173,14 +172,13 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._in_parts(len(chosen), lambda low, high: self._begin_part(chosen[low:high]))
 
     def _draw(self, index: int) -> int:
-        """Index of the task of an environment's next episode, drawn from its own random stream."""
         return self.tasks.draw(lambda: self._streams.of(index))
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one action per environment, whole numbers [B]. Rewards are float64 [B]; truncations are always False.
+        """Take one action per environment, integers [B].
 
-        ResetNeeded before `reset`. ValueError for actions of another shape or type, and if an episode has ended while autoreset
-        is disabled.
+        Rewards are float64 [B]; truncations are always False. ResetNeeded before `reset`. ValueError for actions of another shape
+        or type, and if an episode has ended while autoreset is disabled.
         """
         if self._scalars[0, START_LATENCY] == 0.0:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
@@ -210,7 +208,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
     def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
-        """Step all environments, split evenly over the threads; return a copy of their features."""
+        """Return a copy of the features, made before any automatic reset."""
         observed = np.empty_like(self._obs)
 
         def step_part(low: int, high: int) -> None:
@@ -221,7 +219,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return observed
 
     def _in_parts(self, count: int, work: Callable[[int, int], None]) -> None:
-        """Call `work(low, high)` on parts that together make range(count), split evenly over the threads."""
+        """Call `work(low, high)` on ranges that together make range(count), one per thread."""
         parts = max(1, min(self._threads, count // FEWEST_PER_THREAD))
         if parts == 1:
             work(0, count)
@@ -236,7 +234,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
             other.result()
 
     def _paid(self, chosen: np.ndarray) -> dict[str, Any]:
-        """Evaluate the programs of the chosen environments for `best_so_far`; return times and statuses as an info dictionary."""
+        """Evaluate programs for `best_so_far`; return times and statuses as an info dictionary."""
         if len(chosen) == 0:
             return {}
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -245,7 +243,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._spread(chosen, {"paid_s": (paid.seconds, 0.0), "paid_status": (paid.statuses, None)})
 
     def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
-        """Add measured R to the rewards of ended episodes; return their runtime, status and steps as an info dictionary.
+        """Add measured final rewards R to the rewards of ended episodes; return runtime, status and steps as an info dictionary.
 
         `told` has the evaluations of this step if the reward is `best_so_far`.
         """
@@ -271,7 +269,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return named | ({} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)})
 
     def _spread(self, chosen: np.ndarray, columns: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Info dictionary [B, ..] from columns name -> (values [N, ..] of the chosen environments, filler for the rest)."""
+        """Info dictionary of arrays [B, ..]. `columns`: name -> (values [N, ..] of chosen environments, filler for others)."""
         present, found = np.zeros(self.num_envs, dtype=np.bool_), dict[str, Any]()
         present[chosen] = True
         for name, (values, empty) in columns.items():
@@ -281,7 +279,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return found | {f"_{name}": present.copy() for name in columns}
 
     def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
-        """Begin the next episode of each ended environment; return `final_obs` and `final_info` of the ended episodes."""
+        """Return `final_obs` and `final_info` of the ended episodes."""
         chosen = np.flatnonzero(ended)
         last = self._observation(chosen)
         final_obs = np.full(self.num_envs, None, dtype=object)
@@ -298,7 +296,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         }
 
     def _masks_info(self, present: np.ndarray) -> dict[str, Any]:
-        """Info dictionary with the masks int8 [B, N]; `present` bool [B] selects the environments that have one."""
+        """`present` bool [B] says which environments have a mask."""
         return {"action_mask": self._masks.copy(), "_action_mask": present}
 
     def action_masks(self) -> np.ndarray:
@@ -306,11 +304,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._masks.astype(bool)
 
     def _observation(self, chosen: np.ndarray | slice = ALL) -> Any:
-        """Observation of all environments, or of the chosen environments."""
         return self._view(chosen, self._obs[chosen].copy())
 
     def _view(self, chosen: np.ndarray | slice, features: np.ndarray) -> Any:
-        """Observation of environments from their features; it may be the array `features` itself, which nothing else may use."""
+        """The result may be the array `features` itself, so the caller must not use that array again."""
         if self.settings.observation in ("flat", "dict"):
             return self.view.batch(features)
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -319,16 +316,16 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return views if self.settings.observation == "graph" else np.stack(views)
 
     def state(self) -> dict[str, Any]:
-        """A copy of the running episodes and of the random streams, for `restore`.
+        """Copy of the running episodes and of the random streams, for `restore`.
 
         It lacks the measurements kept in memory and the position in the noise of a recorded backend.
         """
         return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from the `state` of an environment with the same arguments.
+        """Continue from `state`, which an environment with the same arguments returned.
 
-        ValueError for another number of environments or for tasks that are missing here.
+        ValueError for another number of environments or for tasks that this environment lacks.
         """
         if len(state["streams"]) != self.num_envs or state["_task"].max() >= len(self.tasks.graphs):
             raise ValueError(
@@ -340,14 +337,14 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._streams.restore(state["streams"])
 
     def render(self) -> tuple[Any, ...] | None:
-        """Frame of every environment, as `EpisodeEnv.render` gives it; None without a render mode."""
+        """Frame of every environment, as of `EpisodeEnv.render`; None without a render mode."""
         if self.render_mode is None:
             return None
         draw = self.view.drawn(self.render_mode)
         return tuple(draw(graph, schedule) for graph, schedule in zip(self.graphs, self.schedules, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and copy, without the threads, which are started when needed."""
+        """State for pickle and copy. It lacks the threads, which start again when needed."""
         return self.__dict__ | {"_pool": None}
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -359,7 +356,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
 
 def _thread_count(threads: int | None) -> int:
-    """Number of threads: `threads`, else $GENSOR_GYM_THREADS, else the usable cores; ValueError if it is below 1."""
+    """ValueError if the number is below 1."""
     if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
         raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
     return threads or forced_threads() or len(os.sched_getaffinity(0))

@@ -19,9 +19,9 @@ from gensor_gym.graph.compiling.early import at_once
 
 
 class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
-    """Base class of environments whose state is a row of a task's graph.
+    """Base class of single environments whose state is a row of a task's graph.
 
-    Subclasses build the tasks and implement `_begin` and `_advance` on rows.
+    Subclasses build the tasks, and implement `_begin` and `_advance` on rows.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
@@ -33,7 +33,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)
         self.observation_space = view.space
         self._vector = settings.vector()
-        """Settings as numbers for the compiled process."""
+        """The settings as numbers for the compiled process."""
         self._running = False
         self._task = 0
         self._row = tasks.initial[0].copy()
@@ -44,20 +44,20 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Start an episode of the current task at the current row: write scalars, mask and features."""
+        """Write scalars, mask and features of the current task at the current row."""
 
     @abstractmethod
     def _advance(self, action: int) -> tuple[float, bool]:
-        """Take one step in place: (reward without a measured R, whether the episode ended)."""
+        """Take one step in place; return (reward, without R if the backend measures it, and whether the episode ended)."""
 
     @property
     def discount(self) -> float:
-        """The discount of the process; agents take gamma from here."""
+        """Discount of the process; agents take gamma from here."""
         return self.settings.discount
 
     @property
     def graph(self) -> Any:
-        """The graph of the current task."""
+        """Graph of the current task."""
         return self.tasks.graphs[self._task]
 
     @property
@@ -71,7 +71,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return int(self._scalars[REMAINING])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; options "operator" and "schedule" (a schedule or its text) choose its task and its first state."""
+        """Start an episode. Options "operator" and "schedule" (a schedule or its text) choose the task and the first state."""
         super().reset(seed=seed)
         if seed is not None:
             self.final.restart()
@@ -83,9 +83,10 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), {"action_mask": self._mask.copy()}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take one action. ResetNeeded if no episode is running, ValueError if the action is not a whole number.
+        """Take one action.
 
-        Illegal actions never raise, including numbers outside the action space.
+        ResetNeeded if no episode is running, ValueError if the action is not an integer. An illegal action never raises, not even
+        a number outside the action space.
         """
         if not self._running:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
@@ -99,7 +100,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), float(reward), bool(terminated), False, info
 
     def _paid(self, terminated: bool) -> tuple[float, dict[str, Any]]:
-        """Evaluate the program: (amount to add to the reward, entries of `info`)."""
+        """Evaluate the program; return (amount to add to the reward, entries of `info`)."""
         graph, row, scalars = self.graph, self._row, self._scalars
         if not self.settings.goes_on:
             gain, facts = self.final.of([graph], [row], [float(scalars[LATENCY])])[0]
@@ -113,33 +114,32 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return float(gains[0]), facts
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [N] (the name MaskablePPO looks for)."""
+        """Legal actions, bool [N]. MaskablePPO requires the name."""
         return self._mask.astype(bool)
 
     def render(self) -> Any:
-        """The program as text (render mode `ansi`) or as an image uint8 [H, W, 3] (`rgb_array`); None without a render mode."""
+        """The program as text (render mode `ansi`) or as an image uint8 [H, W, 3] (`rgb_array`). None without a render mode."""
         if self.render_mode is None:
             return None
         with at_once():
             return self.view.drawn(self.render_mode)(self.graph, self.schedule)
 
     def close(self) -> None:
-        """Stop the backend's workers, if it has any. May be called twice."""
+        """Stop the backend's workers, if any run."""
         self.final.close()
 
     def _observation(self) -> Any:
-        """Observation of the current state."""
         return self.view.single(self._obs, self.graph, self._row, self._mask)
 
 
 def check_render_mode(render_mode: str | None, modes: list[str]) -> None:
-    """Check that the render mode is None or one of `modes`; ValueError if not."""
+    """Raise ValueError unless the render mode is None or one of `modes`."""
     if render_mode is not None and render_mode not in modes:
         raise ValueError(f"no render_mode {render_mode!r}; it is one of {modes} or None")
 
 
 def starting_state(tasks: Tasks, options: dict[str, Any] | None, draw: Callable[[], int]) -> tuple[int, np.ndarray]:
-    """(index of the task, first row) of an episode, from the options of `reset` or from `draw`.
+    """Task index and first row of an episode: from the options of `reset`, or the task from `draw`.
 
     ValueError for an unknown option, or if the schedule is not legal for the operator.
     """

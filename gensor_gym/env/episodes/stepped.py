@@ -1,4 +1,7 @@
-"""The decision process of environments that are not compiled: many episodes step at once; rewards are as in `env.reward`."""
+"""Decision process of environments that are not compiled: NumPy steps many episodes at once.
+
+Rewards are those of `env.reward`.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,26 @@ _step_reward, _final_reward = text_of(step_reward), text_of(final_reward)
 
 
 class SteppedEpisodes(ABC):
-    """Arrays of running episodes: tasks int64 [B], rows, scalars float64 [B, 5], masks int8 [B, N], features float32 [B, F].
+    """Running episodes as arrays.
 
-    `tasks` has for each of its K tasks the seconds of the first state, the roofline floor and the horizon: `starts`, `floors`,
-    `horizons` [K].
+    Tasks int64 [B], rows int32 [B, R], scalars float64 [B, NUM_SCALARS], masks int8 [B, N], features float32 [B, F]. `tasks` has
+    three arrays [K] over its K tasks: seconds of the first state (`starts`), roofline floors (`floors`) and `horizons`.
     """
 
     remaining_at: ClassVar[int]
-    """Place of the two features of the steps left."""
+    """Index of the first of the two features of the steps left."""
 
     def __init__(
         self, tasks: Any, settings: Settings, task: np.ndarray, rows: np.ndarray, scalars: np.ndarray, masks: np.ndarray,
         obs: np.ndarray,
     ) -> None:  # fmt: skip
-        """The arrays belong to the environment; `begin` and `step` write to them."""
+        """Keep references to the environment's arrays, which `begin` and `step` write."""
         self.tasks, self.settings = tasks, settings
         self.task, self.rows, self.scalars, self.masks, self.obs = task, rows, scalars, masks, obs
 
     @abstractmethod
     def _open(self, chosen: np.ndarray) -> None:
-        """Write features (except the steps left), masks, latencies and potentials (by `_reach`) of the chosen episodes."""
+        """Write features (except the steps left) and masks of the chosen episodes; `_reach` writes latencies and potentials."""
 
     @abstractmethod
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
@@ -52,10 +55,10 @@ class SteppedEpisodes(ABC):
         self._fill_remaining(chosen)
 
     def step(self, chosen: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take one action int64 in each of the chosen episodes: (rewards float64, ended bool).
+        """Take one action int64 in each chosen episode; return (rewards float64, ended bool).
 
-        An illegal action is a no-op that costs its step; with one step left any action counts as `stop`. If the backend measures,
-        the reward of `stop` lacks R.
+        An illegal action changes nothing and costs its step. With one step left any action counts as `stop`. If the backend
+        measures, the reward of `stop` lacks the final reward R.
         """
         scalars, settings = self.scalars, self.settings
         before = settings.shaping * scalars[chosen, POTENTIAL]
@@ -78,7 +81,7 @@ class SteppedEpisodes(ABC):
         return rewards, ended
 
     def _reach(self, chosen: np.ndarray, seconds: np.ndarray) -> None:
-        """Write the latencies `seconds` float64 [N] and the potentials of the states that the chosen episodes have reached."""
+        """Write the model's latencies `seconds` float64 [N] and the potentials of the episodes' new states."""
         self.scalars[chosen, LATENCY] = seconds
         self.scalars[chosen, POTENTIAL] = np.log(self.tasks.starts[self.task[chosen]] / seconds)
 
@@ -88,5 +91,4 @@ class SteppedEpisodes(ABC):
         self.obs[chosen, self.remaining_at + 1] = np.log2(left + 1.0) / 8.0
 
     def _leave_stop(self, chosen: np.ndarray) -> None:
-        """Write masks in which only `stop` is legal."""
         self.masks[chosen] = np.arange(self.masks.shape[1]) == STOP

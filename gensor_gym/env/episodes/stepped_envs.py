@@ -1,4 +1,4 @@
-"""Environments whose episodes step in NumPy (`env.episodes.stepped`): a single one, and a vector of them on one thread."""
+"""Single and vector environments whose episodes step in NumPy (`env.episodes.stepped`), on one thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.env.episodes.stepped import SteppedEpisodes
 
 
 class SteppedEnv(EpisodeEnv):
-    """An environment that plays one episode of its class `episodes`."""
+    """An environment that plays one episode of class `episodes`."""
 
     episodes: ClassVar[type[SteppedEpisodes]]
 
@@ -21,33 +21,29 @@ class SteppedEnv(EpisodeEnv):
         return self.episodes(self.tasks, self.settings, np.array([self._task]), *state)
 
     def _begin(self) -> None:
-        """Start an episode at the row (`SteppedEpisodes.begin`)."""
         self._episodes().begin(np.zeros(1, np.int64))
 
     def _advance(self, action: int) -> tuple[float, bool]:
-        """Take one step in place: (reward without a measured R, terminated), by `SteppedEpisodes.step`."""
         rewards, ended = self._episodes().step(np.zeros(1, np.int64), np.array([action], np.int64))
         return float(rewards[0]), bool(ended[0])
 
 
 class SteppedVectorEnv(EpisodesVectorEnv):
-    """`num_envs` parallel episodes of a `SteppedEnv`, named `single`, on one thread."""
+    """`num_envs` parallel episodes, on one thread, of the `SteppedEnv` class `single`."""
 
     single: type[SteppedEnv]
 
     def __init__(self, num_envs: int = 1, *arguments: Any, **named: Any) -> None:
-        """Take arguments of `single`, and `autoreset_mode` of `EpisodesVectorEnv`; ValueError names a bad value."""
+        """Take the arguments of `single`, and `autoreset_mode` of `EpisodesVectorEnv`. ValueError names a bad value."""
         super().__init__(num_envs, *arguments, threads=1, **named)
 
     def _episodes(self) -> SteppedEpisodes:
         return self.single.episodes(self.tasks, self.settings, self._task, self._rows, self._scalars, self._masks, self._obs)
 
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Start episodes of the chosen environments (`SteppedEpisodes.begin`)."""
         self._episodes().begin(chosen)
 
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """Step environments low..high-1 that are not skipped (`SteppedEpisodes.step`)."""
         chosen = np.flatnonzero(~skip[low:high]) + low
         self._rewards[low:high], self._ended[low:high] = 0.0, False
         self._rewards[chosen], self._ended[chosen] = self._episodes().step(chosen, actions[chosen])

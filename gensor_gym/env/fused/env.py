@@ -1,4 +1,4 @@
-"""The Gymnasium environments of fused operators: `GirEnv`, and its vector form `GirVectorEnv`."""
+"""Gymnasium environments of fused operators: `GirEnv`, and the vector environment `GirVectorEnv`."""
 
 from __future__ import annotations
 

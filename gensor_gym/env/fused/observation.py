@@ -22,16 +22,14 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.gir.space.table import GirTable
 
 CELL = 4
-"""Number of features of a crossing cell, which several passes read: 1, whether it is an input, log operations, number of passes.
-
-All are 0 after the last crossing cell.
-"""
+"""Number of features of a crossing cell, which several passes read. The features are 1, whether the cell is an input, log
+operations and number of passes; all are 0 after the last crossing cell."""
 NEST = 12
 GROUPS = {
     "header": HEADER, "placement": MOST_PLACED * len(Level), "speed": 1, "terms": len(TERMS), "remaining": 2,
     "nest": NEST, "cells": MOST_PLACED * CELL,
 }  # fmt: skip
-"""Group -> its number of features, in order. The groups up to `remaining` change from step to step."""
+"""Number of features of each group, in order. The groups up to `remaining` change from step to step."""
 DYNAMIC = sum(size for name, size in GROUPS.items() if name not in ("nest", "cells"))
 NUM_FEATURES = sum(GROUPS.values())
 _ENDS = np.cumsum(list(GROUPS.values()))
@@ -44,10 +42,10 @@ NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
 
 
 def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: np.ndarray) -> None:
-    """Write the dynamic features except `remaining` of schedules int32 [B, ROW] into `found`, float32 [B, NUM_FEATURES].
+    """Write the features that change from step to step, except `remaining`, of schedules int32 [B, ROW] into `found` [B, F].
 
-    `terms` float64 [B, 1 + terms] are the model's seconds, their total first; `starts` [B] are the totals of the unscheduled
-    programs.
+    `found` is float32. `terms` float64 [B, 1 + terms] are the model's seconds, total first; `starts` [B] are the totals of the
+    unscheduled programs.
     """
     found[:, SLICES["header"]] = rows[:, :HEADER] / _TOPS
     placed = rows[:, HEADER:, None] == np.arange(len(Level))
@@ -57,7 +55,7 @@ def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: n
 
 
 def static_features(graph: GirGraph) -> np.ndarray:
-    """Features that are constant in an episode, float32 [NEST + MOST_PLACED * CELL]: the nest, then its crossing cells."""
+    """Features that are constant in an episode: the nest, then its crossing cells. Float32 [NEST + MOST_PLACED * CELL]."""
     nest, op = graph.nest, graph.operator
     wide = [cell for cell in nest.cells if cell.wide]
     logs = [nest.rows, nest.columns, op.flops, op.compulsory_bytes]
@@ -73,7 +71,7 @@ def static_features(graph: GirGraph) -> np.ndarray:
 
 
 def _work(nest: RowNest, name: str) -> float:
-    """Number of operations to compute a cell from inputs and from values with one number a row."""
+    """Number of operations to compute a cell from inputs and from cells that hold one value per row."""
     cell = nest.cell[name]
     own = 0 if cell.is_reduction or cell.is_load else operations(cell.made)  # type: ignore[arg-type]
     return own + sum(_work(nest, source) for source in cell.sources if nest.cell[source].wide)
@@ -83,7 +81,7 @@ class GirView:
     """Turns the features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
-        """Choose the observation by its settings; ValueError names an unknown group."""
+        """Take the kind of observation and the groups from the settings. ValueError names an unknown group."""
         self.kind = settings.observation
         self.slices = kept_slices(settings.groups, SLICES)
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
@@ -91,7 +89,6 @@ class GirView:
         self.space = self._space()
 
     def _space(self) -> gymnasium.Space:
-        """Observation space of one environment."""
         if self.kind == "dict":
             boxes: dict[str, gymnasium.Space] = {name: box(s.stop - s.start) for name, s in self.slices.items()}
             return gymnasium.spaces.Dict(boxes)
@@ -100,7 +97,7 @@ class GirView:
         return box(NUM_ACTIONS, NUM_SUCCESSOR_FEATURES) if self.kind == "successors" else box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: GirGraph, row: np.ndarray, mask: np.ndarray) -> Any:
-        """Observation of one environment from its features [F]."""
+        """Observation of one environment from its features float32 [F]."""
         if self.kind == "successors":
             return successor_features(graph.table, row, mask)
         if self.kind == "graph":
@@ -108,20 +105,23 @@ class GirView:
         return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
-        """Observation of features [..., F], flat or by group."""
+        """Observation, flat or by group, from features [..., F]."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[GirGraph, GirSchedule], Any]:
-        """Function of a graph and a schedule that draws the schedule in a render mode."""
+        """Function that draws a schedule in a render mode."""
         from gensor_gym.env.fused import pictures
 
         return pictures.as_text if mode == "ansi" else pictures.as_image
 
 
 def successor_features(table: GirTable, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; an illegal action has only its primitive."""
+    """Features of the successor by every action, float32 [N, NUM_SUCCESSOR_FEATURES].
+
+    Of an illegal action only the one hot of the primitive is set.
+    """
     number = table.numbers(row[None])
     now, after = table.terms[number], table.terms[table.successors(number)[0]]
     legal = mask.astype(bool)

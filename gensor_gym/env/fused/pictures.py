@@ -1,4 +1,4 @@
-"""A picture of a fused operator's schedule: its instructions from top to bottom, slices as boxes in a column per memory level."""
+"""Picture of a fused operator's schedule: instructions from top to bottom, slices as boxes in a column per memory level."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ __all__ = ["as_image", "as_text"]
 _COLUMNS = {Level.DRAM: 0.0, Level.SRAM: 1.0, Level.REG: 2.0}
 _COLORS = dict(zip(_COLUMNS, ("#cbd5de", *reversed(LEVEL_COLORS["cpu"][1:])), strict=True))
 _LONGEST = 36
-"""Largest number of characters of an expression that are shown."""
+"""Largest number of characters shown of an expression."""
 
 
 def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:
-    """Image of a schedule's instructions and terms, uint8 [H, W, 3]. ImportError with the command to install matplotlib."""
+    """Image of a schedule's instructions and the model's terms, uint8 [H, W, 3].
+
+    ImportError, with the command that installs matplotlib, if matplotlib is missing.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -42,7 +45,7 @@ def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:
 
 
 def _lines(graph: GirGraph, schedule: GirSchedule) -> Iterator[tuple[str, Instruction | str]]:
-    """Lines of the picture from the top, as (kind, instruction or words); a kind is kernel, pass, along or once."""
+    """Lines of the picture from the top: (kind, instruction or text). A kind is kernel, pass, along or once."""
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
         step, _ = step_of(graph, schedule, len(kernel.passes))
@@ -55,7 +58,6 @@ def _lines(graph: GirGraph, schedule: GirSchedule) -> Iterator[tuple[str, Instru
 
 
 def _instructions(axes: Any, graph: GirGraph, schedule: GirSchedule) -> None:
-    """Draw one line for each instruction: an arrow between levels for a move, text for a computation."""
     lines = list(_lines(graph, schedule))
     axes.set_xlim(-0.45, 3.9)
     axes.set_ylim(len(lines) + 0.5, -1.2)
@@ -74,7 +76,6 @@ def _instructions(axes: Any, graph: GirGraph, schedule: GirSchedule) -> None:
 
 
 def _instruction(axes: Any, y: float, one: Instruction, size: float) -> None:
-    """Draw an instruction at height y: boxes for its slices, and an arrow between levels or the computation's text."""
     target = one.target.buffer
     ends = [(one.sources[0][1].buffer, one.target.wide)] if one.kind == "move" else []
     for buffer, wide in [*ends, (target, one.target.wide)]:
@@ -92,7 +93,6 @@ def _instruction(axes: Any, y: float, one: Instruction, size: float) -> None:
 
 
 def _terms(axes: Any, graph: GirGraph, schedule: GirSchedule) -> None:
-    """Draw one bar for each term of the latency."""
     values = np.array(list(graph.terms(schedule).values())) * 1e6
     axes.barh(range(len(TERMS)), values, color=LEVEL_COLORS["cpu"][1])
     axes.set_yticks(range(len(TERMS)), TERMS, fontsize=9, color=INK)

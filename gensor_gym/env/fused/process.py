@@ -1,4 +1,4 @@
-"""The decision process of fused operators: its steps are look-ups in tables of whole spaces."""
+"""Decision process of fused operators. Its steps are look-ups in the tables of whole spaces (`GirTable`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from gensor_gym.env.fused.tasks import GirTasks
 
 class Episodes(SteppedEpisodes):
     """Running episodes of fused operators."""
-
     tasks: GirTasks
     remaining_at = SLICES["remaining"].start
 
@@ -27,7 +26,7 @@ class Episodes(SteppedEpisodes):
         self._observe(chosen, after)
 
     def _observe(self, chosen: np.ndarray, numbers: np.ndarray) -> None:
-        """Write latency, potential, mask and dynamic features of states; `numbers` are their positions in their spaces."""
+        """`numbers` int64 are the indices of the new states in their spaces."""
         task, spaces = self.task[chosen], self.tasks.spaces
         terms, starts = spaces.terms_of(task, numbers), self.tasks.starts[task]
         self._reach(chosen, terms[:, 0])

@@ -1,4 +1,4 @@
-"""The fused operators that an environment draws from: for each its graph and the table of its whole space."""
+"""Fused operators that an environment draws from, each with its graph and the table of its whole space."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FusedSpec = Dataflow | str | Sequence["Dataflow | str"]
 
 
 class GirTasks:
-    """Graphs of one or many fused operators on one machine; implements `env.tasks.Tasks`."""
+    """Graphs of one or more fused operators on one machine. It implements `env.tasks.Tasks`."""
 
     num_actions, num_features = NUM_ACTIONS, NUM_FEATURES
     starts_anywhere = True
 
     def __init__(self, operator: FusedSpec, hardware: Hardware | str, space: str) -> None:
-        """Resolve operators and build their graphs; ValueError for an operator that is not fused and for an empty list."""
+        """Resolve operators and build their graphs. ValueError for an operator that is not fused, and for an empty list."""
         if not isinstance(operator, (Dataflow, str, Sequence)):
             raise ValueError(f"operator {operator!r}: expected a fused operator, its text, or a list of these")
         self.hardware, self.space = machines.get(hardware), space
@@ -38,7 +38,7 @@ class GirTasks:
         self._stack()
 
     def add(self, op: Dataflow | str) -> int:
-        """Index of the task of an operator or its text, created if missing; ValueError if it is not a fused operator."""
+        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is not fused."""
         known = len(self.graphs)
         number = self._append(op)
         if len(self.graphs) > known:
@@ -46,7 +46,6 @@ class GirTasks:
         return number
 
     def _append(self, op: Dataflow | str) -> int:
-        """Index of the graph of an operator, which is made if missing."""
         found = resolve_computation(op)
         if not isinstance(found, Dataflow):
             raise ValueError(f"{found} is an operator of one loop nest; it has the environment gensor_gym/Construct-v0")
@@ -57,7 +56,6 @@ class GirTasks:
         return self._index[found]
 
     def _stack(self) -> None:
-        """Stack the arrays of all tasks that the process reads."""
         self.initial = np.stack([graph.initial().row for graph in self.graphs])
         self.static = np.stack([static_features(graph) for graph in self.graphs])
         self.spaces = Spaces([graph.table for graph in self.graphs])
@@ -66,6 +64,6 @@ class GirTasks:
         self.horizons = np.array([graph.horizon for graph in self.graphs])
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task drawn uniformly from the given operators; with a single operator `stream` is not called."""
+        """Index of a task, drawn uniformly. With a single operator `stream` is not called."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -1,4 +1,4 @@
-"""A schedule of a fused operator as text: its kernels, their passes, and each pass's instructions on slices of values."""
+"""A schedule of a fused operator as text: kernels, the passes of each, and each pass's instructions on slices of values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from gensor_gym.gir.schedule import GirSchedule
 
 @dataclass(frozen=True)
 class Step:
-    """Number of rows and columns in one step of a kernel; on a GPU in one step of a block."""
+    """Number of rows and of columns (`wide`) in one step of a kernel; on a GPU, in one step of a block."""
 
     rows: int
     wide: int
-    """Number of columns."""
 
 
 def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
-    """Text of a schedule: its latency by the model, its fields, then its kernels, passes and instructions, a line each."""
+    """Text of a schedule. Lines in order: latency by the model, fields, then kernels, passes and instructions."""
     lines = [title(graph, schedule), str(schedule)]
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
@@ -37,7 +36,7 @@ def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
 
 
 def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, str]:
-    """(step of a kernel with this number of passes, words for it and for its division among threads or blocks)."""
+    """Step of a kernel with this number of passes, and text about the step and how threads or blocks share the steps."""
     header = {name: schedule.value(name) for name in GirSchedule.places}
     if graph.hardware.kind == "cpu":
         step = Step(header["rows"], header["tile"] * header["vector"])
@@ -49,7 +48,7 @@ def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, 
 
 
 def rows_text(graph: GirGraph) -> str:
-    """Words for the number of rows: `8 rows`, or `32 parts of 8 rows`."""
+    """The number of rows as text: `8 rows`, or `32 parts of 8 rows`."""
     nest, whole = graph.nest, graph.nest.rows // graph.nest.parts
     rows = f"{whole} row{'s' if whole > 1 else ''}"
     return rows if nest.parts == 1 else f"{nest.rows} parts of {rows}"

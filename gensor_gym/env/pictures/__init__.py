@@ -1,1 +1,1 @@
-"""Rendering of programs as text and as figures."""
+"""Pictures of programs, as text and as figures."""

@@ -1,4 +1,4 @@
-"""Facts about one program for rendering: its resources and their limits, and the bottleneck of its latency."""
+"""Facts about one program for pictures: use and limit of each resource, and the largest term of its latency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.graph.tables.layout import UNROLL
 from gensor_gym.graph.tables.tables import L1_BYTES, L2_BYTES, REGS_THREAD, SHARED_BLOCK, THREADS_BLOCK, UNITS, VECTOR_REGS
 
 LEVEL_NAMES = {"gpu": ("register tile", "block tile"), "cpu": ("register tile", "L1 tile", "task tile")}
-"""Kind of hardware -> names of its tiles, from the innermost out."""
+"""Names of the tiles by kind of hardware, innermost tile first."""
 TERM_WORDS = {
     "gpu": {
         "arithmetic": "FMA pipes",
@@ -37,12 +37,12 @@ TERM_WORDS = {
         "launch": "fork and join",
     },
 }
-"""Kind of hardware -> term of the model (`cost.terms.TERMS`) -> words for it."""
+"""Kind of hardware -> term of the model (`cost.terms.TERMS`) -> its description."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A program's use of one resource; `unit` is `B` for bytes and empty for counts.
+    """A program's use of one resource. `unit` is `B` for bytes and empty for counts.
 
     A `soft` limit may be exceeded: a tile that overflows its cache is slow, not illegal.
     """
@@ -66,7 +66,7 @@ class Use:
 
 
 def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
-    """Uses of the program's resources with their limits; on a CPU also tiles with the cache that should contain them."""
+    """Resources that a program uses, with their limits. On a CPU also tiles, with the cache that should contain each."""
     row, ints = plain(schedule.row), graph.tables.ints
     if graph.hardware.kind == "cpu":
         body = reduce_product(row, 0, ints) << int(row[UNROLL])
@@ -87,7 +87,7 @@ def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
 
 
 def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Words for the spread of work over the device, such as `48 blocks on 132 multiprocessors, up to 5 on each`."""
+    """Text about the work's spread over the device, such as `48 blocks on 132 multiprocessors, up to 5 on each`."""
     row, ints = plain(schedule.row), graph.tables.ints
     if graph.hardware.kind == "gpu":
         blocks, resident = int(grid_blocks(row, ints)), int(resident_blocks(row, ints))
@@ -99,7 +99,7 @@ def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def bound(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Words for the largest term of the model."""
+    """Description of the largest term of the model's latency."""
     terms = graph.terms(schedule)
     return TERM_WORDS[graph.hardware.kind][max(terms, key=lambda name: terms[name])]
 

@@ -1,6 +1,6 @@
-"""A program as one figure: its tiles, its resources, its point under the roofline, the terms of its latency.
+"""A program as one figure: tiles, resources, point under the roofline, terms of the latency.
 
-matplotlib is imported when a figure is drawn. The figure is made without pyplot, so it needs no display and no global state.
+matplotlib is imported when a figure is drawn. Figures are made without pyplot, so they need no display and no global state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXTENT_COLOR, GOOD, WARN, BAD, ACCENT = "#e9eef2", "#4f9d69", "#e0a030", "#c8453
 
 
 def as_image(graph: ConstructionGraph, schedule: Schedule) -> np.ndarray:
-    """Image of the figure, uint8 [H, W, 3]. ImportError with the command to install matplotlib if it is missing."""
+    """Image of the figure, uint8 [H, W, 3]. ImportError, with the command that installs matplotlib, if matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -44,7 +44,6 @@ def as_image(graph: ConstructionGraph, schedule: Schedule) -> np.ndarray:
 
 
 def _panel(figure: Any, place: Any, title: str) -> Any:
-    """New axes with a title, in the style of all panels."""
     axes = figure.add_subplot(place)
     axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=22)
     axes.tick_params(colors=FAINT, labelsize=9, length=0)
@@ -56,7 +55,6 @@ def _panel(figure: Any, place: Any, title: str) -> Any:
 
 
 def _title(figure: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Write operator, machine, latency, bottleneck and the level under construction above the panels."""
     level = LEVEL_NAMES[graph.hardware.kind][schedule.level]
     text = str(graph.operator)
     size = 15 if len(text) < 75 else 11 if len(text) < 105 else 9
@@ -72,7 +70,6 @@ def _title(figure: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw nested bars for every axis, on a scale of powers of two: its extent, then its tiles from the outermost in."""
     program, kind = lower(graph.operator, schedule, graph.hardware), graph.hardware.kind
     longest = max(*graph.operator.extents, *program.tiles[-1])
     rows = range(len(graph.operator.axes))
@@ -97,12 +94,12 @@ def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _length(size: int) -> float:
-    """Length of the bar of a size: its logarithm plus a constant, so that size 1 is visible."""
+    """The constant makes size 1 visible."""
     return 0.35 + math.log2(size)
 
 
 def _short(number: float) -> str:
-    """Short text of a number, such as `512`, `64K` or `1M`."""
+    """Text such as `512`, `64K` or `1M`."""
     for scale, letter in ((2**20, "M"), (2**10, "K")):
         if number >= scale:
             return f"{number / scale:.0f}{letter}"
@@ -110,7 +107,6 @@ def _short(number: float) -> str:
 
 
 def _legend(axes: Any, entries: list[tuple[str, str]]) -> None:
-    """Write the entries (name, color) in a line above the panel."""
     at = 0.0
     for name, color in entries:
         for word, ink in (("■" if color != "white" else "", color), (name, FAINT)):
@@ -122,7 +118,6 @@ def _legend(axes: Any, entries: list[tuple[str, str]]) -> None:
 
 
 def _roofline(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw the roofline with three points: the unscheduled program, the current program, and the fastest possible."""
     op = graph.operator
     peak = dict(graph.hardware.peak).get(op.dtype) or graph.hardware.peak_of("float32")
     _roofs(axes, graph, peak)
@@ -140,7 +135,6 @@ def _roofline(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _roofs(axes: Any, graph: ConstructionGraph, peak: float) -> None:
-    """Draw the roof of every memory level; the roof of the level that contains the operator's data is dark."""
     levels = [m for m in graph.hardware.memory if m.name in ("dram", "l3", "l2", "l1")]
     holding = resident_bandwidth(graph.operator, graph.hardware)
     low, high = _range(graph.operator.intensity, peak / min(m.bandwidth for m in levels))
@@ -163,12 +157,10 @@ def _roofs(axes: Any, graph: ConstructionGraph, peak: float) -> None:
 
 
 def _range(intensity: float, ridge: float) -> tuple[float, float]:
-    """Limits of the intensity axis, with space on both sides of the operator's intensity and the ridge point."""
     return min(intensity, ridge) / 20, max(intensity, ridge) * 20
 
 
 def _terms(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw one bar for each term, the largest marked, and lines for the latency and the floor."""
     words = TERM_WORDS[graph.hardware.kind]
     terms = graph.terms(schedule)
     scale, unit = next(
@@ -205,7 +197,7 @@ def _terms(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _number(value: float) -> str:
-    """Text of a number with three digits, without powers of ten; numbers close to 0 become `0`."""
+    """Text with three digits and without powers of ten. Numbers close to 0 become `0`."""
     if not math.isfinite(value):
         return "infinite"
     return (
@@ -214,7 +206,6 @@ def _number(value: float) -> str:
 
 
 def _resources(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Draw one bar for each resource as a fraction of its limit, cut at 1.25."""
     for row, use in enumerate(uses(graph, schedule)):
         color = GOOD if use.fraction <= 0.75 else WARN if use.fraction <= 1.0 or use.soft else BAD
         axes.barh(row, 1.0, height=0.42, color=EXTENT_COLOR)

@@ -1,4 +1,4 @@
-"""A program as readable text (`as_text`) and as a figure (`as_image`)."""
+"""A program as readable text (`as_text`) or as a figure (`as_image`)."""
 
 from __future__ import annotations
 
@@ -21,38 +21,35 @@ _NOTE_COLUMN = 44
 
 @dataclass(frozen=True)
 class Line:
-    """A line of pseudo-code with its loop depth."""
+    """A line of pseudo-code and the number of loops around it."""
 
     depth: int
     text: str
     note: str
 
     def __str__(self) -> str:
-        """The indented text, and the note in its own column."""
+        """The indented text, and the note in a column of its own."""
         line = "  " * self.depth + self.text
         return f"{line:<{_NOTE_COLUMN}} # {self.note}" if self.note else line
 
 
 class _Page:
-    """Lines of pseudo-code under construction; every loop indents the lines after it."""
-
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.depth = 0
 
     def write(self, text: str, note: str = "") -> None:
-        """Add one line at the current depth."""
         self.lines.append(Line(self.depth, text, note))
 
     def loop(self, name: str, count: int, note: str) -> None:
-        """Add the header of a loop and indent the lines after it; a loop that runs once is omitted."""
+        """Add the header of a loop and indent the lines after it. A loop that runs once is omitted."""
         if count > 1:
             self.write(f"for {name} in {count}:", note)
             self.depth += 1
 
 
 def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Text of a schedule: its tiles, its loop nest as pseudo-code, its resources, and its latency by the model.
+    """Text of a schedule: tiles, loop nest as pseudo-code, resources, and latency by the model.
 
     Loops that run once are left out. Counts are rounded up, so the last tile of an axis may reach beyond the extent.
     """
@@ -62,14 +59,13 @@ def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def loop_nest(program: Program) -> list[Line]:
-    """Lines for the loops of a program and the statements between them, from the outermost loop in."""
+    """Lines for the loops of a program and for the statements between them, outermost loop first."""
     page = _Page()
     (_gpu_loops if program.hardware.kind == "gpu" else _cpu_loops)(page, program)
     return page.lines
 
 
 def _head(graph: ConstructionGraph, schedule: Schedule, program: Program) -> list[str]:
-    """Lines before the loop nest: task, level under construction, table of tiles, knobs that differ from their defaults."""
     names = LEVEL_NAMES[graph.hardware.kind]
     table = [("", [axis.name for axis in program.operator.axes])]
     table += [(name, [str(n) for n in tile]) for name, tile in zip(names, program.tiles, strict=True)]
@@ -91,7 +87,6 @@ def _head(graph: ConstructionGraph, schedule: Schedule, program: Program) -> lis
 
 
 def _foot(graph: ConstructionGraph, schedule: Schedule) -> list[str]:
-    """Lines below the loop nest: resources, distribution over the device, latency and its bottleneck."""
     if not graph.is_legal(schedule):
         return [
             "resources  " + ", ".join(str(use) for use in uses(graph, schedule)),
@@ -107,7 +102,6 @@ def _foot(graph: ConstructionGraph, schedule: Schedule) -> list[str]:
 
 
 def _gpu_loops(page: _Page, program: Program) -> None:
-    """Write a GPU program: blocks, threads, reduction steps with staging, virtual threads, registers."""
     op, (register, block), names = program.operator, program.tiles, [axis.name for axis in program.operator.axes]
     for a in op.spatial:
         page.loop(f"{names[a]}.block", program.grid[a], f"blocks, {block[a]} of {op.extents[a]} each")
@@ -139,7 +133,6 @@ def _gpu_loops(page: _Page, program: Program) -> None:
 
 
 def _cpu_loops(page: _Page, program: Program) -> None:
-    """Write a CPU program: tasks, reduction blocks with packing, L1 tiles, register tiles, vectors."""
     op, (register, near, task), names = program.operator, program.tiles, [axis.name for axis in program.operator.axes]
     for a in op.spatial:
         page.loop(f"{names[a]}.task", program.grid[a], f"tasks over the cores, {task[a]} of {op.extents[a]} each")
@@ -171,7 +164,6 @@ def _cpu_loops(page: _Page, program: Program) -> None:
 
 
 def _copy(page: _Page, program: Program, read: Access, level: int, where: str, note: str) -> None:
-    """Write the line that copies the box of an input at a tile level into `where`, with its size in bytes."""
     box = program.box(read, level)
     shape = ", ".join(map(str, box.shape))
     size = in_bytes(box.size * ITEM_BYTES[read.tensor.dtype])
@@ -179,29 +171,24 @@ def _copy(page: _Page, program: Program, read: Access, level: int, where: str, n
 
 
 def _staging_note(program: Program) -> str:
-    """Words for the copy of a tile into shared memory: the vector width and the layout."""
     layout = ("rows as they are", "rows padded", "rows swizzled")[program.knob("shared_layout")]
     return f"staged {program.knob('vector')} elements at a time where aligned, {layout}"
 
 
 def _points(count: int) -> str:
-    """Words for a chunk of the reduction with this number of points."""
     return f"{count} consecutive points each" if count > 1 else "point by point"
 
 
 def _unrolled(program: Program) -> str:
-    """Words for the knob `unroll`."""
     times = program.knob("unroll")
     return f"unrolled {times} times" if times > 1 else "not unrolled"
 
 
 def _start(program: Program) -> str:
-    """Text of the initial value of the reduction."""
     return f"{program.operator.reduction.identity:g}"
 
 
 def _statement(program: Program) -> str:
-    """Text of the innermost statement."""
     op = program.operator
     out, reads = f"{op.output.name}.registers", [read.tensor.name for read in op.reads]
     if op.body == "map":
@@ -211,14 +198,13 @@ def _statement(program: Program) -> str:
 
 
 def _finished(program: Program, value: str) -> str:
-    """Text of a value with the epilogue's functions applied to it."""
     for stage in program.operator.epilogue:
         value = f"{stage.name}({value})"
     return value
 
 
 def _store(page: _Page, program: Program) -> None:
-    """Write the line that stores the registers, after divisor and epilogue; nothing without a reduction."""
+    """Write the line that stores the registers, after divisor and epilogue. Without a reduction the statement stores."""
     op = program.operator
     if not op.reduce:
         return

@@ -1,8 +1,8 @@
-"""The decisions by which a program is written: their order and the options of each.
+"""Decisions by which a program is written: their order and the options of each.
 
 The unit (tensor cores or not) comes first and the other knobs next, because the kind of program determines which tiles are good.
 The axes follow. With `choices="columns"` a decision sets the whole chain of an axis (`graph.coordinates`). With `choices="sizes"`
-a decision sets one number of the chain, from the innermost tile outwards, virtual threads last; so a network needs few outputs.
+a decision sets one number of the chain, from the innermost tile outwards, virtual threads last; a network then needs few outputs.
 """
 
 from __future__ import annotations
@@ -24,19 +24,17 @@ MOST_SIZES = 256
 WHOLE, SIZE, NUMBER = range(3)
 """Kinds of decision: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
 KIND, FIRST, LEVEL_OF, START, STOP, WRITTEN = range(6)
-"""Indices of a decision's facts for compiled code. Its options are START to STOP - 1 in the array of all options.
-
-WRITTEN is the first of MAX_AXES facts: for every axis, the number of levels that are written after the decision.
-"""
+"""Indices of a decision's facts for compiled code. Options of the decision are START to STOP - 1 in the array of all options.
+WRITTEN is the first of MAX_AXES facts: the number of levels of every axis that are written after the decision."""
 NUM_FACTS = WRITTEN + MAX_AXES
 
 NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
-"""Number of features that name a decision's subject: axis; level of the tile, or virtual threads; knob."""
+"""Number of features that name the subject of a decision: axis; level of the tile, or virtual threads; knob."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """One decision: its kind, the index of its first number in a row, the level of its tile, and its options int32 [C, CHAIN].
+    """One decision: kind, index of the first number in a row, level of the tile, and options int32 [C, CHAIN].
 
     Options that are a single number repeat it in every column.
     """
@@ -48,7 +46,7 @@ class Decision:
 
     @property
     def subject(self) -> np.ndarray:
-        """One hot of axis and level, or of the knob, that is decided, float32 [NUM_SUBJECTS]."""
+        """One hot of the decided axis and level, or of the decided knob, float32 [NUM_SUBJECTS]."""
         found = np.zeros(NUM_SUBJECTS, dtype=np.float32)
         if self.first > VTHREAD + MAX_AXES - 1:
             found[MAX_AXES + MAX_LEVELS + 1 + self.first - VTHREAD - MAX_AXES - 1] = 1.0
@@ -62,14 +60,17 @@ class Decision:
 def written_columns(graph: ConstructionGraph) -> list[Column]:
     """Columns with several options, in the order of writing: the unit (`tensor_core`), the other knobs, the axes.
 
-    Most knobs belong to one unit, and a unit needs certain tiles: if the unit were decided after the tiles, tensor cores would
+    Most knobs belong to one unit, and a unit needs certain tiles. If the unit were decided after the tiles, tensor cores would
     almost never be possible.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 
 
 def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
-    """All decisions of a task, in order. ValueError if there are none, or if `choices="sizes"` would need too many actions."""
+    """Decisions of a task, in order.
+
+    ValueError if the task has no decision, or if `choices="sizes"` would need too many actions.
+    """
     found: list[Decision] = []
     for column in written_columns(graph):
         if column.is_knob:
@@ -102,7 +103,7 @@ def _alone(numbers: np.ndarray) -> np.ndarray:
 
 
 def smallest(graph: ConstructionGraph) -> np.ndarray:
-    """Row int32 [ROW] before anything is written: every number that will be decided is at its minimum."""
+    """Row int32 [ROW] before anything is written: all numbers to be decided are at their minimum."""
     row = graph.coordinates.base.copy()
     for column in written_columns(graph):
         row[column.places] = column.values[column.smallest]
@@ -133,7 +134,7 @@ def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray,
 
 
 def _without_choice(decisions: Sequence[Decision]) -> np.ndarray:
-    """Number of levels written before the first decision, int64 [A]: all for an axis without decisions, else 0."""
+    """Number of levels written before the first decision, int64 [A]: all levels of an axis without decisions, else 0."""
     written = np.full(MAX_AXES, MAX_LEVELS)
     written[[decision.first - TILE for decision in decisions if decision.kind != NUMBER]] = 0
     return written

@@ -1,4 +1,4 @@
-"""The Gymnasium environments in which an agent writes a program, choice by choice: `WriteEnv` and `WriteVectorEnv`."""
+"""Gymnasium environments in which an agent writes a program choice by choice: `WriteEnv` and `WriteVectorEnv`."""
 
 from __future__ import annotations
 
@@ -84,12 +84,10 @@ class WriteEnv(EpisodeEnv):
         self._room = tasks.room()
 
     def _begin(self) -> None:
-        """Start an episode with nothing written (`process.begin`)."""
         own = self._task, self._row, self._scalars
         process.begin_one(self.tasks.written, *own, self._vector[0], self._mask, self._obs)
 
     def _advance(self, action: int) -> tuple[float, bool]:
-        """Write one decision: (reward without a measured R, terminated), by `process.advance`."""
         own = self._task, self._row, self._scalars, action
         done: tuple[float, bool] = process.step_one(
             self.tasks.written, *own, self._vector, self._room, self._mask, self._obs
@@ -104,12 +102,10 @@ class WriteVectorEnv(EpisodesVectorEnv):
     single = WriteEnv
 
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Start episodes of the chosen environments (`process.begin`)."""
         own = self._task, self._rows, self._scalars
         process.begin_range(self.tasks.written, chosen, *own, self._vector[0], self._masks, self._obs)
 
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """Step environments low..high-1 that are not skipped (`process.advance`)."""
         own = self._task, self._rows, self._scalars, actions, skip
         found = self._masks, self._obs, self._rewards, self._ended
         process.step_range(self.tasks.written, low, high, *own, self._vector, self.tasks.room(), *found)

@@ -10,18 +10,18 @@ from gensor_gym.env.writing.rules import fill_kept, fill_open
 
 
 class Room:
-    """The decisions of a task that is written by columns, and checks whether partial programs and options are feasible."""
+    """The decisions of a task that is written by columns. It checks whether partial programs and options are feasible."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """List the decisions; ValueError if there are none."""
+        """List the decisions. ValueError if the task has no decision."""
         facts, self._options, _, _ = packed([decisions_of(graph, "columns")])
         self._facts = facts[0]
         self._ints, self._sizes = graph.tables.ints, graph.tables.sizes
 
     def kept(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """Whether each of rows int32 [N, ROW] is feasible, or legal if `place` is the last decision; bool [N].
+        """Whether each row is feasible, or legal if `place` is the last decision; bool [N].
 
-        Decisions 0 to `place` are written in the rows; all other numbers are at their minimum.
+        `rows` is int32 [N, ROW]. Decisions 0 to `place` are written in the rows; all other numbers are at their minimum.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
         fill_kept(rows, self._facts[place], place + 1 == len(self._facts), self._ints, self._sizes, found)

@@ -35,7 +35,7 @@ class WriteView:
     """Turns the features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
-        """Choose the observation by its settings; ValueError names an unknown observation or group."""
+        """Take the kind of observation and the groups from the settings. ValueError names an unknown observation or group."""
         if settings.observation not in KINDS:
             raise ValueError(f"no observation {settings.observation!r} of Write-v0; it is one of {KINDS}")
         self.kind = settings.observation
@@ -46,17 +46,17 @@ class WriteView:
             self.space = gymnasium.spaces.Dict({name: box(s.stop - s.start) for name, s in self.slices.items()})
 
     def single(self, features: np.ndarray, _graph: ConstructionGraph, _row: np.ndarray, _mask: np.ndarray) -> Any:
-        """Observation of one environment from its features [F]."""
+        """Observation of one environment from its features float32 [F]."""
         return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
-        """Observation of features [..., F], flat or by group."""
+        """Observation, flat or by group, from features [..., F]."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
-        """Function of a graph and a schedule that draws the schedule in a render mode."""
+        """Function that draws a schedule in a render mode."""
         from gensor_gym.env.pictures import render
 
         return render.as_text if mode == "ansi" else render.as_image

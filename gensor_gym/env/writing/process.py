@@ -1,6 +1,6 @@
-"""The compiled process of writing programs: it takes one decision in each of a range of episodes.
+"""Compiled process that writes programs: it takes one decision in each of a range of episodes.
 
-Only the finished program is rewarded and evaluated.
+Only the finished program is evaluated and rewarded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gensor_gym.graph.tables.tables import FLOOR
 
 @lean
 def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN001, ANN201
-    """Write mask and dynamic features before the next decision; `tasks` is a `tasks.Written`."""
+    """Write mask and dynamic features before the next decision. `tasks` is a `tasks.Written`."""
     left, count = int(scalars[REMAINING]), tasks.counts[task]
     at = count - left
     fact, options = tasks.facts[task, at], tasks.options
@@ -44,7 +44,7 @@ def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN
 
 @lean
 def _fill_remaining(left, count, obs):  # noqa: ANN001, ANN202
-    """Write the group `remaining`: decisions left as a fraction of all, and their logarithm."""
+    """Decisions left as a fraction of all, and their logarithm."""
     obs[REMAINING_AT] = left / count
     obs[REMAINING_AT + 1] = math.log2(left + 1.0) / 8.0
 
@@ -65,11 +65,10 @@ def begin(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN00
 
 @lean
 def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Take one decision in place: (reward, terminated).
+    """Take one decision in place; return (reward, terminated).
 
-    settings = [whether the mask checks feasibility, whether the backend is the model]. A missing option, or an option that does
-    not make a well-formed program, leaves the number at its minimum. An infeasible option is taken: the program is then illegal
-    and pays nothing.
+    settings = [whether the mask checks feasibility, whether the backend is the model]. If the option is missing or not
+    well-formed, the number stays at its minimum. An infeasible option is taken; the program is then illegal and pays nothing.
     """
     ints = tasks.ints[task]
     fact = tasks.facts[task, tasks.counts[task] - int(scalars[REMAINING])]
@@ -91,7 +90,7 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
 
 @lean
 def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
-    """Write mask and features of a finished program. Action 0 stays legal, because an empty mask cannot be sampled from."""
+    """Write mask and observation of an ended episode. Action 0 stays legal, because an empty mask cannot be sampled from."""
     for i in range(mask.shape[0]):
         mask[i] = i == 0
     fill_schedule(row, ints, obs)
@@ -102,13 +101,13 @@ def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
 
 @early
 def begin_one(tasks, task, row, scalars, masked, mask, obs):  # noqa: ANN001, ANN201
-    """Do `begin` for a single environment, with scratch space of its own."""
+    """Do `begin` for a single environment. Allocate the scratch space."""
     begin(tasks, task, row, scalars, masked, np.empty(ROW, dtype=np.int32), mask, obs)
 
 
 @early
 def step_one(tasks, task, row, scalars, action, settings, room, mask, obs):  # noqa: ANN001, ANN201
-    """Do `advance` for a single environment, with scratch space of its own."""
+    """Do `advance` for a single environment. Allocate the scratch space."""
     scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS, dtype=np.float64)
     return advance(tasks, task, row, scalars, action, settings, scratch, room, terms, mask, obs)
 
@@ -123,7 +122,7 @@ def begin_range(tasks, chosen, own, rows, scalars, masked, masks, obs):  # noqa:
 
 @compiled
 def step_range(tasks, low, high, own, rows, scalars, actions, skip, settings, room, masks, obs, rewards, ended):  # noqa: ANN001, ANN201
-    """Do `advance` for environments low..high-1; an environment with `skip` set is unchanged and gets reward 0."""
+    """Do `advance` for environments low..high-1. Those with `skip` set stay unchanged and get reward 0."""
     scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS, dtype=np.float64)
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False

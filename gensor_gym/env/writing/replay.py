@@ -1,4 +1,4 @@
-"""The actions of `Write-v0` that write a given program."""
+"""Actions of `Write-v0` that write a known program."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, TILE, VTHREAD
 
 
 def actions_of(decisions: Sequence[Decision], row: np.ndarray) -> list[int]:
-    """The index of the option to take at each decision, list of D, so that the episode ends in the program `row`.
+    """Index of the option to take at each of D decisions to write the program `row`.
 
-    `row` is int32 [ROW] with a tile written out for every memory level. ValueError if a decision has no such option, that is, if
-    the program is not in the space.
+    `row` is int32 [ROW], with a tile for every memory level. ValueError if a decision has no such option: the program is not in
+    the space.
     """
     found: list[int] = []
     for place, decision in enumerate(decisions):
@@ -29,7 +29,7 @@ def actions_of(decisions: Sequence[Decision], row: np.ndarray) -> list[int]:
 
 
 def _numbers(decision: Decision, row: np.ndarray) -> np.ndarray:
-    """The numbers of a program that a decision sets: a chain of tiles and virtual threads int32 [CHAIN], or one int32 [1]."""
+    """The chain of an axis, int32 [CHAIN], or a single number, int32 [1]."""
     if decision.kind == WHOLE:
         tiles = [decision.first + level * MAX_AXES for level in range(MAX_LEVELS)]
         chain = row[[*tiles, decision.first + VTHREAD - TILE]]

@@ -1,9 +1,9 @@
-"""Whether a partial program can still become legal. Compiled.
+"""Compiled checks whether a partial program may still become legal.
 
-Resources that grow with tiles are checked with every later choice at its minimum. Conditions that need larger tiles (threads
-that share a reduction, patches of warps, whole fragments) are checked with the sizes that are still available. The check is a
-bound: it excludes no legal program, but some partial programs that pass the check cannot become legal, because limits conflict or
-because some larger tiles of windows and vectors need less of a resource than smaller tiles.
+Resources that grow with tiles are checked with all later choices at their minimum. Conditions that need larger tiles (threads
+that share a reduction, patches of warps, whole fragments) are checked with the sizes that are still available. The checks never
+exclude a legal program. Some partial programs pass although they cannot become legal: limits conflict, or larger tiles of windows
+and vectors need less of a resource than smaller tiles.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
 
 @lean
 def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether a row may become a legal program. Numbers after the decision `fact` are not written yet and at their minimum."""
+    """Whether a row may become a legal program. Numbers that decisions after `fact` set are at their minimum."""
     if not within(row, ints, GROWING):
         return False
     if ints[IS_CPU] == 1:
@@ -69,7 +69,7 @@ def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def _largest_ratio(axis, base, ints, sizes):  # noqa: ANN001, ANN202
-    """The largest size of an axis that is a multiple of `base`, divided by `base`; 1 if no size is a multiple."""
+    """Largest size of an axis that is a multiple of `base`, divided by `base`; 1 if no size is a multiple."""
     for i in range(ints[SIZE_START + axis + 1] - 1, ints[SIZE_START + axis] - 1, -1):
         if sizes[i] % base == 0:
             return sizes[i] // base
@@ -78,7 +78,6 @@ def _largest_ratio(axis, base, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _has_multiple(axis, number, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether an axis has a tile size that is a multiple of a number."""
     for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
         if sizes[i] % number == 0:
             return True
@@ -87,7 +86,7 @@ def _has_multiple(axis, number, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether a block tile may contain a register tile of the reduction for each of `reduce_threads` threads."""
+    """Whether a block tile may contain one register tile of the reduction for each of `reduce_threads` threads."""
     if row[REDUCE_THREADS] == 0:
         return True
     most = 1
@@ -100,7 +99,7 @@ def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether patches of warps may still divide the threads; conditions on knobs are checked when knobs are written."""
+    """Whether patches of warps may still divide the threads. Conditions on knobs are checked when knobs are written."""
     rows = warp_rows(row[WARP_TILE])
     if rows == 0:
         return row[LANE_MAP] == 0 or fact[FIRST] == WARP_TILE
@@ -112,7 +111,7 @@ def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_divide(row, axis, number, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the threads along an axis may be a multiple of a number."""
+    """Whether the number of threads along an axis may be a multiple of `number`."""
     inner = row[TILE + axis]
     if fact[WRITTEN + axis] >= 2:
         return row[TILE + MAX_AXES + axis] // inner % number == 0
@@ -145,7 +144,7 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the two pixel axes have sizes, consistent with the written sizes, that give every image whole panels."""
+    """Whether sizes of the two pixel axes, consistent with the written sizes, can give every image whole panels."""
     p, q = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     for i in range(ints[SIZE_START + p], ints[SIZE_START + p + 1]):
         if fact[WRITTEN + p] >= 1 and sizes[i] != row[TILE + p]:
@@ -161,7 +160,7 @@ def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
-    """Whether wgmma may still be used: limits on its columns, a cluster's tiles, and a swizzle row along k."""
+    """Check limits of wgmma: number of columns, a cluster's tiles, and a swizzle row along k."""
     if columns_of(row, ints) > 256:
         return False
     m = ints[MATRIX_M]

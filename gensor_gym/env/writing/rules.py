@@ -1,4 +1,4 @@
-"""Compiled rules of a decision's options: their effect on a row, whether they are well-formed, and whether they are feasible."""
+"""Compiled rules of a decision's options: effect on a row, whether they are well-formed, and whether they are feasible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, TILE, VTHR
 
 @lean
 def put(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Write an option into a row; outer levels of a tile get the same size, which is their minimum."""
+    """Write an option into a row. Outer levels of a tile get the same size, which is their minimum."""
     first = fact[FIRST]
     if fact[KIND] == NUMBER:
         row[first] = options[option, 0]
@@ -28,7 +28,10 @@ def put(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def goes(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Whether an option is well-formed: a tile is a multiple of the next inner tile, virtual threads divide the register tile."""
+    """Whether an option is well-formed.
+
+    A tile must be a multiple of the next inner tile; virtual threads must divide the register tile.
+    """
     number = options[option, 0]
     if fact[KIND] == SIZE and fact[LEVEL_OF] > 0:
         return number % row[fact[FIRST] + (fact[LEVEL_OF] - 1) * MAX_AXES] == 0
@@ -39,7 +42,7 @@ def goes(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the mask int8 [N] of feasible options, or at the last decision of options that make a legal program.
+    """Write the mask int8 [N] of feasible options; at the last decision, of options that make a legal program.
 
     If no option is feasible, or if `masked` is 0, write the mask of all well-formed options.
     """
@@ -51,7 +54,7 @@ def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask
 
 @lean
 def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the mask of feasible options, or at the last decision of options that make a legal program; return their number."""
+    """Write the mask of feasible options; at the last decision, of options that make a legal program. Return their number."""
     for i in range(ROW):
         scratch[i] = row[i]
     count, found = fact[STOP] - fact[START], 0

@@ -1,4 +1,4 @@
-"""The tasks of `Write-v0`: operators with their graphs and the decisions of each."""
+"""Tasks of `Write-v0`: operators with their graphs and decisions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Written(NamedTuple):
 
 
 class WriteTasks(TaskSet):
-    """A `TaskSet` with the decisions of every task. `initial` is the row before anything is written."""
+    """A `TaskSet` with the decisions of every task. `initial` holds rows in which nothing is written."""
 
     num_features = NUM_FEATURES
     starts_anywhere = False
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str, choices: str) -> None:
-        """Build graphs and decisions; ValueError names an unknown argument or an operator without decisions."""
+        """Build graphs and decisions. ValueError names an unknown argument or an operator without decisions."""
         if choices not in CHOICES:
             raise ValueError(f"no choices {choices!r}; it is one of {CHOICES}")
         self.choices = choices
@@ -46,7 +46,7 @@ class WriteTasks(TaskSet):
         self.num_actions = MOST_SIZES if choices == "sizes" else max(longest)
 
     def _append(self, op: Operator) -> None:
-        """Add an operator and its decisions, unless it is known; ValueError if a decision has more options than actions."""
+        """ValueError if a decision has more options than the environment has actions."""
         if op in self._index:
             return
         decisions = decisions_of(ConstructionGraph(op, self.hardware, self.space), self.choices)
@@ -60,7 +60,6 @@ class WriteTasks(TaskSet):
         self.decisions.append(decisions)
 
     def _stack(self) -> None:
-        """Stack the graphs' tables and the decisions."""
         super()._stack()
         self.initial = np.stack([smallest(graph) for graph in self.graphs])
         parts = *packed(self.decisions), self.ints, self.sizes, self.floats, self.static, self.initial

@@ -1,4 +1,4 @@
-"""Rules that turn operations of ATen into nodes. A rule is a function of a builder and of the operation's own arguments.
+"""Rules that turn operations of ATen into nodes. A rule is a function of a builder and the operation's arguments.
 
 Tensors are names of the builder's values, and a rule returns the names of its results. Torch's documentation defines the
 operations. A rule raises ValueError for an unsupported argument.

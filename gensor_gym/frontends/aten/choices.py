@@ -1,4 +1,4 @@
-"""Operations of ATen that compare, choose between two tensors, or cast. Masks and truth values are numbers, 0 or 1."""
+"""Operations of ATen that compare, choose between two tensors, or cast. Masks and truth values are the numbers 0 and 1."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def neither(x: Given) -> Call:
 
 
 def equal(x: Given, y: Given) -> Call:
-    """1 if x and y are equal, else 0; NaN is not equal to itself."""
+    """1 if x and y are equal, else 0. NaN does not equal itself."""
     return of("multiply", of("at_most", x, y), of("at_most", y, x))
 
 
 def unequal(x: Given, y: Given) -> Call:
-    """0 if x and y are equal, else 1; NaN is unequal to itself."""
+    """0 if x and y are equal, else 1. NaN does not equal itself."""
     return neither(equal(x, y))
 
 
@@ -63,7 +63,7 @@ def _angle(b: Builder, x: str) -> str:
 
 
 def _taking(sign: str) -> Callable[[Builder, str, str], str]:
-    """Rule for `fmax` or `fmin` (`sign` "maximum" or "minimum"): if one argument is NaN, the result is the other argument."""
+    """Rule for `fmax` or `fmin` (`sign` is "maximum" or "minimum"): if one argument is NaN, the result is the other argument."""
 
     def rule(b: Builder, x: str, y: str) -> str:
         return b.map(of("where", no_number(x), y, of("where", no_number(y), x, of(sign, x, y))), sign)
@@ -107,13 +107,13 @@ def _where(b: Builder, mask: str, x: Given, y: Given) -> str:
 
 
 def masked(b: Builder, scores: str, mask: str) -> str:
-    """Masked scores of attention: a float mask is added to them; with a bool mask they are -inf where it is False."""
+    """Scores of attention with a mask. A float mask is added; a bool mask makes scores -inf where it is False."""
     return b.call("where", mask, scores, -np.inf) if b.reads.get(mask) == "bool" else b.call("add", scores, mask)
 
 
 @_covers("_to_copy.default")
 def cast(b: Builder, x: str, dtype: Any = None, **_: Any) -> str:
-    """Cast to data type `dtype`, if it is given: numbers are truncated for an integer type, and become 0 or 1 for bool."""
+    """Cast to data type `dtype` unless it is None. Integer types truncate numbers; bool makes them 0 or 1."""
     was, now = b.reads[x], str(dtype).removeprefix("torch.") if dtype is not None else b.reads[x]
     if now == "bool" and was != "bool":
         return b.map(unequal(x, 0.0), "truth")

@@ -14,7 +14,6 @@ from gensor_gym.frontends.covered import covers as _covers
 
 
 def _maps(name: str, expression: Callable[..., Any]) -> None:
-    """Register the rule of an elementwise operation, given a function from its arguments to an expression."""
     TABLE[f"aten.{name}"] = lambda b, *given: b.map(expression(*given), name.partition(".")[0].strip("_"))
 
 
@@ -40,7 +39,6 @@ for _name in ("maximum", "minimum"):
 
 
 def _between(x: Any, least: float | None = None, most: float | None = None) -> Any:
-    """Expression of x clamped to [least, most]; None is no limit."""
     made = x if least is None else of("maximum", x, least)
     return made if most is None else of("minimum", made, most)
 
@@ -64,7 +62,7 @@ def _hardsigmoid(x: Any) -> Any:
 
 
 def floor(x: Any) -> Any:
-    """Expression of the largest whole number that is not above x."""
+    """Expression of the largest integer that is not above x."""
     nearest = of("round", x)
     return of("subtract", nearest, of("less", x, nearest))
 
@@ -75,19 +73,19 @@ def _ceil(x: Any) -> Any:
 
 
 def cut(x: Any) -> Any:
-    """Expression of x truncated to a whole number, towards 0."""
+    """Expression of x truncated to an integer, towards 0."""
     return of("where", of("less", x, 0.0), _ceil(x), floor(x))
 
 
 _MOST_FACTORS = 64
-"""Most factors of a power that is computed as a product, because each factor rounds once."""
+"""Largest number of factors of a power that is computed as a product. Each factor rounds once."""
 
 
 @_covers("pow.Tensor_Scalar")
 def power(b: Builder, x: str, exponent: float) -> str:
-    """Power of x with a constant exponent: a product for a small whole exponent, else by exp and log.
+    """Power of x with a constant exponent: a product for a small integer exponent, else by exp and log.
 
-    For x below 0 the power is NaN unless the exponent is whole.
+    For x below 0 the power is NaN unless the exponent is an integer.
     """
     if exponent in (0.5, -0.5):
         return b.call("sqrt" if exponent > 0 else "rsqrt", x)
@@ -99,13 +97,13 @@ def power(b: Builder, x: str, exponent: float) -> str:
         return b.map(of("exp", of("multiply", exponent, of("log", x))), "pow")
     count = abs(int(exponent))
     if count == 0:
-        return b.map(of("where", of("less", x, x), x, 1.0), "pow")  # 1 for every x, also for NaN
+        return b.map(of("where", of("less", x, x), x, 1.0), "pow")  # 1 for every x, also NaN
     made = _product(b, x, count) if count <= _MOST_FACTORS else _far_power(b, x, count)
     return made if exponent > 0 else b.call("divide", 1.0, made)
 
 
 def _product(b: Builder, x: str, count: int) -> str:
-    """Power of x with exponent `count`, a whole number of at least 1, by repeated squaring."""
+    """Power of x with the integer exponent `count` >= 1, by repeated squaring."""
     made, square = None if count % 2 == 0 else x, x
     while count := count // 2:
         square = b.call("multiply", square, square)
@@ -116,7 +114,7 @@ def _product(b: Builder, x: str, count: int) -> str:
 
 
 def _far_power(b: Builder, x: str, count: int) -> str:
-    """Power of x with a large whole exponent, by log |x|; an odd power is x times the next lower power, which gives the sign."""
+    """Power of x with a large integer exponent, by log |x|. An odd power is x times the next lower power, for the sign."""
     size = of("exp", of("multiply", count - count % 2, of("log", of("absolute", x))))
     return b.map(of("multiply", x, size) if count % 2 else size, "pow")
 
@@ -143,7 +141,7 @@ def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
 
 
 def _by_size(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """An odd function, given its expression for x >= 0 (with log1p, it is accurate on that side only)."""
+    """Odd function from the expression for x >= 0, for expressions that are accurate only there, such as with log1p."""
     return lambda x: of("where", of("less", x, 0.0), of("negative", function(of("absolute", x))), function(of("absolute", x)))
 
 
@@ -168,7 +166,7 @@ def _atanh(x: Any) -> Any:
 def _sinh(x: Any) -> Any:
     """Hyperbolic sine for x >= 0: (u + u / (u + 1)) / 2 with u = expm1(x).
 
-    For large x it is half of exp(x), computed as two factors that do not overflow before the result does.
+    For large x it is half of exp(x), as two factors that overflow no earlier than the result.
     """
     grown, half = of("expm1", x), of("exp", of("multiply", 0.5, x))
     near = of("multiply", 0.5, of("add", grown, of("divide", grown, of("add", grown, 1.0))))
@@ -186,7 +184,7 @@ def _copysign(x: Any, y: Any) -> Any:
 
 
 def _hypot(x: Any, y: Any) -> Any:
-    """Length of (x, y) as most * sqrt(1 + (least / most)^2) of the sizes, because squares could overflow float32."""
+    """Length of (x, y) as most * sqrt(1 + (least / most)^2) of the magnitudes, because squares could overflow float32."""
     sizes = of("absolute", x), of("absolute", y)
     most = of("maximum", *sizes)
     share = of("divide", of("minimum", *sizes), most)
@@ -204,7 +202,7 @@ def _acos(x: Any) -> Any:
 
 
 def _atan2(y: Any, x: Any) -> Any:
-    """Angle of (x, y): the arctangent of |y / x|, turned to its quadrant; two infinities are on a diagonal."""
+    """Angle of (x, y): the arctangent of |y / x|, mirrored to its quadrant. Two infinities are on a diagonal."""
     far = of("multiply", of("at_most", math.inf, of("absolute", x)), of("at_most", math.inf, of("absolute", y)))
     none = of("multiply", of("at_most", of("absolute", x), 0.0), of("at_most", of("absolute", y), 0.0))
     share = of("where", far, 1.0, of("where", none, 0.0, of("absolute", of("divide", y, x))))
@@ -215,7 +213,7 @@ def _atan2(y: Any, x: Any) -> Any:
 
 @_covers("pow.Tensor_Tensor")
 def _powers(b: Builder, x: str | float, y: str | float) -> str:
-    """Power of x with exponent y, by log |x|. For x below 0 it is NaN unless y is whole, and negative if y is odd."""
+    """Power of x with exponent y, by log |x|. For x below 0: NaN unless y is an integer, negative if y is odd."""
     x, y = (one if isinstance(one, str) else b.constant("number", np.asarray(one)) for one in (x, y))
     if b.is_whole:
         return _whole_powers(b, x, y)
@@ -225,7 +223,7 @@ def _powers(b: Builder, x: str | float, y: str | float) -> str:
     whole = of("multiply", of("at_most", y, of("round", y)), of("at_most", of("round", y), y))
     there = of("maximum", whole, of("at_most", x, -math.inf))
     signed = of("where", of("multiply", odd, whole), of("negative", size), size)
-    below = of("where", there, signed, of("log", x))  # which is NaN
+    below = of("where", there, signed, of("log", x))  # NaN
     zero = of("multiply", of("at_most", 0.0, x), _negative(x))
     made = b.map(of("where", of("less", x, 0.0), below, of("where", zero, signed, size)), "pow")
     far = of("at_most", math.inf, of("absolute", y))
@@ -234,7 +232,7 @@ def _powers(b: Builder, x: str | float, y: str | float) -> str:
 
 
 def _whole_powers(b: Builder, x: str, y: str) -> str:
-    """Powers of integers by repeated squaring; for exponents below 0 only powers of 1 and -1 are not 0."""
+    """Powers of integers by repeated squaring. For exponents below 0, only powers of 1 and -1 are not 0."""
     made, square = b.map(of("where", of("less", y, 0.0), 0.0, 1.0), "pow"), x
     for bit in range(63):
         made = b.map(of("where", of("bits_and", y, 1 << bit), of("multiply", made, square), made), "pow")

@@ -15,7 +15,7 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_PARTS = 16
-"""Most parts of equal extent into which the values of a join are split."""
+"""Largest number of parts of equal extent into which the values of a join are split."""
 
 
 @_covers("view.default", "reshape.default", "_unsafe_view.default")
@@ -84,7 +84,7 @@ def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) ->
     If the groups would reach beyond the axis, the last element is sliced separately.
     """
     shape, count = b.shapes[x], -(-(last - first) // step)
-    before = max(0, first + count * step - shape[axis])  # number of missing neighbours of the last element
+    before = max(0, first + count * step - shape[axis])  # number of neighbours that the last element lacks
     if before > first:
         end = _slice(b, x, axis, first + (count - 1) * step, first + (count - 1) * step + 1)
         return joined_parts(b, [_stepped(b, x, axis, first, last - step, step), end], axis) if count > 1 else end
@@ -95,7 +95,7 @@ def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) ->
 
 @_covers("select.int")
 def select(b: Builder, x: str, axis: int, place: int) -> str:
-    """The elements at index `place` of an axis, without that axis."""
+    """The elements at index `place` of an axis, without the axis."""
     axis, shape = axis % len(b.shapes[x]), b.shapes[x]
     place %= shape[axis]
     return b.reshape(_slice(b, x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
@@ -103,7 +103,7 @@ def select(b: Builder, x: str, axis: int, place: int) -> str:
 
 @_covers("split.Tensor")
 def split(b: Builder, x: str, size: int, axis: int = 0) -> tuple[str, ...]:
-    """Slices of `size` elements along an axis; the last may be smaller."""
+    """Slices of `size` elements along an axis. The last may be smaller."""
     extent = b.shapes[x][axis]
     return tuple(_slice(b, x, axis, start, min(start + size, extent)) for start in range(0, extent, size))
 
@@ -132,17 +132,17 @@ def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
 
 @_covers("cat.default")
 def joined_parts(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
-    """Join values along an axis. A join along a leading axis, whose parts are contiguous, needs no kernel (`dataflow.joins`).
+    """Join values along an axis. A leading axis, whose parts are contiguous, needs no kernel (`dataflow.joins`).
 
-    Other values are split into parts of equal extent, because a kernel joins such parts in one loop. Values that cannot be split
-    are joined two at a time, in a loop over all pairs of positions.
+    Along other axes, values are split into parts of equal extent, because a kernel joins such parts in one loop. Values that
+    cannot be split are joined two at a time, in a loop over all pairs of positions.
     """
     parts = [one for one in parts if math.prod(b.shapes[one])] or list(parts[:1])
     axis %= len(b.shapes[parts[0]])
     if not is_leading(b.shapes[parts[0]], axis):
         extents = [b.shapes[one][axis] for one in parts]
         size = math.gcd(*extents)
-        is_slow = len(extents) > 2 or math.prod(extents) > 2 * sum(extents)  # two parts take all pairs of their positions
+        is_slow = len(extents) > 2 or math.prod(extents) > 2 * sum(extents)  # two parts: a loop over all pairs of positions
         if is_slow and min(extents) > 1 and sum(extents) <= MOST_PARTS * size:
             parts = [part for one in parts for part in split(b, one, size, axis)]
         elif len(parts) > 2 and sum(extent > 1 for extent in extents) > 1:
@@ -186,7 +186,6 @@ def _copy(b: Builder, into: str, x: str | float, *_: Any) -> str | float:
 def _slice_scatter(
     b: Builder, x: str, part: str, axis: int = 0, start: int | None = None, stop: int | None = None, step: int = 1
 ) -> str:
-    """A copy of x whose slice along an axis is replaced by `part`."""
     axis %= len(b.shapes[x])
     first, last, _ = slice(start, stop).indices(b.shapes[x][axis])
     if step != 1:
@@ -201,7 +200,6 @@ def _slice_scatter(
 
 @_covers("diagonal_scatter.default")
 def _diagonal_scatter(b: Builder, x: str, part: str, offset: int = 0, one: int = 0, other: int = 1) -> str:
-    """A copy of x whose diagonal of two axes is replaced by `part`."""
     axes = [axis % len(b.shapes[x]) for axis in (one, other)]
     order = [*(axis for axis in range(len(b.shapes[x])) if axis not in axes), *axes]
     rows, columns = np.indices([b.shapes[x][axis] for axis in axes])
@@ -236,7 +234,7 @@ def _pad(b: Builder, x: str, widths: Sequence[int], mode: Any = "constant", valu
 
 
 def padded(b: Builder, x: str, axis: int, before: int, after: int, value: float) -> str:
-    """Pad an axis of x with `before` and `after` elements of one value; negative widths remove elements."""
+    """Pad an axis of x with `before` and `after` elements of one value. Negative widths remove elements."""
     x = _slice(b, x, axis, max(-before, 0), b.shapes[x][axis] - max(-after, 0))
     shape = b.shapes[x]
     for width, behind in ((before, False), (after, True)):

@@ -80,20 +80,19 @@ def _instance_norm(
 
 
 def _statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> tuple[str, str]:
-    """(means, 1 / sqrt(variance + eps)) along axes, which stay with extent 1."""
+    """(means, 1 / sqrt(variance + eps)) along axes, which keep extent 1."""
     mean = b.mean(x, axes)
     centred = b.call("subtract", x, mean)
     return mean, b.call("rsqrt", of("add", b.mean(b.call("multiply", centred, centred), axes), eps))
 
 
 def _of_statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> str:
-    """Normalise x along axes: subtract its mean, divide by sqrt(variance + eps)."""
     mean, rstd = _statistics(b, x, axes, eps)
     return b.call("multiply", b.call("subtract", x, mean), rstd)
 
 
 def _of_channels(b: Builder, x: str, w: str | None, bias: str | None) -> str:
-    """Multiply x by a weight and add a bias, one for each channel (axis 1); None omits either."""
+    """Multiply x by a weight and add a bias, one number per channel (axis 1). None omits either."""
     apart = (-1, *[1] * (len(b.shapes[x]) - 2))
     x = x if w is None else b.call("multiply", x, b.reshape(w, apart))
     return x if bias is None else b.call("add", x, b.reshape(bias, apart))

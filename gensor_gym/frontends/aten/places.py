@@ -16,7 +16,7 @@ from gensor_gym.frontends.covered import covers as _covers
 Places = str | np.ndarray
 """Indices of an operation: the name of a value, or constant numbers."""
 MOST_PLACES = 8
-"""Most elements that `topk` selects one by one along an axis, because each takes a pass over all elements."""
+"""Largest number of elements that `topk` selects along an axis, because each takes a pass over all elements."""
 
 
 @_covers("embedding.default")
@@ -55,7 +55,7 @@ def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
 
 
 def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
-    """(matrix whose rows are the slices of x along an axis, function that turns such a matrix back into the axes of x)."""
+    """(matrix with the slices of x along an axis as rows, function that returns such a matrix to the axes of x)."""
     order = [axis, *(other for other in range(len(b.shapes[x])) if other != axis)]
     turned = b.transpose(x, order)
     extent, *others = b.shapes[turned]
@@ -66,7 +66,6 @@ def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
 
 @_covers("unfold.default")
 def _unfold(b: Builder, x: str, axis: int, size: int, step: int) -> str:
-    """Windows of `size` elements along an axis; the elements of a window become the last axis."""
     axis, rank = axis % len(b.shapes[x]), len(b.shapes[x])
     places = np.arange(0, b.shapes[x][axis] - size + 1, step)[:, None] + np.arange(size)
     made = take(b, x, [axis], places)
@@ -80,7 +79,6 @@ def _index_select(b: Builder, x: str, axis: int, ids: str) -> str:
 
 @_covers("diagonal.default")
 def _diagonal(b: Builder, x: str, offset: int = 0, one: int = 0, other: int = 1) -> str:
-    """The diagonal of two axes, which becomes the last axis."""
     shape = b.shapes[x]
     axes = [axis % len(shape) for axis in (one, other)]
     rows, columns = shape[axes[0]], shape[axes[1]]
@@ -100,7 +98,7 @@ def _index(b: Builder, x: str, places: list[str | float | None]) -> str:
 
 
 def among(b: Builder, chosen: Mapping[int, tuple[str | float, int]]) -> Places:
-    """Flat indices over several axes; `chosen` has for each axis (indices along it, its extent)."""
+    """Flat indices over several axes. `chosen`: axis -> (indices along it, its extent)."""
     made: Places | None = None
     for ids, extent in chosen.values():
         made = _sum(b, None if made is None else _times(b, made, extent), _from_start(b, _known(b, ids), extent))
@@ -109,7 +107,6 @@ def among(b: Builder, chosen: Mapping[int, tuple[str | float, int]]) -> Places:
 
 
 def _known(b: Builder, ids: str | float) -> Places:
-    """The indices as an array if they are constant, else the name of their value."""
     if not isinstance(ids, str):
         return np.asarray(ids)
     numbers = b.known(ids)
@@ -128,7 +125,6 @@ def _times(b: Builder, ids: Places, factor: int) -> Places:
 
 
 def _sum(b: Builder, one: Places | None, other: Places) -> Places:
-    """Sum of two arrays or values of indices, which are broadcast like NumPy's; None counts as 0."""
     if one is None:
         return other
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -138,7 +134,6 @@ def _sum(b: Builder, one: Places | None, other: Places) -> Places:
 
 @_covers("gather.default")
 def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
-    """`torch.gather`: for each element of `ids` the element of x with that index along the axis, by flat indices."""
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
     steps = [math.prod(shape[other + 1 :]) for other in range(len(shape))]
     steps[axis], step = 0, steps[axis]
@@ -147,7 +142,7 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:
-    """Constant 0, 1, .. along an axis of x, with extent 1 along all other axes; ValueError if float32 would not be exact."""
+    """Constant 0, 1, .. along an axis of x, with extent 1 along other axes; ValueError if float32 would not be exact."""
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_WHOLE:
         raise ValueError(f"places along {extent} elements: expected at most {MOST_WHOLE:.0f}")

@@ -17,7 +17,7 @@ from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv
 
 @_covers("linear.default")
 def linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
-    """Linear layer: product [.., n] of x [.., k] and weights [n, k], plus a bias [n] if there is one."""
+    """Linear layer: product [.., n] of x [.., k] and weights [n, k], plus an optional bias [n]."""
     *outer, k = b.shapes[x]
     m, n = math.prod(outer), b.shapes[w][0]
     if m == 1:
@@ -61,14 +61,14 @@ def _baddbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: f
 
 @_covers("addbmm.default")
 def _addbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: float = 1) -> str:
-    """Bias plus the sum of a batch's products, which is one product along all their inner axes together."""
+    """Bias plus the sum of a batch's products, as one product along all their inner axes."""
     (batch, m, k), n = b.shapes[x], b.shapes[y][2]
     rows = b.reshape(b.dense(b.transpose(x, (1, 0, 2))), (m, batch * k))
     return _joined(b, bias, _mm(b, rows, b.reshape(y, (batch * k, n))), beta, alpha)
 
 
 def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
-    """Sum alpha * made + beta * bias, where `made` is a product; with beta 0 the bias is not read."""
+    """The sum alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
     made = made if alpha == 1 else b.call("multiply", made, alpha)
     return b.call("add", made, bias if beta == 1 else of("multiply", bias, beta)) if beta else made
 
@@ -96,13 +96,13 @@ def _matmul(b: Builder, x: str, y: str) -> str:
 
 
 MOST_OF_GROUPS = 1 << 28
-"""Most elements of the matrices that a grouped product gathers, one matrix for each row."""
+"""Largest number of elements of the matrices that a grouped product gathers, one matrix per row."""
 
 
 def _grouped(b: Builder, x: str, w: str, ends: str) -> str:
-    """Product of every row with the matrix of its group; 0 for rows after the last group.
+    """Product of each row with the matrix of its group; 0 for rows after the last group.
 
-    Groups are contiguous rows; group i ends before row `ends[i]`.
+    Groups are contiguous rows. Group i ends before row `ends[i]`.
     """
     (rows, k), (groups, _, n) = b.shapes[x], b.shapes[w]
     if rows * k * n > MOST_OF_GROUPS:
@@ -115,7 +115,7 @@ def _grouped(b: Builder, x: str, w: str, ends: str) -> str:
     return b.map(of("where", of("less", group, float(groups)), made, 0.0), "grouped")
 
 
-TABLE["transformers.grouped_mm_fallback.default"] = _grouped  # for experts; torch's own operation takes only bfloat16
+TABLE["transformers.grouped_mm_fallback.default"] = _grouped  # of experts; torch's own operation takes only bfloat16
 
 
 @_covers("scaled_dot_product_attention.default")
@@ -144,14 +144,13 @@ def _attention(
 
 
 def _shared(b: Builder, x: str, heads: int) -> str:
-    """Keys or values with every head repeated, so that there are `heads` heads like in the queries."""
     *outer, own, rows, size = b.shapes[x]
     wide = b.repeat(b.reshape(x, (*outer, own, 1, rows, size)), (*outer, own, heads // own, rows, size))
     return b.reshape(wide, (*outer, heads, rows, size))
 
 
 def _sees(b: Builder, mask: str) -> bool:
-    """Whether a mask is known to leave a score in every row, so that no row needs the result 0 of a fully masked row."""
+    """Whether a constant mask keeps a score in every row. If so, no row needs the result 0 of a fully masked row."""
     known = b.known(mask)
     counts = known is not None and (known != 0 if b.reads.get(mask) == "bool" else known > -math.inf)
     return bool(np.all(np.any(counts, axis=-1)))

@@ -1,7 +1,7 @@
-"""Quantised numbers of torch's export flow, and products of dequantised numbers, which are computed with integers.
+"""Quantised numbers of torch's export flow, and products of dequantised numbers, computed with integers.
 
 torch quantises by q = clamp(round(x * (1 / scale)) + zero, least, most) and dequantises by x = (q - zero) * scale, in float32
-(`torch.ao.quantization.fx._decomposed`). Numbers of uint8 are int8 numbers here, 128 lower, as their zero points are.
+(`torch.ao.quantization.fx._decomposed`). Numbers and zero points of uint8 are stored as int8, 128 lower.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from gensor_gym.operators.types import Operator
 OPERATIONS = "quantized_decomposed."
 DEQUANTIZE = f"{OPERATIONS}dequantize_per_"
 _SHIFTS = {"torch.uint8": 128, "torch.int8": 0}
-"""Data type of torch -> what its numbers are above int8."""
+"""Data type of torch -> the difference of its numbers from the int8 numbers that store them."""
 _MOST_SUMMED = 1 << 16
-"""Most products of a sum, which int32 holds with room for zero points: 2**16 * 128 * 128 * 2 = 2**31."""
+"""Largest number of products in a sum. int32 has room for zero points too: 2**16 * 128 * 128 * 2 = 2**31."""
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """int8 numbers of a dequantised value: (numbers - zero) * scale."""
+    """int8 numbers of a dequantised value, which is (numbers - zero) * scale."""
 
     numbers: str
     scale: np.ndarray
-    """float32 scales, one or [channels]."""
+    """float32 scales: one, or [channels]."""
     zero: int
     axis: int | None = None
-    """Axis of the channels, None for one scale."""
+    """Axis of the channels; None for one scale."""
 
 
 def _shift(dtype: Any) -> int:
@@ -46,7 +46,7 @@ def _shift(dtype: Any) -> int:
 
 
 def _check(scale: float, least: int, most: int) -> None:
-    """Check a scale and the range of numbers; ValueError if no quantisation has them."""
+    """ValueError for a scale or a range of numbers that no quantisation has."""
     if not np.isfinite(np.float32(scale)) or scale == 0 or least > most:
         raise ValueError(f"quantised by scale={scale} from {least} to {most}: expected a finite scale that is not 0, and a range")
 
@@ -57,7 +57,7 @@ def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: i
     known = b.quantized.get(x)
     if known is not None and known.axis is None and (known.zero, known.scale[0]) == (zero - shift, np.float32(scale)):
         if (least - shift, most - shift) == (LEAST, MOST):
-            return known.numbers  # what was dequantised is quantised again
+            return known.numbers  # a dequantised value is quantised again
     node = b.made(x)
     if isinstance(node, Contract) and node.operator.body == "max" and (least - shift, most - shift) == (LEAST, MOST):
         return _largest(b, node.operator, _quantize(b, node.sources[0], scale, zero, least, most, dtype))
@@ -68,7 +68,7 @@ def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: i
 
 
 def _largest(b: Builder, op: Operator, numbers: str) -> str:
-    """Maxima of int8 numbers, which are the quantised maxima of the numbers before quantisation, because it keeps the order."""
+    """Maxima of int8 numbers. Quantisation keeps the order, so they are the quantised maxima of the original numbers."""
     made = b.add(Contract(of_type(op, "int8"), (numbers,)), op.name)
     plain = b.call("multiply", made, _wide(b, op, np.ones(1)))
     made = b.map(quantize(Operand(plain), Operand(_wide(b, op, np.zeros(1)))), "largest")
@@ -84,7 +84,7 @@ def _dequantize(
     _check(scale, least, most)
     zero = zero - _shift(dtype)
     made = b.map(of("multiply", of("subtract", numbers, zero), float(np.float32(scale))), "dequantized")
-    if LEAST <= zero <= MOST:  # int32 sums hold products with other zero points only by chance
+    if LEAST <= zero <= MOST:  # with other zero points, products might not fit int32 sums
         b.quantized[made] = Quantized(numbers, np.array([scale], np.float32), int(zero))
     return made
 
@@ -98,7 +98,10 @@ TABLE.update(RULES)
 
 
 def constant(b: Builder, made: str, numbers: Any, target: str, arguments: tuple[Any, ...]) -> None:
-    """Remember the int8 numbers of the constant `made`, which the operation `target` has dequantised; others stay float32."""
+    """Remember the int8 numbers of the constant `made`, which the operation `target` has dequantised.
+
+    Numbers of other types stay float32.
+    """
     scale, zero = (np.asarray(one).reshape(-1) for one in arguments[:2])
     if str(numbers.dtype) not in _SHIFTS or len(set(zero.tolist())) != 1:
         return
@@ -108,10 +111,10 @@ def constant(b: Builder, made: str, numbers: Any, target: str, arguments: tuple[
 
 
 def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
-    """The value of a product whose operands are dequantised, computed in integers; None if they are not, or a rule is missing.
+    """Product of dequantised operands, computed in integers; None if they are not dequantised, or no rule applies.
 
-    One operand is constant, with zero point 0 and a scale for each channel, or one. The result is the int32 sum of products of
-    numbers, less the zero point of the other operand times the sums of constants, times both scales.
+    One operand is constant, with zero point 0 and one scale, or one per channel. The result is the int32 sum of products of
+    numbers, minus the zero point of the other operand times the sums of constants, times both scales.
     """
     if op.body == "max" and op.dtype == "float32" and (pooled := _found(b, sources[0])) is not None and pooled.axis is None:
         made = b.add(Contract(of_type(op, "int8"), (pooled.numbers,)), op.name)
@@ -136,14 +139,14 @@ def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
 
 
 def _wide(b: Builder, op: Operator, numbers: np.ndarray) -> str:
-    """A number for each channel of an operator's output, or the same for all, repeated along the other axes."""
+    """One number per channel of an operator's output, or one number for all, repeated along the other axes."""
     channel, axes = op.channel_dimension, len(op.output.shape)
     vector = np.broadcast_to(numbers, (op.output.shape[channel],)).reshape(-1, *[1] * (axes - 1 - channel))
     return b.add(Broadcast(b.constant("scale", vector), op.output.shape))
 
 
 def _sums(b: Builder, numbers: str, axis: int) -> np.ndarray:
-    """Sums of a constant's numbers over all axes but one, int64."""
+    """Sums of a constant's numbers over all axes except one, int64."""
     moves: list[Transpose | Reshape] = []
     while isinstance(node := b.made(numbers), Transpose | Reshape):
         moves, numbers = [node, *moves], node.source
@@ -161,7 +164,7 @@ def _root(b: Builder, name: str) -> str:
 
 
 def _found(b: Builder, name: str) -> Quantized | None:
-    """The numbers of a dequantised value, or of one that is moved; None for other values."""
+    """int8 numbers of a dequantised value, possibly reshaped or transposed; None for other values."""
     if name in b.quantized:
         return b.quantized[name]
     node = b.made(name)

@@ -1,4 +1,4 @@
-"""Division of ATen with rounding to whole numbers, and remainders: exact for any size of the quotient."""
+"""Division of ATen with rounding to integers, and remainders: exact for quotients of any size."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from gensor_gym.frontends.covered import covers as _covers
 
 
 def _is_whole(b: Builder, *given: Any) -> bool:
-    """Whether all arguments are of integer or bool types."""
     return all(b.reads[one] != "float32" if isinstance(one, str) else isinstance(one, int) for one in given)
 
 
 def _left(b: Builder, x: Any, by: Any) -> str:
-    """Remainder of x divided by `by`, with the sign of x."""
     return b.call("fmod", x, by)
 
 
@@ -45,7 +43,7 @@ def _fmod(b: Builder, x: Any, by: Any) -> str:
 def _divide(b: Builder, x: Any, by: Any, rounding_mode: str | None = "floor") -> str:
     if rounding_mode is None:
         return b.call("divide", x, by)
-    divisor = of("multiply", 1.0, by)  # so that kernels divide and do not multiply by an inverse: a quotient is then rounded once
+    divisor = of("multiply", 1.0, by)  # so that kernels divide, which rounds once, instead of multiplying by an inverse
     if rounding_mode == "trunc" and not _is_whole(b, x, by):
         return b.map(cut(of("divide", x, divisor)), "quotient")
     left = _left(b, x, by)

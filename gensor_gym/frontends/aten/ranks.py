@@ -17,11 +17,11 @@ from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_SORTED = 128
-"""Most elements of a sorted axis, because each element is compared with each."""
+"""Largest number of elements of a sorted axis, because all pairs of elements are compared."""
 
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
-    """The first index along an axis at which x is at least `top` or NaN, where the mask `gone` is 0."""
+    """First index along an axis at which x is at least `top` or NaN, and the mask `gone` is 0."""
     behind, there = float(b.shapes[x][axis]), of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x))
     place = of("where", there, places_along(b, x, axis), behind)
     return b.reduce(b.map(place if gone is None else of("where", gone, behind, place), "candidates"), "min", [axis])
@@ -53,14 +53,14 @@ TABLE["aten.argmax.default"], TABLE["aten.argmin.default"] = _place_of_extreme(t
 
 
 def _before(one: Given, other: Given) -> Call:
-    """1 if `one` is smaller than `other`, else 0; NaN counts as larger than all numbers."""
+    """1 if `one` is smaller than `other`, else 0. NaN counts as larger than all numbers."""
     return of("multiply", of("at_most", one, one), neither(of("at_most", other, one)))
 
 
 @_covers("sort.default")
 @of_one
 def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
-    """(sorted elements, their indices), by each element's rank, the number of elements before it; equal elements keep order."""
+    """(sorted elements, their indices). An element's rank is the number of elements before it; equal elements keep order."""
     axis %= len(b.shapes[x])
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_SORTED:
@@ -80,7 +80,7 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
 
 
 def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, ...]:
-    """(median, its index) along an axis: the lower of two middle elements, or NaN if NaN occurs and is not ignored.
+    """(median, its index) along an axis: the lower of two middle elements; NaN if NaN occurs and is not ignored.
 
     If NaN is ignored, float32 has no index, because torch's index for a row of NaN depends on its sorting algorithm.
     """
@@ -109,13 +109,13 @@ TABLE["aten.nanmedian.dim"], TABLE["aten.nanmedian.default"] = _medians(ignoring
 
 
 _MOST_STABLE = 16
-"""Most elements for which `std::sort` of libstdc++, which torch uses, is stable."""
+"""Largest number of elements for which `std::sort` of libstdc++, which torch uses, is stable."""
 
 
 @_covers("mode.default")
 @of_one
 def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[str, ...]:
-    """(least of the most frequent elements, its last index); no index for more elements than `_MOST_STABLE`."""
+    """(least of the most frequent elements, its last index). No index for more elements than `_MOST_STABLE`."""
     axis %= len(b.shapes[x])
     if b.reads[x] == "float32":
         raise ValueError("the most frequent of float32, of which NaN leaves no order: expected whole numbers or bools")
@@ -135,12 +135,12 @@ def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[st
 
 
 MOST_LIMITS = 4096
-"""Most limits of buckets, because each number is compared with each limit."""
+"""Largest number of limits of buckets, because each number is compared with each limit."""
 
 
 @_covers("bucketize.Tensor")
 def _bucketize(b: Builder, x: str, limits: str, *, out_int32: bool = False, right: bool = False) -> str:
-    """Number of limits below each number; with `right`, equal limits count too. NaN is above all limits."""
+    """Number of limits below each number. With `right`, equal limits count too. NaN is above all limits."""
     if (count := b.shapes[limits][0]) > MOST_LIMITS:
         raise ValueError(f"{count} limits of buckets: expected at most {MOST_LIMITS}")
     one = b.reshape(x, (*b.shapes[x], 1))
@@ -160,12 +160,12 @@ def _searchsorted(
 
 @_covers("histc.default")
 def _histc(b: Builder, x: str, bins: int = 100, least: float = 0, most: float = 0) -> str:
-    """Number of elements in each of `bins` bins of equal width; elements outside `least` to `most` are not counted."""
+    """Number of elements in each of `bins` bins of equal width. Elements outside `least` to `most` are not counted."""
     if not least < most or bins > MOST_LIMITS:
         raise ValueError(f"{bins} bins from {least} to {most}: expected at most {MOST_LIMITS}, and ends that are known ahead")
     row, ends = b.reshape(x, (1, -1)), (most - least) * np.arange(bins + 1).reshape(-1, 1)
-    far = of("multiply", of("subtract", row, least), bins)  # no quotient, which would round
-    behind = of("less", far, b.constant("last", np.append(ends[1:-1], np.inf).reshape(bins, 1)))  # the last bin includes its end
+    far = of("multiply", of("subtract", row, least), bins)  # a quotient would round
+    behind = of("less", far, b.constant("last", np.append(ends[1:-1], np.inf).reshape(bins, 1)))  # the last has an end
     here = of("multiply", of("at_most", b.constant("first", ends[:-1]), far), of("multiply", behind, of("at_most", row, most)))
     return b.reshape(b.reduce(b.map(here, "here"), "sum", [1]), (bins,))
 
@@ -178,13 +178,13 @@ def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, desc
 @_covers("topk.default")
 @of_one
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
-    """(largest or smallest elements, their indices), selected one by one; elements already selected are masked."""
+    """(largest or smallest elements, their indices), selected one by one. Selected elements are masked."""
     axis %= len(b.shapes[x])
     if not 0 < count <= MOST_PLACES:
         raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")
     if not largest and b.shapes[x][axis] <= MOST_SORTED:
         return tuple(b.add(Slice(one, axis, 0, count), "smallest") for one in _sort(b, x, axis))  # type: ignore[return-value]
-    # NaN is larger than all numbers, so it comes last among the smallest
+    # NaN is larger than all numbers, so it comes last among the smallest.
     given, gone = x if largest else b.map(of("where", no_number(x), -np.inf, b.turned(x)), "turned"), None
     tops, found = list[str](), list[str]()
     for number in range(count):

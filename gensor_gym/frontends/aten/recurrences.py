@@ -1,4 +1,4 @@
-"""Recurrent networks of ATen: one product for the inputs of all steps, then one product with the state at every step."""
+"""Recurrent networks of ATen: one product for the inputs of all steps, then one product with the state per step."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ State = tuple[str, ...]
 Cell = Callable[[Builder, str, str, State], State]
 """(builder, gates of the input, gates of the hidden state, state before) -> state after.
 
-Gates are [batch, gates x hidden]: the products with the input and with the hidden state.
+Gates [batch, gates x hidden] are the products with the input and with the hidden state.
 """
 
 
 def _lstm_cell(b: Builder, x: str, h: str, state: State) -> State:
-    """A step of an LSTM with forget gates (Hochreiter and Schmidhuber, 1997); gates are in torch's order."""
+    """A step of an LSTM with forget gates (Hochreiter and Schmidhuber, 1997). Gates are in torch's order."""
     gates = b.call("add", x, h)
     read, forget, new, write = split(b, gates, b.shapes[gates][1] // 4, 1)
     cell = b.map(of("add", of("multiply", sigmoid(forget), state[1]), of("multiply", sigmoid(read), of("tanh", new))), "cell")
@@ -29,7 +29,10 @@ def _lstm_cell(b: Builder, x: str, h: str, state: State) -> State:
 
 
 def _gru_cell(b: Builder, x: str, h: str, state: State) -> State:
-    """A step of a GRU (Cho et al., arXiv 1406.1078), with the reset after the product like torch's; gates: reset, update, new."""
+    """A step of a GRU (Cho et al., arXiv 1406.1078) with the reset after the product, as in torch.
+
+    Gates: reset, update, new.
+    """
     size = b.shapes[x][1] // 3
     (x_reset, x_update, x_new), (h_reset, h_update, h_new) = split(b, x, size, 1), split(b, h, size, 1)
     reset, update = sigmoid(of("add", x_reset, h_reset)), sigmoid(of("add", x_update, h_update))
@@ -48,16 +51,16 @@ def _relu_cell(b: Builder, x: str, h: str, state: State) -> State:
 def _one_way(
     b: Builder, x: str, state: State, weights: Sequence[str], has_biases: bool, cell: Cell, back: bool
 ) -> tuple[str, State]:
-    """One layer in one direction: (hidden states [steps, batch, hidden], state after the last step).
+    """(hidden states [steps, batch, hidden], state after the last step) of one layer in one direction.
 
-    `x` is [steps, batch, features]. `weights` are for the input, for the hidden state, two biases if `has_biases`, and for a
-    projection of the hidden state if there is one. `back` runs the steps from the last to the first.
+    `x` is [steps, batch, features]. `weights` are for the input, for the hidden state, two biases if `has_biases`, and optionally
+    for a projection of the hidden state. `back` runs the steps from the last to the first.
     """
     of_input, of_hidden, *more = weights
     first, second = more[:2] if has_biases else (None, None)
     projection = more[2 * has_biases :]
     gates = linear(b, x, of_input, first)
-    if second is not None and cell is not _gru_cell:  # gates are sums: both biases go into the product of all steps
+    if second is not None and cell is not _gru_cell:  # gates are sums, so both biases can join the product of all steps
         gates, second = b.call("add", gates, second), None
     steps, made = range(b.shapes[x][0]), dict[int, str]()
     for step in reversed(steps) if back else steps:
@@ -68,7 +71,6 @@ def _one_way(
 
 
 def _stacked(b: Builder, parts: Sequence[str]) -> str:
-    """Values of equal shapes, joined along a new first axis."""
     return joined_parts(b, [b.reshape(part, (1, *b.shapes[part])) for part in parts])
 
 
@@ -78,7 +80,7 @@ def _layers(
 ) -> list[str]:  # fmt: skip
     """[hidden states of the last layer at all steps, then the states of all layers after the last step].
 
-    `states` and returned states are [layers x ways, batch, hidden]; `both_ways` adds a second direction.
+    `states` and the returned states are [layers x ways, batch, hidden]. `both_ways` adds a second direction.
     """
     if train and dropout:
         raise ValueError(f"dropout of {dropout} in training: expected the module in evaluation mode")
@@ -102,7 +104,6 @@ def _lstm(b: Builder, x: str, states: Sequence[str], *rest: Any) -> list[str]:
 
 
 def _of_one_state(cell: Cell) -> Callable[..., list[str]]:
-    """Rule of an operation with a cell that has one state, the hidden state."""
     return lambda b, x, state, *rest: _layers(b, cell, x, [state], *rest)
 
 

@@ -22,7 +22,7 @@ _Reduces = Callable[[Builder, str, list[int]], str]
 
 
 def _reduces(*names: str) -> Callable[[_Reduces], _Reduces]:
-    """Register a function as a reduction. It keeps the reduced axes with extent 1; the rule drops them unless `keepdim`."""
+    """Register a function as a reduction. It keeps reduced axes with extent 1; the rule drops them unless `keepdim`."""
 
     def register(function: _Reduces) -> _Reduces:
         def rule(b: Builder, x: str, axes: Axes = None, keepdim: bool = False, dtype: Any = None) -> str:
@@ -47,7 +47,7 @@ def _sum(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("prod.default", "prod.dim_int")
 def product(b: Builder, x: str, axes: list[int]) -> str:
-    """Products along axes: the two halves of an axis are multiplied repeatedly; odd last elements are multiplied at the end."""
+    """Products along axes. The two halves of an axis are multiplied repeatedly; odd last elements follow at the end."""
     for axis in (one % len(b.shapes[x]) for one in axes):
         single = list[str]()
         while (extent := b.shapes[x][axis]) > 1:
@@ -129,7 +129,7 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 @_covers("_cdist_forward.default")
 def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
-    """Norms [.., p, r] of the differences of rows of x [.., p, m] and rows of y [.., r, m]; order infinity ignores NaN."""
+    """Norms [.., p, r] of the differences of rows of x [.., p, m] and rows of y [.., r, m]. Order infinity ignores NaN."""
     outer, width = np.broadcast_shapes(b.shapes[x][:-2], b.shapes[y][:-2]), b.shapes[x][-1]
     p, r = b.shapes[x][-2], b.shapes[y][-2]
     one, other = b.reshape(x, (*b.shapes[x][:-1], 1, width)), b.reshape(y, (*b.shapes[y][:-2], 1, r, width))
@@ -141,13 +141,12 @@ def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
 
 @_covers("_pdist_forward.default")
 def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
-    """Norms of the differences of each row and every later row."""
     pairs = np.triu_indices(b.shapes[x][0], 1)
     return _distance(b, b.call("subtract", *(take(b, x, [0], rows) for rows in pairs)), order)
 
 
 def _distance(b: Builder, apart: str, order: float) -> str:
-    """Norm of the differences `apart` along the last axis. Order 0 counts nonzero differences: NaN if any difference is NaN."""
+    """Norm of the differences `apart` along the last axis. Order 0 counts nonzero differences: NaN if any is NaN."""
     if order == 0:
         counted = of("where", no_number(apart), apart, unequal(apart, 0.0))
         return kept(b, b.reduce(b.map(counted, "unlike"), "sum", [-1]), [len(b.shapes[apart]) - 1], False)
@@ -170,7 +169,7 @@ def _logcumsumexp(b: Builder, x: str, axis: int) -> str:
 
 
 def _log_of_both(one: str, other: str) -> Expression:
-    """log(exp(x) + exp(y)): the larger number plus a correction; two equal infinities give that infinity."""
+    """log(exp(x) + exp(y)): the larger number plus a correction. Two equal infinities give that infinity."""
     least, most = of("minimum", one, other), of("maximum", one, other)
     apart = of("less", of("absolute", of("subtract", least, most)), math.inf)  # the difference of two equal infinities is NaN
     alike = of("where", apart, of("add", most, of("log1p", of("exp", of("subtract", least, most)))), most)
@@ -195,7 +194,7 @@ def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Ex
 
 
 def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a rule along an axis so that it also takes a tensor without axes, which becomes one element along an axis."""
+    """Decorate a rule along an axis to accept a tensor without axes, as one element along an axis."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
         if b.shapes[x]:
@@ -209,7 +208,7 @@ def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scan_of_extreme(sign: str) -> Callable[..., tuple[str, str]]:
-    """Rule for (maximum or minimum up to each element, its index): the index is the last of equal elements; NaN persists."""
+    """Rule for (maximum or minimum up to each element, its index). Of equal elements the last counts; NaN persists."""
 
     @of_one
     def rule(b: Builder, x: str, axis: int) -> tuple[str, str]:
@@ -233,7 +232,7 @@ TABLE["aten.cummax.default"], TABLE["aten.cummin.default"] = _scan_of_extreme("m
 
 
 def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
-    """Indices of the axes, counted from 0; all axes if none are given."""
+    """Indices of the axes, counted from 0. None or no axes mean all axes."""
     if not (rank := len(b.shapes[x])):
         return []
     named = [axes] if isinstance(axes, int) else axes or range(rank)
@@ -241,6 +240,6 @@ def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
 
 
 def kept(b: Builder, made: str, axes: Sequence[int], keepdim: bool) -> str:
-    """The result without its reduced axes of extent 1, or unchanged if `keepdim`."""
+    """The result without its reduced axes of extent 1; unchanged if `keepdim`."""
     left = [extent for axis, extent in enumerate(b.shapes[made]) if axis not in axes]
     return made if keepdim else b.reshape(made, left)

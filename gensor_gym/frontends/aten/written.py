@@ -1,4 +1,4 @@
-"""Operations of ATen that write to indices. Kernels compare each element's index with every index that is written to."""
+"""Operations of ATen that write to indices. Kernels compare each element's index with every written index."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_COMPARED = 1 << 28
-"""Most comparisons of elements' indices with written indices."""
+"""Largest number of comparisons of elements' indices with written indices."""
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": math.inf}
-"""Reduction of the values written to an index -> its neutral element."""
+"""Reduction of the values written to one index -> its neutral element."""
 
 
 @_covers("index_put.default")
 def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | float, accumulate: bool = False) -> str:
     """Write one number where a mask of the first axes is set, or values at indices along neighbouring axes.
 
-    If indices are equal, the last value is kept; with `accumulate`, all values are added.
+    Of equal indices, the last value counts. With `accumulate`, all values are added.
     """
     first = places[0]
     if isinstance(first, str) and b.reads[first] == "bool":
@@ -72,20 +72,20 @@ def _check_count(count: int) -> None:
 
 
 def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True) -> str:
-    """Write values to indices along an axis; `how` combines values with equal indices (`last` or a key of `_IDENTITY`)."""
+    """Write values to indices along an axis. `how` combines values with equal indices (`last` or a key of `_IDENTITY`)."""
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
         return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
     short = next((other for other, extent in enumerate(shape) if other != axis and extents[other] < extent), None)
-    if short is not None:  # elements beyond those of the indices stay
+    if short is not None:  # elements beyond the indices' extents stay unchanged
         first, rest = (b.add(Slice(x, short, *ends), "part") for ends in ((0, extents[short]), (extents[short], shape[short])))
         return joined_parts(b, [_joined(b, first, axis, ids, source, how, include_self), rest], short)
     _check_count(math.prod(shape) * extents[axis])
     order = [*(other for other in range(len(shape)) if other != axis), axis]
 
     def line(name: str, along: int) -> str:
-        """The value with the axis as its second to last (`along` 1) or last axis (0), next to an axis of extent 1."""
+        """The value with the axis second to last (`along` 1) or last (`along` 0), next to an axis of extent 1."""
         turned = b.transpose(name, order)
         *outer, last = b.shapes[turned]
         return b.reshape(turned, (*outer, last, 1) if along else (*outer, 1, last))
@@ -139,7 +139,7 @@ def _scatter_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce
 
 @_covers("index_reduce.default")
 def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: str, *, include_self: bool = True) -> str:
-    """`scatter_reduce` with the same indices along an axis for all positions of the other axes."""
+    """`scatter_reduce` with indices along an axis that are equal for all positions of the other axes."""
     extents = b.shapes[source]
     lines = [extent if other == axis % len(extents) else 1 for other, extent in enumerate(extents)]
     return _scatter_reduce(b, x, axis, b.repeat(b.reshape(ids, lines), extents), source, reduce, include_self=include_self)
@@ -147,7 +147,6 @@ def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: 
 
 @_covers("put.default")
 def _put(b: Builder, x: str, ids: str, source: str, accumulate: bool = False) -> str:
-    """Write `source` to flat indices into all elements of x."""
     flat = [b.reshape(one, (-1,)) for one in (x, ids, source)]
     b.reads = {**b.reads, flat[1]: b.reads[ids]}
     return b.reshape(_index_put(b, flat[0], [flat[1]], flat[2], accumulate), b.shapes[x])

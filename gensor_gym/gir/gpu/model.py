@@ -25,9 +25,9 @@ from gensor_gym.hardware.occupancy import PARTITIONS, blocks_per_unit
 from gensor_gym.hardware.types import MemoryLevel
 
 INSTRUCTIONS = {"simple": 1, "divide": 10, "root": 8, "exp": 8, "fraction": 22, "log": 16}
-"""Kind of a scalar function -> number of instructions for each element, an estimate."""
+"""Number of instructions for each element, by kind of scalar function: estimates."""
 _MOVE, _STEP, _ROW, _POINTER, _JOIN = 2.0, 6.0, 20.0, 6.0, 2.0
-"""Number of instructions: a load or store with its address, a step's loop, a row, a pointer, a step of a shuffled sum."""
+"""Number of instructions of a load or store with its address, a step's loop, a row, a pointer, and a step of a shuffled sum."""
 _SHUFFLE, _BARRIER = 25.0, 40.0
 """Cycles of a shuffle and of a barrier until the next instruction can start: estimates."""
 _DEPENDENT = 4.0
@@ -42,7 +42,7 @@ _ALIKE = 0.9
 
 @dataclass(frozen=True)
 class Touched:
-    """A kernel's accesses to tensors in DRAM: bytes of first accesses and of repeated loads, loads in flight, loaded tensors."""
+    """A kernel's accesses to tensors in DRAM: bytes of first accesses and of repeated loads; numbers of loads and tensors."""
 
     first: float
     again: float
@@ -51,10 +51,10 @@ class Touched:
 
 
 class GpuModel(GirModel):
-    """The analytic model of one nest on one GPU."""
+    """The analytic model of one row nest on one GPU."""
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Terms of one placement with many headers: seconds float64 [B, 1 + len(TERMS)], their total first."""
+        """Seconds of one placement with many headers, float64 [B, 1 + len(TERMS)]: the total, then each term."""
         rules = GpuRules(self.nest, self.hardware)
         teams = teams_of(self.nest, header, self.hardware)
         count = len(header["rows"])
@@ -77,7 +77,7 @@ class GpuModel(GirModel):
         return next(placement for placement, one in self._profiles.items() if one is profile)
 
     def _resident(self, teams: Teams, registers: np.ndarray, shared: np.ndarray) -> np.ndarray:
-        """Number of blocks that are resident on a multiprocessor, at least 1; [B]."""
+        """Number [B] of blocks that are resident on a multiprocessor, at least 1."""
         hw = self.hardware
         limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
         triples, inverse = np.unique(np.stack([teams.threads, registers, shared], axis=1), axis=0, return_inverse=True)
@@ -90,7 +90,7 @@ class GpuModel(GirModel):
     def _gpu_kernel(
         self, kernel: KernelProfile, graph: KernelGraph, header: Header, teams: Teams, resident: np.ndarray, footprint: int
     ) -> dict[str, np.ndarray]:
-        """Seconds of each term of one kernel, [B] each; `chains` are the waits."""
+        """Seconds [B] of each term of one kernel; `chains` are the waits."""
         hw, own = self.hardware, header["tile"] * header["vector"]
         parts, turns, blocks = teams.shares(self.nest, len(kernel.passes), header["loop"])
         steps = np.minimum(teams.steps, header["loop"]) if len(kernel.passes) == 1 else teams.steps
@@ -122,7 +122,6 @@ class GpuModel(GirModel):
         return found
 
     def _of_lane(self, one: PassProfile, header: Header) -> np.ndarray:
-        """Number of instructions of a lane in one step of a pass."""
         own = header["tile"] * header["vector"]
         online = one.online * (1.0 + 1.0 / own) * (INSTRUCTIONS["exp"] + 2)  # one per element, one per step for the sum so far
         work = float(np.dot(one.counts, list(INSTRUCTIONS.values()))) + one.reductions + online
@@ -136,7 +135,6 @@ class GpuModel(GirModel):
         return 4.0 * self.nest.rows * self.nest.columns
 
     def _touched(self, graph: KernelGraph) -> Touched:
-        """Accesses of a kernel to slices in DRAM."""
         first, again, loads = 0.0, 0.0, 0
         seen: set[str] = set()
         for one in graph.instructions():
@@ -154,7 +152,7 @@ class GpuModel(GirModel):
         return Touched(first, again, max(loads, 1), max(len(seen), 1))
 
     def _wasted(self, graph: KernelGraph, teams: Teams) -> np.ndarray:
-        """Bytes of transferred sectors that no instruction uses, because columns are strided; [B]."""
+        """Bytes [B] of transferred sectors that no instruction uses, because columns are strided."""
         found = np.zeros(len(teams.rows))
         for one in graph.instructions():
             for part in (one.target, *(part for _, part in one.sources)):

@@ -16,11 +16,11 @@ WIDEST = 4
 OWN_REGISTERS = 40
 """Number of registers of a thread for addresses, loops and temporary values."""
 LEAST_LIVE = 2
-"""Least number of a step's values that are in registers at once, without the rows that are kept in registers."""
+"""Least number of a step's values that are in registers at once, besides the rows that are kept in registers."""
 
 
 class GpuRules(GirRules):
-    """The limits of one nest on one GPU; the base class has the limits of all machines."""
+    """The limits of one row nest on one GPU; the base class has the limits of all machines."""
 
     @cached_property
     def across(self) -> int:
@@ -36,17 +36,17 @@ class GpuRules(GirRules):
 
     @cached_property
     def live(self) -> int:
-        """Number of a step's values that are in registers at once: the most loads of a pass, which are in flight together."""
+        """Number of a step's values in registers at once: the most loads of any pass, which are in flight together."""
         loads = [self.nest.uses[cell.name] for cell in self.nest.cells if cell.is_load and cell.wide]
         return max(LEAST_LIVE, *(sum(number in uses for uses in loads) for number in range(self.nest.passes)))
 
     def shared_bytes(self, teams: Teams, buffers: np.ndarray) -> np.ndarray:
-        """Bytes of shared memory of a block with `buffers` [B] row buffers, int64 [B]."""
+        """Bytes of a block's shared memory with `buffers` [B] row buffers, int64 [B]."""
         turned = np.where(teams.rows > 1, self.across, 0) * self.nest.item_bytes * teams.rows * (teams.wide + 1)
         return buffers * teams.rows * self.row_bytes + turned + self.nest.item_bytes * self._joins * (teams.threads // 32)
 
     def registers_of(self, teams: Teams, header: dict[str, np.ndarray], whole: np.ndarray) -> np.ndarray:
-        """Approximate number of registers of a thread with `whole` [B] rows kept in registers, int64 [B]."""
+        """Approximate number of a thread's registers with `whole` [B] rows kept in registers, int64 [B]."""
         own = header["tile"] * header["vector"] * (self.nest.item_bytes // 4)
         return OWN_REGISTERS + own * (whole * teams.steps + self.live)
 
@@ -64,7 +64,6 @@ class GpuRules(GirRules):
         return fitting
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether levels are allowed, values do not outlive their kernel, storage suffices, and `loop` is not too large."""
         placed = rows[:, HEADER:]
         teams = teams_of(self.nest, header, self.hardware)
         fitting = np.all(self._allowed[np.arange(placed.shape[1]), placed], axis=1)
@@ -79,7 +78,6 @@ class GpuRules(GirRules):
         return fitting
 
     def _loops(self, loop: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Whether `loop` is 1, or the next smaller value is less than the number of steps."""
         values = np.array(next(field.values for field in FIELDS if field.name == "loop"))
         below = values[np.maximum(np.searchsorted(values, loop) - 1, 0)]
         return (loop == 1) | (below < steps)
@@ -89,7 +87,7 @@ class GpuRules(GirRules):
         return {}
 
     def _goes_once(self, placement: tuple[Level, ...]) -> bool:
-        """Whether some kernel of a placement has a single pass, so that its steps are tiles of columns."""
+        """Whether some kernel of a placement has a single pass, so that each of its steps is a tile of columns."""
         if placement not in self._once:
             passes = passes_of(self.nest, placement)
             ends = sorted({-1, *passes.cuts, passes.nest.passes - 1})

@@ -1,8 +1,8 @@
 """The meaning of a schedule's header on a GPU: a team of lanes works on each row, and a block has several teams.
 
-A lane loads `vector` elements at once and has `tile` vectors in parallel, like on a CPU. A row's team has enough lanes for all
+A lane loads `vector` elements at once and has `tile` vectors in parallel, as on a CPU. A row's team has enough lanes for all
 columns in one step, up to the limit of a block. `rows` are IntelliGen's units of a group: the warps of a block, or its teams of
-several warps. A team of less than a warp shares the warp with teams of neighbouring rows. `loop` is the number of successive
+several warps. A team of less than a warp shares the warp with teams of adjacent rows. `loop` is the number of successive
 steps of a block. If a kernel has one pass, a step is one tile of columns, and blocks may share a row: each block then stores its
 part of every reduction, and a second launch combines the parts (the split in two stages). If a kernel has several passes, a step
 is all columns of its rows.
@@ -19,7 +19,7 @@ from gensor_gym.hardware.types import Hardware
 
 WARP = 32
 KNOWN = ("vector", "tile", "rows", "loop", "streaming")
-"""Fields of the header that matter on a GPU; other fields have their first value."""
+"""Fields of the header that matter on a GPU; all other fields have their first value."""
 FINISH_THREADS = 1024
 """Most threads of a block that combines the parts of one row."""
 
@@ -40,7 +40,7 @@ class Teams:
     """Number of steps for all columns."""
 
     def shares(self, nest: RowNest, passes: int, loop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(number of blocks that share a row, steps of rows per block, total blocks) of a kernel with `passes` passes."""
+        """Numbers [B] of (blocks that share a row, steps of rows per block, all blocks) for a kernel with `passes` passes."""
         along = self.steps if passes == 1 else np.ones_like(self.steps)
         parts = -(-along // loop)
         turns = np.maximum(loop // along, 1)
@@ -48,7 +48,7 @@ class Teams:
 
 
 def teams_of(nest: RowNest, header: dict[str, np.ndarray], hardware: Hardware) -> Teams:
-    """Shape of blocks for headers whose values are int64 [B]."""
+    """Shape of blocks for many headers, whose values are int64 [B]."""
     own = header["tile"] * header["vector"]
     wanted = 2 ** np.ceil(np.log2(-(-nest.columns // own))).astype(np.int64)
     lanes = np.minimum(wanted, hardware.threads_per_block // header["rows"])
@@ -59,7 +59,7 @@ def teams_of(nest: RowNest, header: dict[str, np.ndarray], hardware: Hardware) -
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The shape of one kernel's blocks; fields as in `Teams`, and the values of the header."""
+    """The shape of one kernel's blocks: the fields of `Teams` and the values of the header."""
 
     lanes: int
     rows: int
@@ -69,7 +69,7 @@ class BlockShape:
     parts: int
     """Number of blocks that share a row."""
     turns: int
-    """Number of steps of rows that a block runs in order."""
+    """Number of steps of rows that a block runs one after another."""
     blocks: int
     vector: int
     tile: int
@@ -94,9 +94,9 @@ def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Ha
 
 
 def lies_across(access: Access, extents: tuple[int, ...]) -> bool:
-    """Whether neighbouring rows are contiguous in a tensor and neighbouring columns are not.
+    """Whether elements of adjacent rows are contiguous in a tensor and those of adjacent columns are not.
 
-    A block of several rows transposes tiles of it in shared memory, so that loads and stores use whole lines of memory.
+    A block of several rows transposes such tiles in shared memory, so that loads and stores use whole lines of memory.
     """
     if access.chosen is not None:
         return False

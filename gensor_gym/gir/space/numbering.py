@@ -16,7 +16,7 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(digit that each action changes, amount that it adds, value that it sets), int64 [NUM_ACTIONS] each.
 
-    Only `place` sets a value; for other actions it is -1.
+    Only `place` sets a value; for other actions the value is -1.
     """
     digit, by, to = (np.zeros(NUM_ACTIONS, np.int64) for _ in range(3))
     to[:] = -1
@@ -49,12 +49,12 @@ class Numbering:
 
     @classmethod
     def stacked(cls, some: Iterable[Numbering]) -> Numbering:
-        """Numbering of K spaces, [K, ROW]."""
+        """Numbering of K spaces, with fields [K, ROW]."""
         counts, strides = zip(*((one.counts, one.strides) for one in some), strict=True)
         return cls(np.stack(counts), np.stack(strides))
 
     def take(self, lines: np.ndarray) -> Numbering:
-        """Numbering [B, ROW] of the spaces whose indices are `lines`, int64 [B]."""
+        """Numbering [B, ROW] with the space of index `lines[i]`, int64 [B], for number i."""
         return Numbering(self.counts[lines], self.strides[lines])
 
     @property
@@ -63,17 +63,17 @@ class Numbering:
         return int(np.prod(self.counts, axis=-1))
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """Number int64 [B] of each schedule, given as rows int32 [B, ROW]."""
+        """Numbers int64 [B] of schedules int32 [B, ROW]."""
         found: np.ndarray = (rows * self.strides).sum(axis=-1)
         return found
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] of numbers int64 [B]."""
+        """Schedules int32 [B, ROW] of numbers int64 [B]."""
         found: np.ndarray = numbers[:, None] // self.strides % self.counts
         return found.astype(np.int32)
 
     def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Numbers int64 [B] after one of `actions` int64 [B] each; an action that would leave the range changes nothing."""
+        """Numbers int64 [B] of the schedules after `actions`, int64 [B]; an action that would leave the range changes nothing."""
         digit, by, to = _DIGIT[actions], _BY[actions], _TO[actions]
         lines = [np.arange(len(self.counts))] if self.counts.ndim > 1 else []
         counts, strides = self.counts[(*lines, digit)], self.strides[(*lines, digit)]
@@ -84,7 +84,7 @@ class Numbering:
         return found
 
     def successors(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Numbers int64 [B, NUM_ACTIONS] after every action; `rows` int32 [B, ROW] are the rows of `numbers`."""
+        """Numbers int64 [B, NUM_ACTIONS] of the schedules after every action; `rows`, int32 [B, ROW], are those of `numbers`."""
         counts, strides = self.counts[..., :HEADER], self.strides[..., :HEADER]
         header, cells = rows[:, :HEADER], rows[:, HEADER:, None]
         moves = np.zeros((len(rows), NUM_ACTIONS), np.int64)

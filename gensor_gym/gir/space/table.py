@@ -37,7 +37,7 @@ class Spanned(Protocol):
         """Number of schedules, legal or not."""
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of rows int32 [B, ROW] is legal, bool [B]."""
+        """Whether each schedule of int32 [B, ROW] is legal, bool [B]."""
 
     def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
         """Bytes that schedules int32 [B, ROW] move, int64 [B]."""
@@ -48,7 +48,7 @@ def legal_actions(
 ) -> np.ndarray:
     """Legal actions bool [B, NUM_ACTIONS] of schedules `here` int64 [B], whose actions lead to `there` int64 [B, NUM_ACTIONS].
 
-    `primitives` bool [NUM_ACTIONS] are the actions that the space has. `here` and `there` are indices into the tables `legal` and
+    `primitives`, bool [NUM_ACTIONS], are the actions of the space. `here` and `there` are indices into the tables `legal` and
     `moved`, [S]. `moved` are the moved bytes if no action may increase them, else None.
     """
     found: np.ndarray = (there != here[:, None]) & legal[there] & primitives
@@ -70,7 +70,7 @@ class GirTable:
         self.numbering = Numbering.of(graph.nest)
         self.legal = np.zeros(graph.size, bool)
         self.terms = np.full((graph.size, 1 + len(TERMS)), np.inf)
-        """Seconds by the model, their total first, float64 [S, 1 + terms]; infinite for illegal schedules."""
+        """Predicted seconds, the total first, float64 [S, 1 + terms]; infinite for illegal schedules."""
         self.bytes = np.zeros(graph.size, np.int64)
         """Moved bytes (`GirGraph.moved_bytes`), int64 [S]."""
         for start in range(0, graph.size, _BATCH):
@@ -82,19 +82,19 @@ class GirTable:
             self.bytes[chosen[legal]] = graph.moved_bytes(rows[legal])
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """Numbers int64 [B] of rows int32 [B, ROW]."""
+        """Numbers int64 [B] of schedules int32 [B, ROW]."""
         return self.numbering.numbers(rows)
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] of numbers int64 [B]."""
+        """Schedules int32 [B, ROW] of numbers int64 [B]."""
         return self.numbering.rows(numbers)
 
     def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Numbers int64 [B] after one of `actions` int64 [B] each; an action that would leave the range changes nothing."""
+        """Numbers int64 [B] of the schedules after `actions`, int64 [B]; an action that would leave the range changes nothing."""
         return self.numbering.after(numbers, actions)
 
     def successors(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers int64 [B, NUM_ACTIONS] after every action; an action that would leave the range changes nothing."""
+        """Numbers int64 [B, NUM_ACTIONS] of the schedules after every action; one that would leave the range changes nothing."""
         return self.numbering.successors(numbers, self.rows(numbers))
 
     def masks(self, numbers: np.ndarray) -> np.ndarray:
@@ -108,7 +108,7 @@ class GirTable:
 
     @property
     def seconds(self) -> np.ndarray:
-        """Seconds by the model, float64 [S]; infinite for illegal schedules."""
+        """Predicted seconds, float64 [S]; infinite for illegal schedules."""
         return self.terms[:, 0]
 
     @cached_property
@@ -124,7 +124,7 @@ class GirTable:
 
     @cached_property
     def optimum(self) -> tuple[GirSchedule, float]:
-        """(fastest reachable schedule by the model, its seconds)."""
+        """(reachable schedule with the shortest predicted time, this time in seconds)."""
         seconds = np.where(self.reachable, self.seconds, np.inf)
         best = int(seconds.argmin())
         return GirSchedule(self.rows(np.array([best]))[0]), float(seconds[best])

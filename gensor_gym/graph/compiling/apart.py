@@ -1,7 +1,7 @@
-"""A compile server: a second process that compiles functions to disk, where this process loads them.
+"""Client of the compile server, a second process that compiles functions to disk; the client's process loads them from there.
 
-It starts with the first request, ends when idle for a while, and never outlives this process. Worker processes compile functions
-themselves, because each would start a server; so does a process without a cache on disk.
+The server starts with the first request, ends when idle for a while, and never outlives its client. Worker processes compile
+functions themselves, because each would start a server; so does a process without a cache on disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class Apart:
     """Requests to the compile server, which runs while requests are pending."""
 
     def __init__(self) -> None:
-        """Begin without a server and without requests."""
         self._process: subprocess.Popen[bytes] | None = None
         self._awaited: list[Asked] = []
         self._over: set[Asked] = set()
@@ -39,7 +38,7 @@ class Apart:
         self._lock = threading.Lock()
 
     def compiles(self, function: Any, types: tuple[Any, ...]) -> bool:
-        """Whether the compile server is compiling a function for these argument types; the first call requests it.
+        """Whether the server is compiling a function for these argument types; the first call requests it.
 
         False if the compiled function is on disk, or will not be stored there.
         """
@@ -56,11 +55,10 @@ class Apart:
             return asked in self._awaited
 
     def _can_be(self) -> bool:
-        """Whether a server may be started: not after a failure, and not in a worker process."""
+        """No server starts after a failure, or in a worker process."""
         return not self._broken and multiprocessing.parent_process() is None
 
     def _ask(self, asked: Asked) -> None:
-        """Send a request to the server, and start the server if necessary."""
         if self._process is not None and self._process.poll() is not None:
             self._ended()
         self._awaited.append(asked)
@@ -68,12 +66,12 @@ class Apart:
             if self._process is None:
                 self._process, self._begin = _started(), time.monotonic()
             self._process.stdin.write(base64.b64encode(pickle.dumps(asked)) + b"\n")  # type: ignore[union-attr]
-        except OSError:  # it cannot be started, or ended at this very moment
+        except OSError:  # the server cannot be started, or has just ended
             self._broken = self._process is None
             self._ended()
 
     def _listen(self) -> None:
-        """Record finished functions: the server writes one byte for each, in the order of the requests."""
+        """Record finished functions. The server writes one byte for each, in the order of the requests."""
         done = self._process.stdout.read() if self._process is not None else b""  # type: ignore[union-attr]
         for _ in done or b"":
             self._over.add(self._awaited.pop(0))
@@ -81,7 +79,7 @@ class Apart:
             self._ended()
 
     def _ended(self) -> None:
-        """Note that the server ended: pending functions are compiled here. After a failure it is not restarted."""
+        """Leave pending functions to this process to compile. After a failure the server is not restarted."""
         self._over.update(self._awaited)
         self._awaited.clear()
         if self._process is not None:
@@ -97,7 +95,7 @@ class Apart:
                 self._ended()
 
     def forget(self) -> None:
-        """Drop the server in the child after a fork, because it belongs to the parent."""
+        """Drop the server in the child after a fork, because the server belongs to the parent."""
         if self._process is not None:
             self._process.returncode = 0
             _close(self._process)
@@ -105,9 +103,9 @@ class Apart:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """Start the server with this process's import path; OSError if that fails.
+    """OSError if the server cannot start.
 
-    It runs in its own process group, so that Ctrl-C in a terminal reaches this process only.
+    It gets the client's import path and a process group of its own, so that Ctrl-C in a terminal does not reach it.
     """
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)
     process = subprocess.Popen(
@@ -120,7 +118,6 @@ def _started() -> subprocess.Popen[bytes]:
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipes to a process."""
     for file in (process.stdin, process.stdout):
         if file is not None:
             file.close()

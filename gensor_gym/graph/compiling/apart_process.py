@@ -1,7 +1,7 @@
 """The compile server: `python -m gensor_gym.graph.compiling.apart_process PARENT`.
 
-Each line of standard input names a function and argument types; a byte on standard output reports it done. The server ends when
-idle for a while, at the end of standard input, and when its parent has ended for any reason.
+Each line of standard input names a function and argument types; a byte on standard output reports it compiled. The server ends
+when idle for a while, at the end of standard input, or when its parent has ended.
 """
 
 from __future__ import annotations
@@ -34,18 +34,17 @@ def main() -> None:
         try:
             function = getattr(import_module(module), name)
             getattr(function, "whole", function).compile(types)
-        except Exception:  # the parent then compiles it itself and reports the error
+        except Exception:  # the parent then compiles the function itself and reports the error
             sys.exit(1)
         os.write(sys.stdout.fileno(), b".")
 
 
 def _is_something_there(descriptor: int) -> bool:
-    """Whether input arrives within `IDLE_S` seconds."""
     return bool(select.select([descriptor], [], [], IDLE_S)[0])
 
 
 def _line(descriptor: int) -> bytes:
-    """The next line, read byte by byte so that no part of a later line is consumed; empty at the end of the input."""
+    """Read byte by byte, so that no part of a later line is consumed. Empty at the end of the input."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(descriptor, 1)
@@ -56,7 +55,7 @@ def _line(descriptor: int) -> bytes:
 
 
 def _end_with(parent: int) -> None:
-    """End this process as soon as the parent has ended; an orphan has another parent."""
+    """End the server as soon as the parent has ended; an orphan has another parent."""
     while os.getppid() == parent:
         time.sleep(WATCH_S)
     os._exit(0)

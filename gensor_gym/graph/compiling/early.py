@@ -1,7 +1,7 @@
 """Compiled functions that run interpreted while another process compiles them.
 
-Numba calls `_compile_for_args` only for argument types without a compiled function. There this module returns the interpreted
-function while the server works, and Numba's compiled function afterwards. Calls with a compiled function are as fast as before.
+Numba calls `_compile_for_args` only for argument types without a compiled function. Here it returns the interpreted function
+while the server compiles, and Numba's compiled function afterwards. Calls with a compiled function take no extra time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether calls run interpreted until a function is compiled, for all functions; None leaves it to `Hurried.early`."""
+"""Whether calls of all functions run interpreted until compiled; None leaves the choice to `Hurried.early`."""
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Context in which no call waits for compilation: for calls whose interpreted run is faster than compiling."""
+    """Context in which no call waits for compilation. For calls whose interpreted run is faster than compiling."""
     before = _hurry.set(_hurry.get() is not False)
     try:
         yield
@@ -34,7 +34,7 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Context in which every call waits for compilation, even inside `at_once`: for timing."""
+    """Context in which every call waits for compilation, even inside `at_once`. For timing."""
     before = _hurry.set(False)
     try:
         yield
@@ -43,13 +43,13 @@ def waiting() -> Iterator[None]:
 
 
 class Hurried(Kept):
-    """A function whose calls run interpreted until it is compiled, if the caller says so (`at_once`) or `early` is set."""
+    """A function whose calls may run interpreted until it is compiled: inside `at_once`, or if `early` is set."""
 
     early = False
     """Whether calls run interpreted until the function is compiled, unless `at_once` or `waiting` decides."""
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """Called by Numba for new argument types: return the compiled function, or the interpreted one while it is compiled."""
+        """Numba calls this for new argument types. Return the compiled function, or meanwhile the interpreted one."""
         hurry = _hurry.get()
         if (self.early if hurry is None else hurry) and not any(isinstance(each, OmittedArg) for each in args):
             types = tuple(self.typeof_pyval(each) for each in args)
@@ -58,13 +58,12 @@ class Hurried(Kept):
         return super()._compile_for_args(*args, **kws)
 
     def _answer(self, *args: Any) -> Any:
-        """Result of the interpreted function, or of the compiled function if Python raises, as for a division by zero."""
+        """The result of the interpreted function or, if that raises (as for a division by zero), of the compiled function."""
         try:
             return self._plain(*args)
-        except Exception:  # no array is changed yet, and the compiled function decides on these arguments
+        except Exception:  # no array has changed yet, and the compiled function decides
             return super()._compile_for_args(*args)(*args)
 
     @cached_property
     def _plain(self) -> Any:
-        """The same function as plain Python."""
         return interpreted(self)

@@ -1,4 +1,4 @@
-"""The on-disk cache of compiled functions: one process compiles a function while other processes wait for it."""
+"""On-disk cache of compiled functions: one process compiles a function while other processes wait for the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
         return isinstance(self._cache, FunctionCache)
 
     def is_kept(self, types: tuple[Any, ...]) -> bool:
-        """Whether the function compiled for the given argument types is on disk."""
+        """Whether the function, compiled for these argument types, is on disk."""
         if not self.keeps:
             return False
         file = self._cache._cache_file
@@ -45,12 +45,11 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
             return super().compile(sig)
 
     def _is_at_hand(self, sig: Any) -> bool:
-        """Whether nothing needs to be compiled, because the function is in memory or on disk."""
         return isinstance(sig, tuple) and (sig in self.overloads or self.is_kept(sig))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold a lock during the `with` block, so that no other process compiles this function.
+        """Hold a lock in the `with` block, so that no other process compiles the function.
 
         The holder waits only for functions that it calls, so no two processes wait for each other.
         """
@@ -67,7 +66,6 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
 
 
 def _lock(held: IO[bytes]) -> None:
-    """Lock a file, after waiting until no other process has it locked."""
     begin = time.monotonic()
     while True:
         try:

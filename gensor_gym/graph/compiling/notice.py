@@ -1,7 +1,7 @@
 """A line on standard error when compiling takes long.
 
 Compiled code is cached, so the line appears once for each state of the sources; a terminal also shows progress. Worker processes
-print nothing, and $GENSOR_GYM_QUIET silences it.
+print nothing, and $GENSOR_GYM_QUIET silences the notice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMPILING = "numba:compile"
 
 
 class Notice(event.Listener):  # type: ignore[misc]
-    """Listener that Numba calls for every function that it compiles; it prints the notice unless `silent()` holds by then."""
+    """Listener that Numba calls for every function that it compiles. It prints the notice unless `silent()` holds by then."""
 
     def __init__(self, out: Callable[[], TextIO], clock: Callable[[], float], silent: Callable[[], bool]) -> None:
         """`out` returns the stream to print to, `clock` the time in seconds, and `silent` whether to print nothing."""
@@ -34,14 +34,14 @@ class Notice(event.Listener):  # type: ignore[misc]
         self._said = False
 
     def on_start(self, event: event.Event) -> None:
-        """Start the clock when compilation of an outermost function begins; Numba compiles its callees inside."""
+        """Start the clock when compilation of an outermost function begins. Numba compiles its callees inside."""
         if self._depth > 0 or _is_ours(event):
             if self._depth == 0:
                 self._begin = self._clock()
             self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
-        """Count a compiled function, and print the notice if all of them took longer than PATIENCE_S."""
+        """Count a compiled function. Print the notice if compiling has taken more than PATIENCE_S seconds in all."""
         if self._depth == 0:
             return
         self._depth -= 1
@@ -53,19 +53,18 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._say(self._out(), seconds)
 
     def lasts(self, seconds: float) -> None:
-        """Print the notice if another process compiles for too long, while this process waits or runs interpreted."""
+        """Print the notice if another process has compiled for too long. Meanwhile this process waits or runs interpreted."""
         if seconds > PATIENCE_S and not self._silent():
             self._say_once(self._out())
 
     def _say_once(self, out: TextIO) -> None:
-        """Print the line unless it was printed before."""
         if not self._said:
             self._said = True
             out.write("gensor_gym: compiling, once; it is kept for the next time\n")
             out.flush()
 
     def _say(self, out: TextIO, seconds: float) -> None:
-        """Print the line, once; on a terminal also the progress."""
+        """On a terminal, also print the progress."""
         self._say_once(out)
         if out.isatty():
             out.write(f"\r{self._functions} functions, {seconds:.0f} s\x1b[K" if self._depth > 0 else "\r\x1b[K")
@@ -73,20 +72,19 @@ class Notice(event.Listener):  # type: ignore[misc]
 
 
 def _is_ours(event: event.Event) -> bool:
-    """Whether the event is about a function of this project."""
-    module: str | None = event.data["dispatcher"].py_func.__module__  # None of a function made from its text
+    module: str | None = event.data["dispatcher"].py_func.__module__  # None for a function made from its text
     return module is not None and module.partition(".")[0] in _OURS
 
 
 def _is_silent() -> bool:
-    """Whether this process prints nothing: it is a worker, $GENSOR_GYM_QUIET is set, or it has no standard error."""
+    """Workers are silent, as is a process with $GENSOR_GYM_QUIET or without standard error."""
     return bool(os.environ.get(QUIET)) or multiprocessing.parent_process() is not None or sys.stderr is None
 
 
 NOTICE = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
-"""The notice of this process."""
+"""The notice of the running process."""
 
 
 def watch() -> None:
-    """Listen to all compilations from now on in this process."""
+    """Listen to all compilations of the running process from now on."""
     event.register(_COMPILING, NOTICE)

@@ -4,9 +4,9 @@ Numba optimises and emits every function with all its callees, so LLVM compiles 
 two thirds of the compile time of a first episode. A part stops before that step. Its text is inserted into the function that
 Python calls, which LLVM optimises as a whole. A part that is called from Python becomes such a function.
 
-This relies on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on internals of its code libraries and
-dispatchers, which releases may change. With an untried release (`TRIED`), Numba compiles every function as usual: answers are the
-same, and a first episode waits three times as long.
+The code relies on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on internals of its code libraries and
+dispatchers, which releases may change. With an untried release (`TRIED`), Numba compiles every function as usual: results are
+equal, and a first episode waits three times as long.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ TRIED = ("0.68",)
 
 
 class _Text(JITCodeLibrary):  # type: ignore[misc]
-    """LLVM text of a part, neither optimised nor emitted; linking it adds the text of all its callees."""
+    """LLVM text of a part, neither optimised nor emitted. Linking the text adds the texts of all its callees."""
 
     _with_called: Any = None
 
     def finalize(self) -> None:
-        """Finish the library without optimising it; nothing may be added from now on."""
+        """Finish the library without optimising it. Nothing may be added afterwards."""
         self._raise_if_finalized()
         for library in self._linking_libraries:
             self._reload_init.update(library._reload_init)
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
-        """LLVM module with the text of this part and of all its callees, each once."""
+        """LLVM module with the text of the part and of all its callees, each once."""
         if self._with_called is None:
             module = self._own().clone()
             for library in reversed(list(self._called({self}))):  # LLVM omits functions that are not called yet
@@ -50,11 +50,11 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         return self._with_called
 
     def _own(self) -> Any:
-        """LLVM module with the text of this part alone; other modules may define the same functions again."""
+        """LLVM module with the text of the part alone. Other modules may define the same functions again."""
         return super()._get_module_for_linking()
 
     def _called(self, met: set[Any]) -> Iterator[Any]:
-        """Every library that this part calls, directly or through other parts, except the libraries in `met`; callees first."""
+        """Libraries that the part calls, directly or through other parts, except the libraries in `met`; callees first."""
         for library in self._linking_libraries:
             if library not in met:
                 met.add(library)
@@ -75,7 +75,7 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
         state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
         state.library = _Text(state.targetctx.codegen(), state.func_id.func_qualname)
         super().run_pass(state)
-        name = object()  # callers find the part by this object, as they find other functions by the entry for Python
+        name = object()  # callers find the part by this object; they find other functions by the entry for Python
         state.targetctx.insert_user_function(name, state.cr.fndesc, [state.library])
         state.cr = state.cr._replace(cfunc=name)
         return True
@@ -85,10 +85,8 @@ def pipeline(lowering: type[NativeLowering]) -> type[CompilerBase]:
     """Numba's pipeline with `lowering` in place of Numba's own."""
 
     class Compiler(CompilerBase):  # type: ignore[misc]
-        """Numba's compiler with another lowering."""
-
         def define_pipelines(self) -> list[Any]:
-            """The default passes, with the lowering replaced."""
+            """Default passes of Numba, with the lowering replaced."""
             made = DefaultPassBuilder.define_nopython_pipeline(self.state)
             made.passes = [(lowering if each is NativeLowering else each, why) for each, why in made.passes]
             made._finalized = False
@@ -102,14 +100,14 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
-    """A function that is called by compiled functions."""
+    """A function that compiled functions call."""
 
     def add_overload(self, cres: Any) -> None:
-        """Keep a compiled overload for compiled callers; Python cannot call it."""
+        """Keep a compiled overload for compiled callers. Python cannot call it."""
         self.overloads[tuple(cres.signature.args)] = cres
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """Compile and register an overload that Python can call; Numba calls this for new argument types."""
+        """Compile and register an overload that Python can call. Numba calls this for new argument types."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
             if types not in self._answered:  # a duplicate would match two functions, and every call would compile again
@@ -119,29 +117,28 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
     @cached_property
     def _answered(self) -> set[tuple[Any, ...]]:
-        """Argument types for which a call from Python needs no compilation."""
         return set()
 
     @cached_property
     def whole(self) -> Any:
-        """The same function compiled with all its callees, callable from Python."""
+        """The function, compiled with all its callees, for calls from Python."""
         return _WHOLE[self.py_func](self.py_func)
 
 
 class Entry(Hurried):
-    """A function that Python calls. Compiled callers use it as a part, so that it is optimised inside them."""
+    """A function that Python calls. Compiled callers use it as a part, so that LLVM optimises it inside them."""
 
     @cached_property
     def part(self) -> Any:
-        """The same function as a `Part`, for compiled callers."""
+        """The function as a `Part`, for compiled callers."""
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=_COMPILER)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """The part's template, by which Numba types a compiled call."""
+        """Template of the part, by which Numba types a compiled call."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """The part's overload, to which Numba lowers a compiled call."""
+        """Overload of the part, to which Numba lowers a compiled call."""
         return self.part.get_overload(sig)
 
 
@@ -152,21 +149,24 @@ class Early(Entry):
 
 
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
-"""Python function of a part -> the function that makes it callable from Python."""
+"""Python function of a part -> function that makes the part callable from Python."""
 
 
 def is_tried(version: str) -> bool:
-    """Whether this module was tried with a release of Numba."""
+    """Whether parts were tested with a release of Numba."""
     return ".".join(version.split(".")[:2]) in TRIED
 
 
 def entry(function: Any, kind: type[Entry] = Entry, **options: Any) -> Entry:
-    """A function as an `Entry`, or a subclass `kind`, with Numba's options."""
+    """The function as an `Entry`, or as a subclass `kind`, with Numba's options."""
     return kind(function, targetoptions={"nopython": True, "boundscheck": None, **options})
 
 
 def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:
-    """A function as a `Part` with Numba's options; `whole` compiles it for calls from Python. Unchanged if Numba is off."""
+    """The function as a `Part` with Numba's options; the function itself if Numba is off.
+
+    `whole` compiles it for calls from Python.
+    """
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
     if not is_tried(numba.__version__):

@@ -1,4 +1,4 @@
-"""Compiled functions run as plain Python over lists of numbers, with the same results as compiled by Numba, to the last bit.
+"""Compiled functions run as plain Python over lists of numbers. Results equal those of Numba's code to the last bit.
 
 The source is the same. Python's integers and floats are those of Numba, logarithms come from the same C library, and neither
 fuses nor reorders operations. Arrays are copied to lists, and changed numbers are copied back at the end, so a call that fails
@@ -6,7 +6,7 @@ has changed nothing. Lists are faster than arrays, because Python creates an obj
 a step of an environment takes 0.2 to 0.4 ms.
 
 Three differences from Numba do not matter here. Numba's integers wrap beyond 64 bits, which no schedulable task reaches. Division
-by zero raises here and not in Numba. Numba rounds a number that is written to a float32 array and read in the same call; no
+by zero raises in Python and not in Numba. Numba rounds a number that is written to a float32 array and read in the same call; no
 function does that.
 """
 
@@ -38,7 +38,7 @@ class Line(list[Any]):
         return (len(self),)
 
     def copy(self) -> Line:
-        """A copy of the numbers that is not connected to an array."""
+        """Copy of the numbers that is not connected to an array."""
         made = Line(self._array[:0])
         made += self
         return made
@@ -52,7 +52,7 @@ class Line(list[Any]):
 
 
 class Lines:
-    """The numbers of an array with several axes, copied line by line on access."""
+    """The numbers of an array with several axes. An index along the first axis copies that slice on first access."""
 
     def __init__(self, array: np.ndarray) -> None:
         """Keep an array [N, ..]; nothing is copied yet."""
@@ -60,7 +60,7 @@ class Lines:
         self.shape, self.ndim = array.shape, array.ndim
 
     def __getitem__(self, at: Any) -> Any:
-        """A line by its index, or a number by its indices; IndexError if out of range."""
+        """A slice by its index, or a number by its indices. IndexError if out of range."""
         if isinstance(at, tuple):
             return self[at[0]][at[1]]
         if at not in self._copied:
@@ -68,38 +68,34 @@ class Lines:
         return self._copied[at]
 
     def __setitem__(self, at: tuple[int, int], number: Any) -> None:
-        """Set the number at two indices."""
         self[at[0]][at[1]] = number
 
     def put_back(self) -> None:
-        """Write the changed numbers of all copied lines back into the array."""
+        """Write the changed numbers of all copied slices back into the array."""
         for line in self._copied.values():
             line.put_back()
 
 
 class _Numpy:
-    """The functions of NumPy that compiled functions use."""
-
     inf, log, float64 = math.inf, math.log, float
     int8 = int32 = int64 = int
 
     @staticmethod
     def zeros(shape: Any, dtype: type = float) -> Line | Lines:
-        """Scratch lists of zeros with this shape, like `numpy.zeros`."""
         return _copied(np.zeros(shape, dtype))
 
     empty = zeros
 
 
 def text_of(function: F) -> F:
-    """The Python function from which a compiled function was made; its callees are still compiled."""
+    """Python function from which a compiled function was made. Its callees are still compiled."""
     return getattr(function, "py_func", function)
 
 
 def interpreted(function: F) -> F:
     """A compiled function and its callees as plain Python, for callers with few calls or no time to wait.
 
-    It changes arrays in the same way as the compiled function.
+    It changes arrays as the compiled function does.
     """
     text = over_lists(function)
 
@@ -115,7 +111,6 @@ def interpreted(function: F) -> F:
 
 
 def _copied(array: np.ndarray) -> Line | Lines:
-    """The numbers of an array as lists."""
     return Line(array) if array.ndim == 1 else Lines(array)
 
 
@@ -124,7 +119,7 @@ _made: dict[FunctionType, FunctionType] = {}
 
 
 def over_lists(function: Any) -> FunctionType:
-    """A copy of a function with globals in which compiled functions are plain Python and arrays are lists of numbers."""
+    """Copy of a function with globals in which compiled functions are plain Python and arrays are lists of numbers."""
     text: Any = text_of(function)
     if text not in _made:
         scope = dict(text.__globals__)

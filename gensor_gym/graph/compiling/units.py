@@ -1,13 +1,13 @@
 """Functions that are compiled once and called by name, never copied into their callers.
 
-Numba copies all callees into each function that Python calls, and LLVM optimises every copy. A unit stays out of these copies:
-callers refer to its symbol, which the linker finds in the process. So LLVM compiles the analytic model, which thirty functions
-call, once for each kind of machine. A process that loads it from disk does not even type its parts.
+Numba copies all callees into each function that Python calls, and LLVM optimises every copy. A unit is not copied: callers refer
+to its symbol, which the linker finds in the process. So LLVM compiles the analytic model, which thirty functions call, once for
+each kind of machine. A process that loads a unit from disk does not even type the unit's parts.
 
 Code from disk needs the symbols of its units when it is loaded, or the linker ends the process. Two measures ensure that. The
 symbol's name is the same in every process, while Numba's own name would count earlier compilations. And `_reload_init` of a
-library, which Numba runs before loading it, contains a loader for each unit. Both rely on internals of Numba that releases may
-change (see `graph.compiling.parts`).
+library, which Numba runs before loading the library, contains a loader for each unit. Both rely on internals of Numba that
+releases may change (`graph.compiling.parts`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from gensor_gym.graph.compiling.parts import pipeline
 
 
 class _Load(NamedTuple):
-    """Loads or compiles a unit for given argument types before code that calls it is loaded."""
+    """Loads or compiles a unit for known argument types, before code that calls the unit is loaded."""
 
     module: str
     name: str
     types: tuple[Any, ...]
 
     def __call__(self) -> None:
-        """Load or compile the unit, unless it is loaded already."""
         import_module(self.module)
         _UNITS[self.module, self.name].compile(self.types)
 
@@ -43,7 +42,7 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
     _name = "lowering_of_a_unit"
 
     def run_pass(self, state: Any) -> bool:
-        """Lower the function like Numba, with the number 0 in its symbol; Numba's own numbers begin at 1."""
+        """Lower the function like Numba, with the number 0 in its symbol. Numba's own numbers begin at 1."""
         state.func_id.unique_id = 0
         return bool(super().run_pass(state))
 
@@ -52,7 +51,7 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Unit(Hurried):
-    """A function that Python may call like any other; compiled callers share its code."""
+    """A function that Python may call like any other. Compiled callers share its code."""
 
     def compile(self, sig: Any) -> Any:
         """Compile like Numba. Afterwards the function is on disk, and later callers get its loader instead of its text."""
@@ -72,7 +71,7 @@ _UNITS: dict[tuple[str, str], Unit] = {}
 
 
 def unit(function: Any, **options: Any) -> Unit:
-    """A function as a `Unit` with Numba's options; ValueError if other modules cannot import it by its name."""
+    """The function as a `Unit` with Numba's options. ValueError if other modules cannot import the function by its name."""
     if function.__qualname__ != function.__name__:
         raise ValueError(f"{function.__qualname__} is inside of a function or a class: a unit stands at the top of its module")
     made = Unit(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_COMPILER)

@@ -1,15 +1,15 @@
-"""The complete table of knobs: every discrete choice of the extended space besides tiles and virtual threads.
+"""Table of knobs: all discrete choices of the extended space besides tiles and virtual threads.
 
-Each module of this folder owns a knob, or several that belong together, in its `KNOBS`. It defines the values, which of them an
-operator can use, which limits a change may break, and the documented text. Compiled functions of a knob are in its module: its
-condition on a program (`graph/limits.py` lists the conditions) and its share of a resource. They call each other directly, never
+Each module of this folder owns a knob, or several that belong together, in its `KNOBS`. It defines the values, the values that an
+operator can use, the limits that a change may break, and the documented text. Compiled functions of a knob are in its module: the
+condition on a program (`graph/limits.py` lists the conditions) and the use of a resource. They call each other directly, never
 through Python.
 
 To add a knob, write its module and append it to the rows' layout (`graph/tables/layout.py`). Actions, tables, masks, texts and
-observations follow from the table. Then let a generator read its value, and update the line of `docs/design.md` and the golden
-files. If it limits a program, uses a resource or changes the model, call its functions from `graph/limits.py`,
+observations follow from the table. Then let a generator read the knob's value, and update the line of `docs/design.md` and the
+golden files. If the knob limits a program, uses a resource or changes the model, call its functions from `graph/limits.py`,
 `graph/resources.py` and the model (`cost/`). A new knob lengthens rows, actions and observations: raise `LAYOUT_VERSION`, which
-makes older policies and files invalid, and train the shipped policies again. Add the usable values to the tests' oracle, too
+makes older policies and files invalid, and train the shipped policies again. Also add the usable values to the tests' oracle
 (`tests/support/oracle.py`).
 
 Rules that involve several knobs are elsewhere: formulas of registers, shared memory and code in `graph/resources.py`, terms of

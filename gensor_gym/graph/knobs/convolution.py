@@ -1,4 +1,4 @@
-"""The algorithm of a convolution."""
+"""Knob for the algorithm of a convolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands that a CPU copies before the computation."""
+"""Knobs for operands that a CPU copies before the computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which blocks traverse the output."""
+"""Knob for the order in which blocks traverse the output."""
 
 from __future__ import annotations
 

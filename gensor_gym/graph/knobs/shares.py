@@ -1,4 +1,4 @@
-"""Sharing of a reduction: by blocks of a GPU, threads of a block, tasks of a CPU."""
+"""Knobs that share a reduction among blocks of a GPU, threads of a block, or tasks of a CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from gensor_gym.operators.types import Operator
 
 
 def _has_points(op: Operator, hardware: Hardware, shares: int) -> bool:
-    """Whether the reduction has a point for every share."""
     return shares <= reduction_points(op)
 
 
@@ -41,16 +40,16 @@ KNOBS = (
 
 @lean
 def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether split_k is legal: it is 1, or every block gets at least one step of the reduction and shares are not equal.
+    """Whether split_k is 1, or every block gets at least one step of the reduction.
 
-    `persistent` = 2 gives blocks equal shares.
+    Splits exclude `persistent` = 2, which gives blocks equal shares of all steps.
     """
     return row[SPLIT_K] == 0 or (row[PERSISTENT] < EQUAL_SHARES and power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints))
 
 
 @lean
 def threads_have_points(row, ints):  # noqa: ANN001, ANN201
-    """Whether reduce_threads is legal: a block tile has at least one register tile of the reduction for every thread."""
+    """Whether reduce_threads is 1, or a block tile has at least one register tile of the reduction for every thread."""
     if row[REDUCE_THREADS] == 0:
         return True
     return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
@@ -58,7 +57,10 @@ def threads_have_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tasks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether thread_split is legal: it is 1, or every part of the reduction has a task tile and the product is not shifted."""
+    """Whether thread_split is 1, or every part of the reduction has a task tile.
+
+    A shifted matrix product (convolution = 2) cannot be split.
+    """
     if row[THREAD_SPLIT] == 0:
         return True
     return row[CONVOLUTION] != 2 and power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)

@@ -1,4 +1,4 @@
-"""Tiles in a GPU's shared memory, if something is staged there: buffers, fragments loaded ahead, layout of rows."""
+"""Knobs of tiles staged in a GPU's shared memory: number of buffers, fragments loaded ahead, layout of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
 
 
 def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
-    """Whether that many buffers can be used: without cp.async a second is filled through registers; a third needs cp.async."""
+    """Whether the number of buffers is usable. Without cp.async at most 2: the second is filled through registers."""
     return _is_repeated(op, hardware, buffers) and (buffers <= 2 or has_async_copies(hardware))
 
 

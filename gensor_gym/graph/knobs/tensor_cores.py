@@ -1,4 +1,4 @@
-"""Tensor cores: the instruction, and two choices of wgmma programs: persistent blocks and clusters of blocks.
+"""Knobs for tensor cores: the instruction, and two choices of wgmma programs, persistent blocks and clusters of blocks.
 
 Clusters of 4 are masked: they fill 16 of up to 18 multiprocessors of a GPC, and the model ignores the idle multiprocessors.
 """
@@ -38,13 +38,12 @@ from gensor_gym.operators.types import Operator
 
 
 def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
-    """Whether there is a tile along m for every block of a cluster."""
     roles = matrix_axes(op) if 2 in tensor_core_choices(op, hardware) else None
     return roles is not None and op.axes[roles.m].extent > (blocks - 1) * WGMMA_ROWS
 
 
 PANEL = 64
-"""Contiguous columns of B in shared memory: 128 bytes of 16 bits."""
+"""Contiguous columns of B in shared memory: 128 bytes of 16-bit elements."""
 EQUAL_SHARES = 2
 """Index of the value of `persistent` with which blocks take equal shares of all steps instead of whole tiles."""
 
@@ -75,11 +74,11 @@ KNOBS = (
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     """Whether tiles fit the tensor-core instruction of the program.
 
-    mma.sync needs 16 x 8 x INSTRUCTION_K and one element of a window at a time. wgmma needs 64 rows (a shorter m is one tile with
-    fewer rows), up to 256 columns in multiples of eight (sixteen for int8), one swizzle row of 128 bytes along k in each step,
-    and a tile along m for every block of a cluster. Columns belong to one matrix of a batch, or are neighbouring pixels of one
-    image, or are whole panels of 64 pixels of several images. The columns of a laid-out convolution are pixels of several rows
-    and images, at one element of the window in each step.
+    mma.sync needs multiples of 16 x 8 x INSTRUCTION_K, and one element of a window at a time. wgmma needs 64 rows (a shorter m is
+    one tile with fewer rows), up to 256 columns in multiples of eight (sixteen for int8), one swizzle row of 128 bytes along k in
+    each step, and a tile along m for every block of a cluster. Columns belong to one matrix of a batch, or are neighbouring
+    pixels of one image, or are whole panels of 64 pixels of several images. The columns of a laid-out convolution are pixels of
+    several rows and images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
         return True
@@ -117,7 +116,7 @@ def pixels_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
-    """Length of the instruction's fragment along an axis; a tensor-core register tile is a multiple of it."""
+    """Length of the instruction's fragment along an axis. A tensor-core register tile is a multiple of it."""
     if axis == ints[MATRIX_M]:
         return 16 if row[TENSOR_CORE] == 1 else ints[ROW_STEP]
     if axis == ints[MATRIX_N]:

@@ -1,4 +1,4 @@
-"""Number of register tiles of the reduction in one iteration of its loop."""
+"""Knob for the number of register tiles of the reduction in one iteration of its loop."""
 
 from __future__ import annotations
 

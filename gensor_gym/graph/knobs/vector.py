@@ -1,4 +1,4 @@
-"""Wide loads: how many elements a thread copies at a time."""
+"""Knob for the number of elements that a thread copies at a time."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements that one copy of a staged read moves into shared memory, for CUDA cores.
+    """Number of elements that one copy of a staged read moves into shared memory, on CUDA cores.
 
-    It is at most knob vector, and 1 for unaligned rows. In a window it must divide the distances between rows of the tensor,
-    between tiles, and between steps along every axis of a window's row. A gathered window (convolution=3) has width 1.
+    At most knob vector, and 1 for unaligned rows. In a window it must divide the distances between rows of the tensor, between
+    tiles, and between steps along every axis of a window's row. A gathered window (convolution = 3) has width 1.
     """
     width = widest_copy(row, tensor, ints)
     if width == 1 or ints[WINDOW + tensor] == 0:

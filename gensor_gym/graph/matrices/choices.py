@@ -14,13 +14,11 @@ TENSOR_TYPES = {
     "sm_80": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32},
     "sm_89": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32, "float8_e4m3fn": 32},
 }
-"""First architecture -> {data type: elements of the k axis that one mma.sync takes}, for Turing, Ampere, Ada and newer (PTX ISA,
-mma shapes m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
+"""First architecture -> data type -> elements of the k axis in one mma.sync. For Turing, Ampere, and Ada and newer (PTX ISA, mma
+shapes m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
 COLUMN_STEPS = {"int8": 16}
-"""Data type -> divisor of a wgmma's number of columns, 8 if absent.
-
-Integers have 8, 16, 24, 32 and then multiples of sixteen (PTX ISA); few columns reach little of the rate.
-"""
+"""Divisor of a wgmma's number of columns, by data type; 8 if absent. Integers have 8, 16, 24, 32 and then multiples of sixteen
+(PTX ISA); few columns reach little of the rate."""
 WGMMA_ROWS = 64
 """Rows of one wgmma (PTX ISA, m64nNk16)."""
 
@@ -28,12 +26,12 @@ WGMMA_ROWS = 64
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Usable values of knob `tensor_core`: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
-    Float32 cannot use tensor cores, because precision is part of the task, nor can a read with another `pad_value` than 0.
-    Axes must be long enough for some tile to fill an instruction. There are two exceptions. The rows of wgmma may be fewer
-    (`row_step`). Zeros fill up k (`least_tile`) to an instruction of mma.sync or, for some convolutions (`is_filled_up`), to
-    a step of wgmma. A tensor map needs rows of a multiple of 16 bytes. A convolution without groups is laid out for wgmma
-    (`is_laid_out`), unless its layout is that of a product. B of a type that wgmma cannot read in its layout is transposed
-    (`is_transposed`).
+    Float32 cannot use tensor cores, because precision is part of the task. A read with another `pad_value` than 0 cannot either.
+    Axes must be long enough for some tile to fill an instruction, with two exceptions. The rows of wgmma may be fewer
+    (`row_step`). Zeros fill up k (`least_tile`) to an instruction of mma.sync or, for some convolutions (`is_filled_up`), to a
+    step of wgmma. A tensor map needs rows of a multiple of 16 bytes. A convolution without groups is laid out for wgmma
+    (`is_laid_out`), unless its layout is that of a product. B is transposed (`is_transposed`) if wgmma cannot read its type in
+    its layout.
     """
     roles = matrix_axes(op)
     step = mma_types(hardware).get(op.dtype)
@@ -48,9 +46,9 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
 
 def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
-    """Smallest tile along an axis, even if the axis is shorter: 1, but along k of tensor cores an instruction.
+    """Smallest tile along an axis, even if the axis is shorter: 1, but an instruction along axis k on tensor cores.
 
-    If zeros pad a step of wgmma (`is_filled_up`), it is a step. Missing elements are zeros.
+    If zeros pad a step of wgmma (`is_filled_up`), the smallest tile along k is a step.
     """
     roles, choices = matrix_axes(op), tensor_core_choices(op, hardware)
     if roles is None or axis != roles.k or len(choices) == 1:
@@ -63,7 +61,7 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 def row_step(op: Operator) -> int:
     """Divisor of the rows of a wgmma tile: 64, or 16 if m is shorter, or all rows if m is shorter than 16.
 
-    The instruction still computes 64 rows: it also multiplies the memory after such a tile, and does not store those results.
+    The instruction always computes 64 rows: it also multiplies the memory after a smaller tile, and does not store those results.
     """
     roles = matrix_axes(op)
     most = longest(op.axes[roles.m].extent) if roles is not None else 0
@@ -76,14 +74,14 @@ def column_step(op: Operator) -> int:
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
-    """Number of elements along k that one tensor-core instruction takes; ValueError if there is no such instruction."""
+    """Number of elements along k in one tensor-core instruction. ValueError if the operator cannot use the instruction."""
     if tensor_core not in tensor_core_choices(op, hardware) or tensor_core == 0:
         raise ValueError(f"tensor_core={tensor_core}: {op} on {hardware.name} has {tensor_core_choices(op, hardware)}")
     return mma_types(hardware)[op.dtype]
 
 
 def mma_types(hardware: Hardware) -> dict[str, int]:
-    """Row of `TENSOR_TYPES` for a machine; empty before Turing, for a CPU, and for GPUs that have no mma.sync."""
+    """Row of `TENSOR_TYPES` for a machine. Empty before Turing, for a CPU, and for GPUs that have no mma.sync."""
     if not hardware.arch.startswith("sm_"):
         return {}
     number = capability(hardware)

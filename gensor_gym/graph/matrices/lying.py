@@ -1,6 +1,6 @@
 """Layout of a product's operands for wgmma and its tensor maps: in place, transposed, or laid out by a first kernel.
 
-These rules depend only on the operator; legality, model and code generation share them.
+The rules depend only on the operator. Legality, model and code generation share them.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
-"""Types for which wgmma reads B[k, n] with n contiguous; other types need rows of k (PTX ISA, matrix layouts of wgmma)."""
+"""Types for which wgmma reads B[k, n] with n contiguous. Other types need rows of k (PTX ISA, matrix layouts of wgmma)."""
 SWIZZLE_BYTES = 128
-"""Bytes of a row in a wgmma program's shared memory; a step of the reduction is one such row."""
+"""Bytes of a row in a wgmma program's shared memory. A step of the reduction is one such row."""
 MAP_STEP = 8
 """Largest element stride of a tensor map (`cuTensorMapEncodeTiled`), which limits the stride of a convolution."""
 
 
 def is_transposed(op: Operator) -> bool:
-    """Whether a wgmma program of a product reads B in rows of k; a kernel before it transposes B[k, n], but not B[n, k]."""
+    """Whether a wgmma program of a product reads B in rows of k. A first kernel transposes B[k, n], but not B[n, k]."""
     return _reads_rows(op) and convolution_places(op) is None
 
 
 def is_laid_out(op: Operator) -> bool:
-    """Whether a wgmma program reads its operands with axis k innermost, and its columns are pixels of several rows and images.
+    """Whether a wgmma program reads its operands with axis k innermost. Columns are then pixels of several rows and images.
 
-    True for a convolution without the layout of a product, or whose type needs rows of k. A first kernel lays out what has no
-    rows of channels (`moved_reads`): an image [n, c, h, w], and weights [k, c, r, s].
+    True for a convolution without the layout of a product, or whose type needs rows of k. A first kernel lays out operands
+    without rows of channels (`moved_reads`): an image [n, c, h, w], and weights [k, c, r, s].
     """
     return convolution_places(op) is not None and (_reads_rows(op) or not lies_as_product(op))
 
 
 def moved_reads(op: Operator) -> tuple[int, ...]:
-    """Reads that a kernel before a wgmma program moves, by number: those that are laid out or transposed first."""
+    """Indices of the reads that a first kernel lays out or transposes for a wgmma program."""
     roles = matrix_axes(op)
     if roles is None or not (is_laid_out(op) or is_transposed(op)):
         return ()
@@ -46,12 +46,11 @@ def moved_reads(op: Operator) -> tuple[int, ...]:
 
 
 def _has_channels_last(op: Operator, read: Access) -> bool:
-    """Whether a convolution's read has its channels innermost."""
     return read.coefficients[-1][op.reduce[0]] > 0
 
 
 def _reads_rows(op: Operator) -> bool:
-    """Whether wgmma can multiply the operator's data type and reads rows of k: it needs them for the type, or B has them."""
+    """Whether wgmma can multiply the data type and reads B in rows of k: the type needs them, or B has them."""
     return op.dtype in WGMMA_TYPES and (op.dtype not in AS_IT_LIES or _has_rows(op))
 
 
@@ -65,9 +64,9 @@ def _has_rows(op: Operator) -> bool:
 def is_folded(op: Operator) -> bool:
     """Whether a wgmma program of a laid-out convolution takes whole rows of its window as channels.
 
-    True if neither operand has channels last, all channels at all positions of such a row fit in one step of the reduction, and
-    the channels alone fill less than a step, as in the first layers of networks with 3 or 16 channels. False for windows of one
-    row with several positions.
+    True if neither operand has channels last, all channels at all positions of a window's row fit in one step of the reduction,
+    and the channels alone fill less than a step, as in the first layers of networks with 3 or 16 channels. False for windows of
+    one row with several positions.
     """
     roles = matrix_axes(op)
     if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(moved_reads(op)) < len(op.reads):
@@ -94,8 +93,8 @@ def lies_as_product(op: Operator) -> bool:
     """Whether tensor maps describe both operands in place: A as rows of k, B and the output as rows of columns.
 
     True for a gemm, for each product of a batch, and for a convolution with a window of one element whose output pixels are in
-    the order of the image's: weights [k, c], image [n, c, pixels], output [n, k, pixels] or [n, pixels, k]. At most one axis
-    indexes each dimension, and rows are multiples of 16 bytes apart.
+    the order of the image's pixels: weights [k, c], image [n, c, pixels], output [n, k, pixels] or [n, pixels, k]. At most one
+    axis indexes each dimension, and rows are multiples of 16 bytes apart.
     """
     roles = matrix_axes(op)
     if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
@@ -133,9 +132,9 @@ def images_axis(op: Operator) -> int:
 
 
 def wgmma_columns(op: Operator) -> tuple[int, ...]:
-    """Axes of a wgmma's columns, in the operator's order; ValueError if the operator is not a product of matrices.
+    """Axes of a wgmma's columns, in the operator's order. ValueError if the operator is not a product of matrices.
 
-    They are all spatial axes except m if operands are laid out, else the innermost axes with contiguous elements.
+    With operands laid out these are all spatial axes except m, else the innermost axes with contiguous elements.
     """
     roles = matrix_axes(op)
     if roles is None:
@@ -166,7 +165,7 @@ def _move_alone(op: Operator, read: Access) -> bool:
 def has_maps(op: Operator, roles: MatrixAxes) -> bool:
     """Whether tensor maps can describe both operands: in place, with B transposed, or laid out.
 
-    An operand can be laid out only without groups and with strides of at most MAP_STEP; rows of channels that are read in place
+    An operand can be laid out only without groups and with strides of at most MAP_STEP. Rows of channels that are read in place
     are multiples of 16 bytes apart.
     """
     if is_laid_out(op):
@@ -191,5 +190,5 @@ def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:
 
 
 def longest(extent: int) -> int:
-    """Longest tile of an axis: its extent rounded up, to a power of two if it is below 8, else to a multiple of 8."""
+    """Longest tile of an axis: the extent rounded up to a multiple of 8, or to a power of two if it is below 8."""
     return 1 << (extent - 1).bit_length() if extent < 8 else -(-extent // 8) * 8

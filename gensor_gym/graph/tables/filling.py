@@ -1,4 +1,4 @@
-"""Fills the tables of a task (`graph/tables/tables.py`) from its operator, hardware, space, and the model's data."""
+"""Fills the tables of a task (`graph/tables/tables.py`) from its operator, hardware and space, and from the model's data."""
 
 from __future__ import annotations
 
@@ -120,7 +120,10 @@ def make_tables(
     coefficients: tuple[float, ...] = (),
     constants: tuple[float, ...] = (),
 ) -> Tables:
-    """Tables of a task. `floor`: its roofline floor in seconds; `coefficients` and `constants`: the fitted data of the model."""
+    """Tables of a task.
+
+    `floor` is the task's roofline floor in seconds; `coefficients` and `constants` are the fitted data of the model.
+    """
     ints = np.zeros(NUM_INTS, dtype=np.int64)
     _fill_operator(ints, op, hardware)
     _fill_matrix(ints, op, hardware)
@@ -149,7 +152,6 @@ def horizon(op: Operator, kind: str, knobs: int) -> int:
 
 
 def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
-    """Write the structure of the loops and of every access into `ints`."""
     spatial = len(op.spatial)
     slots = [slot_of(a, spatial) for a in range(len(op.axes))]
     ints[IS_CPU] = hardware.kind == "cpu"
@@ -182,7 +184,7 @@ def _moves_wide_rows(op: Operator, axis: int) -> bool:
 
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
-    """Write the roles of axes and reads on tensor cores, and the instruction, into `ints`; leave zeros without tensor cores."""
+    """Write the roles of axes and reads on tensor cores, and the instruction. Without tensor cores entries stay 0."""
     ints[ASYNC] = has_async_copies(hardware)
     roles = matrix_axes(op)
     choices = tensor_core_choices(op, hardware)
@@ -210,7 +212,7 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
 
 
 def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], extents: tuple[int, ...]) -> None:
-    """Write view, coefficients, strides and whole box of tensor number `t` into `ints`; ValueError for too many axes."""
+    """Write view, coefficients, strides and whole box of tensor number `t`. ValueError for too many axes."""
     ints[NUM_DIMS + t] = len(access.view)
     ints[ITEM + t] = ITEM_BYTES[access.tensor.dtype]
     for d, (size, row) in enumerate(zip(access.view, access.coefficients, strict=True)):
@@ -230,7 +232,6 @@ def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], ext
 
 
 def _fill_hardware(ints: np.ndarray, hw: Hardware) -> None:
-    """Write the limits of the hardware into `ints`."""
     names = {level.name: level.capacity for level in hw.memory}
     ints[UNITS : UNITS + 8] = (
         hw.units, hw.lanes, hw.warp, hw.threads_per_block, hw.threads_per_unit, hw.blocks_per_unit,
@@ -244,7 +245,7 @@ def _fill_hardware(ints: np.ndarray, hw: Hardware) -> None:
 
 
 def _floats(op: Operator, hw: Hardware, floor: float, coefficients: tuple[float, ...]) -> np.ndarray:
-    """The task's floats: rates of the hardware, volumes of the operator, coefficients of the model."""
+    """Rates of the hardware, volumes of the operator, coefficients of the model."""
     floats = np.zeros(NUM_FLOATS, dtype=np.float64)
     levels = {level.name: level for level in hw.memory}
     inner = levels.get("l1", levels.get("shared", hw.memory[0]))

@@ -42,7 +42,7 @@ def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
-    """Length along a dimension of a tensor of the box that the tile of a level touches (`footprint`)."""
+    """Length, along a dimension of a tensor, of the box that the tile of a level touches (`footprint`)."""
     reach = 1
     at = PAIRS + (tensor * MAX_DIMS + dimension) * PAIR_WIDTH
     for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
@@ -61,7 +61,7 @@ def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def folded_bytes(ints):  # noqa: ANN001, ANN201
-    """Bytes of an image laid out with whole rows of the window as channels; each pixel takes a multiple of 16 bytes."""
+    """Bytes of an image laid out with whole rows of the window as channels. Each pixel takes a multiple of 16 bytes."""
     image, k = ints[MATRIX_B], ints[MATRIX_K]
     pixels = ints[VIEW + image * MAX_DIMS] * ints[VIEW + image * MAX_DIMS + 2] * ints[EXTENT + SPATIAL_SLOTS - 1]
     together = ints[EXTENT + k] * ints[EXTENT + ints[FOLDED]] * ints[ITEM + image]
@@ -70,7 +70,7 @@ def folded_bytes(ints):  # noqa: ANN001, ANN201
 
 @lean
 def operand_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of the data that the main kernel reads for a read: of the tensor, or of its laid-out copy."""
+    """Bytes of an operand of the main kernel: of the tensor, or of its laid-out copy."""
     if row[TENSOR_CORE] == 2 and ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
         return folded_bytes(ints)
     return tensor_bytes(tensor, ints)
@@ -78,7 +78,7 @@ def operand_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Length along a tensor's innermost dimension of the box that the tile of a level touches (`footprint`)."""
+    """Length, along a tensor's innermost dimension, of the box that the tile of a level touches (`footprint`)."""
     return box_length(row, tensor, ints[NUM_DIMS + tensor] - 1, level, ints)
 
 
@@ -117,7 +117,7 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
-    """(extent, block tile) along a spatial axis.
+    """Extent and block tile along a spatial axis.
 
     If the columns of a wgmma run over several axes in memory order, the innermost of these axes gets their product and the other
     axes get 1: a tile of 2 rows of 32 pixels is a run of 64 pixels, for any width of the image.
@@ -142,7 +142,7 @@ def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
-    """Number of steps of the reduction loop over tiles of a level, without an axis that wgmma takes as channels (FOLDED)."""
+    """Number of steps of the reduction loop over tiles of a level. An axis that wgmma takes as channels (FOLDED) has none."""
     steps = 1
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if axis == ints[FOLDED] and row[TENSOR_CORE] == 2:
@@ -164,7 +164,7 @@ def moving_product(row, tensor, level, end, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements of a read in a thread's register tile, for one reduction point: the product over axes that index it."""
+    """Number of elements of a read in a thread's register tile for one reduction point: the product over axes that index it."""
     return moving_product(row, tensor, 0, SPATIAL_SLOTS, ints)
 
 
@@ -195,5 +195,8 @@ def workers_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_elements(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Number of elements of a read's tile as a matrix, which repeats a window's elements: the product over axes that index it."""
+    """Number of elements of a read's tile as a matrix, which repeats a window's elements.
+
+    The product of the tile sizes over the axes that index the read.
+    """
     return moving_product(row, tensor, level, ints[END_REDUCE], ints)

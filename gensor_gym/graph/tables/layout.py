@@ -1,4 +1,4 @@
-"""Layout of a schedule's row of int32: the same for every operator and hardware.
+"""Layout of a schedule's row of int32, equal for every operator and hardware.
 
 Letters: B batch, L tiling level, A loop-axis slot, T tensor, D tensor dimension.
 """
@@ -25,11 +25,9 @@ KNOB = LEVEL + 1
     PERSISTENT, CLUSTER, TENSOR_CORE, CONVOLUTION, PACK_A, PACK_B, LOOP_ORDER, PREFETCH, THREAD_SPLIT,
     ROW,
 ) = range(KNOB, KNOB + 20)  # fmt: skip
-"""Indices in a row of the knobs (`graph/knobs/`), then the length of a row.
-
-A row contains tiles [L, A], virtual threads [A], the level under construction, and for each knob the index of its value. Layouts,
-checkpoints and recorded tables depend on the order.
-"""
+"""Indices in a row of the knobs (`graph/knobs/`), then the length of a row. A row contains tiles [L, A], virtual threads [A], the
+level under construction, and for each knob the index of its value. Layouts, checkpoints and recorded tables depend on the
+order."""
 NUM_KNOBS = ROW - KNOB
 
 

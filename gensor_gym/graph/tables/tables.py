@@ -1,7 +1,7 @@
 """A task as three flat arrays, the input of the compiled rules and the compiled model.
 
-`ints` holds structure and limits, `floats` rates and volumes, `sizes` the ladders end to end. Offsets are module constants, so
-that Numba folds them; `graph/tables/filling.py` fills the arrays. A batch over different tasks stacks them (see `env/vector.py`).
+`ints` holds structure and limits, `floats` rates and volumes, `sizes` the concatenated ladders. Offsets are module constants, so
+that Numba folds them. `graph/tables/filling.py` fills the arrays, and `env/tasks.py` stacks those of several tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COEF = VIEW + MAX_TENSORS * MAX_DIMS  # [T, D, A]
 PAIRS = COEF + MAX_TENSORS * MAX_DIMS * MAX_AXES  # [T, D, 1 + 2 * MAX_PAIRS] nonzero coefficients: count, (axis, value)..
 MAX_PAIRS = 3
 PAIR_WIDTH = 1 + 2 * MAX_PAIRS
-STRIDE = PAIRS + MAX_TENSORS * MAX_DIMS * PAIR_WIDTH  # [T, A] elements the flat index moves along an axis
+STRIDE = PAIRS + MAX_TENSORS * MAX_DIMS * PAIR_WIDTH  # [T, A] elements by which the flat index grows along an axis
 VECTOR_SLOT = STRIDE + MAX_TENSORS * MAX_AXES  # [3] by knob convolution
 KNOB_BITS = VECTOR_SLOT + 3  # [K] bit i set: value i may be chosen
 SIZE_START = KNOB_BITS + NUM_KNOBS  # [A + 1] where each ladder begins in `sizes`
@@ -38,25 +38,25 @@ SHARED_BLOCK, SHARED_UNIT, SHARED_GRAIN, SHARED_RESERVED, BANKS = range(REGS_THR
 VECTOR_REGS, L1_BYTES, L2_BYTES, L3_BYTES = range(BANKS + 1, BANKS + 5)
 HORIZON = L3_BYTES + 1
 COPIED = HORIZON + 1  # 1 if a shifted matrix product needs its input copied
-GROUPED = COPIED + 1  # elements of the reduction that a CPU's lane can multiply at a time: 4 of int8, 2 of bfloat16, else 1
+GROUPED = COPIED + 1  # elements of the reduction that one lane of a CPU multiplies at a time: 4 of int8, 2 of bfloat16, else 1
 # ints: the operator on tensor cores (`structure.MatrixAxes`), all 0 if it cannot use them
 MATRIX_M, MATRIX_N, MATRIX_K, MATRIX_A, MATRIX_B = range(GROUPED + 1, GROUPED + 6)  # slots of axes, indices of reads
 INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
 PRODUCTS = INSTRUCTION_K + 1  # instructions per product of fragments: 3 for tf32x3, 2 if mma.sync widens operands, else 1
 ASYNC = PRODUCTS + 1  # 1 if copies to shared memory are asynchronous (cp.async)
 LAID_OUT = ASYNC + 1  # 1 if a wgmma program reads operands with k innermost, and columns are pixels of several rows
-MOVED = LAID_OUT + 1  # bit of a read set: a kernel before a wgmma program lays it out or transposes it
-TRANSPOSED = MOVED + 1  # 1 if that kernel transposes B, which the program reads in rows of k
+MOVED = LAID_OUT + 1  # bit set of reads that a kernel before a wgmma program lays out or transposes
+TRANSPOSED = MOVED + 1  # 1 if a kernel before a wgmma program transposes B into rows of k
 COLUMN_STEP = TRANSPOSED + 1  # divisor of a wgmma's number of columns
 COLUMNS_FROM = COLUMN_STEP + 1  # slot of the outermost axis that columns of a wgmma run over
-ROW_STEP = COLUMNS_FROM + 1  # divisor of the rows of a wgmma tile; if it is below 64, a block has one such tile along m
+ROW_STEP = COLUMNS_FROM + 1  # divisor of the rows of a wgmma tile; if it is below 64, a block has one tile along m
 FOLDED = ROW_STEP + 1  # slot of the axis along a window's rows that wgmma takes as channels, 0 for none
 IMAGES = FOLDED + 1  # slot of an axis that columns of a wgmma may run over in whole panels, 0 for none
-WIDE_AXES = IMAGES + 1  # bit of a slot set: the axis moves rows of a window which wide loads can copy
+WIDE_AXES = IMAGES + 1  # bit set of slots: the axis indexes rows of a window that wide loads can copy
 LOAD_WIDTH = WIDE_AXES + 1  # [T] elements of the widest aligned load of a read
-WINDOW = LOAD_WIDTH + MAX_TENSORS  # [T] whether several axes longer than 1 move the innermost dimension of a read
+WINDOW = LOAD_WIDTH + MAX_TENSORS  # [T] whether several axes longer than 1 index the innermost dimension of a read
 WHOLE_BOX = WINDOW + MAX_TENSORS  # [T] elements that the whole operator reads of a tensor, padding included
-WHOLE_ROW = WHOLE_BOX + MAX_TENSORS  # [T] length of that box along the tensor's innermost dimension
+WHOLE_ROW = WHOLE_BOX + MAX_TENSORS  # [T] length of the whole box along the tensor's innermost dimension
 FROZEN_READ = WHOLE_ROW + MAX_TENSORS  # [T] 1 if a read is packed once for all calls
 COPY_WIDTH = FROZEN_READ + MAX_TENSORS  # [T] elements of the widest copy of an operand for mma.sync, 0 without tensor cores
 SHIFTING = COPY_WIDTH + MAX_TENSORS  # [T] slot of the axis that shifts rows so that two loads are combined, 0 for none
@@ -78,12 +78,12 @@ NUM_FLOATS = FUNCTIONS + 3
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The arrays of one task: ints int64 [NUM_INTS], floats float64 [NUM_FLOATS], sizes int64 [S]."""
+    """Arrays of one task: ints int64 [NUM_INTS], floats float64 [NUM_FLOATS], sizes int64 [S]."""
 
     ints: np.ndarray
     floats: np.ndarray
     sizes: np.ndarray
 
     def ladder(self, slot: int) -> list[int]:
-        """Sizes of tiles along the axis of a slot, ascending."""
+        """Tile sizes of the axis in a slot, ascending."""
         return self.sizes[self.ints[SIZE_START + slot] : self.ints[SIZE_START + slot + 1]].tolist()

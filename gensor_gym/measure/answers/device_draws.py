@@ -1,11 +1,11 @@
-"""Draws (random inputs with expected outputs) of operators that are made and compared on the device.
+"""Draws (random inputs with expected outputs) of operators, computed and compared on the device.
 
-References and bounds are those of `expectation.py`, computed by `reference.cu` for the whole output; only verdicts are copied to
-the host. At `SPOTS` random elements and the corners each reference and bound is compared with the host's. A difference raises
-ReferenceFault, so that no kernel is judged by a wrong reference. For operators beyond the limits below the host computes
-references of some elements, which are compared on the device.
+`reference.cu` computes references and bounds of the whole output by the rules of `expectation.py`; only verdicts are copied to
+the host. At `SPOTS` random elements and at the corners, reference and bound are compared with the host's. A difference raises
+ReferenceFault, so that no kernel is judged by a wrong reference. Operators above the limits below have references of some
+elements, computed by the host and compared on the device.
 
-$GENSOR_GYM_REFERENCE chooses: `device` (the default) or `host`, which computes, downloads and compares everything with NumPy.
+$GENSOR_GYM_REFERENCE is `device` (the default) or `host`. With `host`, NumPy computes all references and compares all outputs.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ SETTING = "GENSOR_GYM_REFERENCE"
 PLACES = ("device", "host")
 SPOTS = 256
 MOST_FLOPS = 1e13
-"""Largest operator whose whole reference is computed: the three draws of a product take a second on an H100, and 20 seconds on a
-card whose float64 rate is a 64th of its float32 rate."""
+"""Largest number of operations for references of the whole output. The three draws of such a product take 1 s on an H100, and 20
+s on a GPU whose float64 rate is a 64th of its float32 rate."""
 _CLOSE, _SAME = 1e-3, 1e-9
-"""Largest accepted difference from the host: of references, relative to the bound; of bounds, relative to themselves."""
+"""Largest accepted differences between device and host: of references as a share of the bound; of bounds, relative."""
 
 
 class ReferenceFault(RuntimeError):
-    """The device's reference is wrong or cannot be computed; no kernel is at fault."""
+    """The device's reference is wrong or cannot be computed. No kernel is at fault."""
 
 
 def chosen_place() -> str:
-    """Where references are computed, by $GENSOR_GYM_REFERENCE; ValueError unless it is `device` or `host`."""
+    """Place where references are computed, from $GENSOR_GYM_REFERENCE; ValueError unless it is `device` or `host`."""
     place = os.environ.get(SETTING, PLACES[0])
     if place not in PLACES:
         raise ValueError(f"{SETTING}={place!r}: expected one of {', '.join(PLACES)}")
@@ -51,7 +51,7 @@ def chosen_place() -> str:
 
 @dataclass(frozen=True)
 class DeviceDraw:
-    """A `draw.Draw` with its arrays on the device; reference, bound and index are flat. It implements `draw.Expected`."""
+    """A `draw.Draw` whose arrays are on the device. Reference, bound and index are flat. It implements `draw.Expected`."""
 
     kernels: ReferenceKernels
     op: Operator
@@ -63,7 +63,6 @@ class DeviceDraw:
     """Checksums of the arrays."""
 
     def __post_init__(self) -> None:
-        """Compute the checksums."""
         object.__setattr__(self, "sums", self._checksums())
 
     def _arrays(self) -> tuple[Array, ...]:
@@ -78,7 +77,7 @@ class DeviceDraw:
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """Message about a modified input, empty if there is none; DeviceLost if a kernel overwrote the draw itself."""
+        """Message about a modified input; empty if no input changed. DeviceLost if a kernel overwrote arrays of this draw."""
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.op}, far outside its buffers")
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -87,7 +86,7 @@ class DeviceDraw:
         return ""
 
     def fault(self, output: Array) -> str:
-        """Message about wrong elements, empty if there are none; `output` is in the kernel's storage format."""
+        """Message about wrong elements; empty if all are right. `output` has the kernel's storage format."""
         kernels, written = self.kernels, self.op.output
         if self.index is not None and (missing := kernels.missing(output, written.dtype)):
             return unwritten_words(missing, written.size)
@@ -101,30 +100,30 @@ class DeviceDraw:
         return wrong_words(count, self.reference.size, where, value, reference, bound)
 
     def distance(self, output: Array) -> tuple[float, float]:
-        """(||output - reference||, ||reference||); `output` is in the kernel's storage format."""
+        """(||output - reference||, ||reference||). `output` has the kernel's storage format."""
         return self.kernels.distance(output, self.op.output.dtype, self.reference, self.index)
 
 
 def downloaded(draw: Draw, op: Operator, download: Callable[[Array], np.ndarray]) -> Downloaded:
-    """The host's draw for outputs of a device, which are downloaded and decoded before they are compared."""
+    """The host's draw of an operator. It downloads and decodes a device's output before comparing."""
     return Downloaded(draw, download, lambda output: decode(download(output), op.output.dtype).reshape(op.output.shape))
 
 
 def whole_bytes(op: Operator) -> int:
-    """Bytes of device memory for an operator's three draws with references and bounds of the whole output."""
+    """Bytes of device memory of an operator's three draws, if they have references and bounds of the whole output."""
     return 3 * (sum(tensor.nbytes for tensor in op.inputs) + 2 * 8 * op.output.size)
 
 
 Alone = Callable[[], AbstractContextManager[None]]
-"""Makes the context in which the device is used."""
+"""Function that makes the context in which the device is used."""
 
 
 def device_draws(
     kernels: ReferenceKernels, op: Operator, seed: int, limit: int, alone: Alone = nullcontext
 ) -> tuple[DeviceDraw, ...]:
-    """The three draws of an operator; `limit` is the device memory in bytes that references of whole outputs may take.
+    """The three draws of an operator. `limit`: bytes of device memory that references of whole outputs may use.
 
-    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device within `alone`.
+    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside `alone`.
     ReferenceFault if device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
@@ -146,13 +145,12 @@ def device_draws(
 
 
 def _from_host(kernels: ReferenceKernels, op: Operator, inputs: tuple[Array, ...], draw: Draw) -> DeviceDraw:
-    """The host's sampled draw with its arrays copied to the device."""
     assert draw.index is not None
     return DeviceDraw(kernels, op, inputs, *map(kernels.upload, (draw.reference, draw.bound, draw.index)))
 
 
 def check_spots(draw: DeviceDraw, spot: Draw, what: str) -> None:
-    """Compare a device's draw with the host's sampled draw; ReferenceFault names the first element that differs."""
+    """Compare a device's draw with the host's draw of some elements; ReferenceFault names the first element that differs."""
     assert spot.index is not None
     places = [int(place) for place in spot.index]
     references, bounds = (draw.kernels.at(array, places) for array in (draw.reference, draw.bound))

@@ -1,6 +1,6 @@
-"""Draws of fused operators: the host computes the references, the device stores them and compares outputs.
+"""Draws of fused operators: the host computes the references, the device stores them and compares outputs with them.
 
-Downloading a large output and comparing it with NumPy takes seconds, and a trial does so six times.
+Downloading a large output and comparing it with NumPy takes seconds, and a trial compares six outputs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gensor_gym.measure.workers.trial import DeviceLost
 
 @dataclass(frozen=True)
 class DeviceFused:
-    """A `FusedDraw` with its arrays on the device. It implements `draw.Expected`.
+    """A `FusedDraw` whose arrays are on the device. It implements `draw.Expected`.
 
-    The device counts the elements outside the bound. If there are any, the host decides and writes the message, because the
-    device counts every infinity and NaN, including expected infinities and NaN.
+    The device counts the elements outside the bound, and also every infinity and NaN, even if expected. If it counts any, the
+    host compares the output again and writes the message.
     """
 
     kernels: ReferenceKernels
@@ -38,7 +38,6 @@ class DeviceFused:
     """Checksums of the arrays."""
 
     def __post_init__(self) -> None:
-        """Compute the checksums."""
         object.__setattr__(self, "sums", self._checksums())
 
     def _arrays(self) -> tuple[Array, ...]:
@@ -53,7 +52,7 @@ class DeviceFused:
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """Message about a modified input, empty if there is none; DeviceLost if a kernel overwrote the draw itself."""
+        """Message about a modified input; empty if no input changed. DeviceLost if a kernel overwrote arrays of this draw."""
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.graph.name}, far outside its buffers")
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -62,7 +61,7 @@ class DeviceFused:
         return ""
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements, empty if there are none; `output` is an array, or a list for several outputs."""
+        """Message about wrong elements; empty if all are right. `output` is an array, or a list for several outputs."""
         given = [output] if len(self.expected) == 1 else list(output)
         for array, value, (reference, bound) in zip(given, self.graph.outputs, self.expected, strict=True):
             if self.kernels.wrong(array, value.dtype, reference, bound)[0]:
@@ -77,7 +76,10 @@ class DeviceFused:
 def device_fused(
     kernels: ReferenceKernels, graph: Dataflow, draws: Sequence[FusedDraw], download: Callable[[Array], np.ndarray]
 ) -> tuple[DeviceFused | Downloaded, ...]:
-    """The host's draws, stored on the device; as `Downloaded` draws if the device cannot compare an output's data type."""
+    """The host's draws, copied to the device.
+
+    They stay on the host (`Downloaded`) if the device cannot compare an output's data type.
+    """
     on_host = tuple(downloaded_fused(draw, download) for draw in draws)
     if any(value.dtype not in CODES for value in graph.outputs):
         return on_host
@@ -91,5 +93,4 @@ def device_fused(
 
 
 def _flat(kernels: ReferenceKernels, array: np.ndarray) -> Array:
-    """The array on the device as flat float64; a broadcast array is expanded."""
     return kernels.upload(np.ascontiguousarray(array, np.float64).reshape(-1))

@@ -1,4 +1,4 @@
-"""Draws on the host for outputs of a device, which are downloaded for comparison."""
+"""Draws on the host that download a device's output to compare it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gensor_gym.measure.answers.draw import Expected
 
 @dataclass(frozen=True)
 class Downloaded:
-    """An `Expected` on the host for outputs of a device.
+    """A draw on the host for outputs on a device. It implements `draw.Expected`.
 
-    `download` copies an array to the host; `values` downloads and decodes an output, or a list of several outputs.
+    `download` copies an array to the host. `values` downloads and decodes an output, or a list of several outputs.
     """
 
     draw: Expected
@@ -37,9 +37,9 @@ class Downloaded:
         return self.draw.changed([self.download(array) for array in arrays])
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements, empty if there are none; `output` is in the kernel's storage format."""
+        """Message about wrong elements; empty if all are right. `output` has the kernel's storage format."""
         return self.draw.fault(self.values(output))
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||); `output` is in the kernel's storage format."""
+        """(||output - reference||, ||reference||). `output` has the kernel's storage format."""
         return self.draw.distance(self.values(output))

@@ -1,7 +1,4 @@
-"""A draw: random inputs with the expected output of a kernel. Also the messages about a wrong output.
-
-`expectation.py` has the error bounds.
-"""
+"""A draw: random inputs with the expected output of a kernel. Also messages about a wrong output."""
 
 from __future__ import annotations
 
@@ -16,10 +13,11 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.inputs import random_inputs
 
 DRAWS = (0, 1, 2)
-"""Places of the three draws of a kernel: two are checked before timing, the first is timed, the last is checked after it."""
+"""Indices of a kernel's three draws. The first two are checked before timing, the first is timed, the last is checked afterwards.
+"""
 _THREADED = 1 << 20
-"""Number of elements from which each draw is generated in its own thread: NumPy's generator releases the interpreter's lock and
-takes 10 ns an element."""
+"""Number of input elements from which each draw is generated in a thread of its own. NumPy's generator takes 10 ns per element
+and releases the interpreter's lock."""
 
 
 class Expected(Protocol):
@@ -37,10 +35,10 @@ class Expected(Protocol):
         """Message about a modified input; empty if there is none."""
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements of the output; empty if every element is within its bound."""
+        """Message about wrong elements of the output; empty if every error is within its bound."""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||) over the elements whose reference is known."""
+        """(||output - reference||, ||reference||) over the elements with a known reference."""
 
 
 def changed_words(number: int) -> str:
@@ -49,22 +47,22 @@ def changed_words(number: int) -> str:
 
 
 def unwritten_words(missing: int, size: int) -> str:
-    """Message for elements that a kernel left as NaN, in an output whose reference is known at some elements only."""
+    """Message about elements that a kernel left as NaN. It is used if only some elements have a reference."""
     return f"{missing} of {size} elements are NaN"
 
 
 def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
-    """Message for wrong elements, with the position and value of the first wrong element."""
+    """Message about wrong elements, with the position and value of the first."""
     values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
     return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One set of random inputs with the reference output and the accepted error, both float64, on the host.
+    """One set of random inputs with reference output and accepted error, both float64, on the host. It implements `Expected`.
 
-    Reference and bound have the output's shape if `index` is None, otherwise [S], for the flat output positions `index` [S]. It
-    implements `Expected`.
+    Reference and bound have the output's shape if `index` is None. Otherwise their shape is [S], for the flat output positions
+    `index` [S].
     """
 
     inputs: tuple[np.ndarray, ...]
@@ -85,7 +83,7 @@ class Draw:
         return ""
 
     def fault(self, output: np.ndarray) -> str:
-        """Message about wrong elements, empty if there are none; `output` is decoded."""
+        """Message about wrong elements; empty if all are right. `output` is decoded."""
         if self.index is not None:
             if missing := int(np.count_nonzero(np.isnan(output))):
                 return unwritten_words(missing, output.size)
@@ -100,7 +98,7 @@ class Draw:
         return wrong_words(count, wrong.size, where, output[first], self.reference[first], self.bound[first])
 
     def distance(self, output: np.ndarray) -> tuple[float, float]:
-        """(||output - reference||, ||reference||) over the elements whose reference is known; `output` is decoded."""
+        """(||output - reference||, ||reference||) over the elements with a known reference. `output` is decoded."""
         values = output.reshape(-1)[self.index] if self.index is not None else output
         error = np.linalg.norm((values.astype(np.float64) - self.reference).ravel())
         return float(error), float(np.linalg.norm(self.reference.ravel()))
@@ -109,7 +107,7 @@ class Draw:
 def drawn_inputs(
     op: Computation, seed: int, places: Sequence[int] = DRAWS
 ) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """(inputs, their generator after drawing them) for each of the independent draws at `places`."""
+    """For each of the draws `places`: (inputs, the random generator that drew them). Draws are independent."""
     every = np.random.default_rng(seed).spawn(len(DRAWS))
     children = [every[place] for place in places]
     if sum(tensor.size for tensor in op.inputs) < _THREADED:

@@ -9,7 +9,7 @@ The sum of n products with random signs, added in order, has an error of about 0
 like the square root of their length (a random walk), and so do the n rounding errors. So 16 u m is about 25 standard deviations.
 Yet it is far below the error that a dropped term, a tile written twice, or TF32 or half-precision arithmetic in a float32 kernel
 causes in most elements; a worst-case bound (n u m) would accept these. A maximum is exact except for the rounding of the output.
-GELU, which has a slope of up to 1.13 and a rounding of its own, doubles the term.
+GELU, which has a slope of up to 1.13 and a rounding of its own, doubles the first term.
 
 tf32 rounds the inputs of a product to u_in = 2^-11, so that a product has an error of at most 2 u_in |a||b|, and a sum of at most
 2 u_in m. The errors of a sum's products are independent: their standard deviation is 0.6 u_in q, where q is the root of the sum
@@ -23,11 +23,11 @@ depth of 64) to 0.22 (32768) on average and of 2.9 at most among 65,536 (emulate
 shows in most elements, a single product of thousands in none. If all products have one sign, so have the errors: 7 percent at a
 depth of 4096.
 
-`vdpbf16ps` takes bfloat16 below 2^-126 as zeros, and its results below as well. Draws contain no such elements, and what an
-output of bfloat16 loses there is within the bound's last term, 2^-126.
+`vdpbf16ps` replaces bfloat16 inputs and results below 2^-126 by zero. Draws contain no such inputs, and the bound's last term,
+2^-126, covers such results.
 
-Integers are exact; those that `quantize` rounds differ by 1 where a number within the bound of float32 is on the other side of a
-tie. NaN never passes: outputs are filled with NaN beforehand.
+Integers are exact, but a number that `quantize` rounds may differ by 1 if its float32 bound reaches across a tie. NaN never
+passes: outputs are filled with NaN beforehand.
 
 Operators of more than `FULL_FLOPS` are checked at the corners and `SAMPLES` random elements, computed from the operator's
 accesses; all elements must have been written (no NaN left). A CPU uses this definition. A GPU computes the same on the device
@@ -54,18 +54,22 @@ from gensor_gym.operators.types import OUTPUT, Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}
-"""Operator's data type -> unit roundoff of a product's sums, if tensor cores keep fewer bits than the accumulator's type."""
+"""Operator's data type -> unit roundoff of sums on tensor cores, if they keep fewer bits than the accumulator's type."""
 INPUT_ROUNDOFF = {"tf32": 2.0**-11}
 """Operator's data type -> unit roundoff of the type to which a product's inputs are rounded."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
 FULL_FLOPS = 4e9
-"""Largest operator whose whole output is computed here: a fraction of a second in float64, six times for draws and bounds."""
+"""Largest number of operations for a reference of the whole output: it takes less than a second, six times for draws and bounds.
+"""
 SAMPLES = 2048
 
 
 @dataclass(frozen=True)
 class BoundTerms:
-    """Factors of the bound steep * (accumulated * m + rounded * min(m, 2 q)) + stored * |ref| + smallest; see the module."""
+    """Factors of the bound: steep * (accumulated * m + rounded * min(m, 2 q)) + stored * |ref| + smallest.
+
+    The module's docstring defines m, q and ref.
+    """
 
     accumulated: float
     rounded: float
@@ -89,18 +93,18 @@ def bound_terms(op: Operator) -> BoundTerms:
 
 
 def linear_part(op: Operator) -> Operator:
-    """The operator without the functions in its epilogue; its value for absolute inputs is the magnitude m of the error bound."""
+    """The operator without the functions in its epilogue. Its value for the inputs' magnitudes is m of the error bound."""
     padding = abs(op.pad_value) if op.body == "multiply_add" else op.pad_value
     return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None), pad_value=padding)
 
 
 Evaluate = Callable[[Operator, Transform], np.ndarray]
-"""Function of (operator, transform) that returns the operator's output, or some elements of it, for inputs whose float64 values
-are transformed first."""
+"""Function of (operator, transform) that returns outputs of the operator (all, or some elements). The transform is applied to the
+float64 inputs first."""
 
 
 def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
-    """Largest accepted |out - reference|, with the reference's shape; see the module."""
+    """Largest accepted |out - reference|, in the reference's shape. The module's docstring has the formula."""
     if op.epilogue and op.epilogue[-1].name == QUANTIZE:
         before = replace(op, epilogue=op.epilogue[:-1], write=replace(op.write, tensor=replace(op.output, dtype="float32")))
         value = evaluate(before, same)
@@ -124,9 +128,9 @@ def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndar
 def make_draws(
     op: Computation, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
 ) -> tuple[Expected, ...]:
-    """Random sets of inputs with reference outputs, by default all three.
+    """Draws: random inputs with reference outputs, by default all three.
 
-    Two are checked before timing (the first is timed), the third after.
+    The first two are checked before timing, and the first is timed. The third is checked afterwards.
     """
     if isinstance(op, Dataflow):
         return fused_draws(op, seed, places)
@@ -137,10 +141,7 @@ def make_draws(
 def operator_draws(
     op: Operator, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
 ) -> tuple[Draw, ...]:
-    """Random sets of inputs for an operator, by default three, with reference outputs.
-
-    Above `full_flops` operations the references cover only some elements.
-    """
+    """Draws of an operator, by default all three. Above `full_flops` operations only some elements have a reference."""
     draws = []
     for inputs, rng in drawn_inputs(op, seed, places):
         if op.flops <= full_flops:
@@ -152,7 +153,7 @@ def operator_draws(
 
 
 def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Generator, samples: int) -> Draw:
-    """A draw whose reference is known at the corners and at some random elements only."""
+    """A draw with references of the corners and of `samples` random elements only."""
     points = sample_points(op, samples, rng)
     reference = evaluate_at(op, inputs, points, same)
     bound = bound_of(op, reference, lambda linear, transform: evaluate_at(linear, inputs, points, transform))
@@ -160,16 +161,16 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
 
 
 Draws = Callable[..., tuple[Expected, ...]]
-"""Function that makes the three draws of an operator for a seed, or those at `places` alone."""
+"""Function of (operator, seed) that makes the three draws, or only the draws at `places`."""
 HARD = 1
-"""Place of the draw that shows most faults of fused operators (`answers.fused`)."""
+"""Index of the draw that shows most faults of fused operators (`answers.fused`)."""
 
 
 class ExpectationCache:
-    """Draws of recently used operators, made once each; the oldest are dropped beyond `limit` bytes."""
+    """Draws of recently used operators, each made once. Beyond `limit` bytes the oldest are dropped."""
 
     def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
-        """`make` makes the draws, `limit` is in bytes. The draws of the last operator are always kept."""
+        """`make` makes the draws; `limit` is in bytes. The draws of the last operator are always kept."""
         self._make = make
         self._limit = limit
         self._draws: OrderedDict[tuple[Computation, int], tuple[Expected, ...]] = OrderedDict()
@@ -185,9 +186,8 @@ class ExpectationCache:
         return self._draws[key]
 
     def hard(self, op: Computation, seed: int) -> Expected:
-        """The draw at HARD, which is not kept."""
+        """The draw at HARD. It is not added to the cache."""
         return self.get(op, seed)[HARD] if (op, seed) in self else self._make(op, seed, places=(HARD,))[0]
 
     def __contains__(self, key: tuple[Computation, int]) -> bool:
-        """Whether the draws of (operator, seed) are cached."""
         return key in self._draws

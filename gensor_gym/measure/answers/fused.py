@@ -1,4 +1,4 @@
-"""Expected outputs of a fused operator's kernel: random inputs, outputs of `dataflow.evaluate` and their bounds."""
+"""Expected outputs of a fused operator's kernel: random inputs, and outputs of `dataflow.evaluate` with their bounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FusedDraw:
         return Draw(self.inputs, np.empty(0), np.empty(0)).changed(arrays)
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements, empty if there are none; `output` is an array, or a sequence for several outputs.
+        """Message about wrong elements; empty if all are right. `output` is an array, or a sequence for several outputs.
 
         Infinities and NaN must match exactly.
         """
@@ -60,12 +60,11 @@ class FusedDraw:
 
 
     def _read(self, output: Any) -> list[np.ndarray]:
-        """The outputs as numbers; bits of bfloat16, the only unsigned integers that a fused operator writes, become float32."""
+        """Outputs as numbers: bits of bfloat16, the only unsigned integers that a fused operator writes, become float32."""
         return [decode(array, "bfloat16") for array in ([output] if len(self.outputs) == 1 else output)]
 
 
 def _wrong(array: np.ndarray, expected: Bounded) -> np.ndarray:
-    """Whether each element is farther from its value than its bound, bool."""
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(array.astype(np.float64) - expected.value) <= expected.error
         same = (array == expected.value) | (np.isnan(array) & np.isnan(expected.value))
@@ -73,32 +72,32 @@ def _wrong(array: np.ndarray, expected: Bounded) -> np.ndarray:
 
 
 def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> Downloaded:
-    """The draw for outputs of a device, which are downloaded before they are compared."""
+    """The host's draw of a fused operator. It downloads a device's outputs before comparing."""
     several = len(draw.outputs) > 1
     return Downloaded(draw, download, lambda output: [download(one) for one in output] if several else download(output))
 
 
 MOST_ELEMENTS, MOST_STEPS = 3 << 25, 5 << 27
-"""Limits of a fused operator that can be verified: elements of one value, and evaluations of scalar functions in total.
+"""Limits of a fused operator that can be verified: elements of one value; evaluations of scalar functions in total.
 
-An element takes up to 145 bytes and a function 90 ns (an Intel Xeon). More would exceed a worker's five minutes for references,
-or the memory of most machines.
+An element takes up to 145 bytes, an evaluation 90 ns (Intel Xeon). Larger operators would exceed a worker's five minutes for
+references, or the memory of most machines.
 """
 _LONG = 1 << 14
-"""Length from which a sum's bound is so loose that a missing part could pass."""
+"""Length from which the bound of a sum is so loose that a missing element could pass."""
 _THREADED = 1 << 22
-"""Number of elements of all values from which the draws are computed in parallel, with three times the memory in a third of the
-time."""
+"""Number of elements of all values from which draws are computed in parallel, which takes a third of the time and three times the
+memory."""
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
-"""Factors of the hard draw's rows, cyclically: 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
+"""Factors of the hard draw's rows, cyclically. 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
 
 
 def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tuple[FusedDraw, ...]:
-    """Independent draws, by default all three: two are checked before timing, the third after.
+    """Independent draws of a fused operator, by default all three.
 
-    The second is hard: it shows faults that standard normal numbers hide, such as a maximum that is not subtracted or a missing
-    eps. The first, which is timed, and the third are plain. For long sums the third has whole numbers, which are added without
-    rounding, so that any missing element shows.
+    The first two are checked before timing, and the first is timed. The third is checked afterwards. The second draw is hard: it
+    shows faults that standard normal numbers hide, such as a maximum that is not subtracted or a missing eps. The others are
+    plain. With long sums the third has whole numbers, which are added without rounding, so that any missing element shows.
     """
     plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
     changes: dict[int, Callable[[np.ndarray], np.ndarray]] = {1: _hard}
@@ -117,9 +116,9 @@ def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tu
 
 
 def check_size(graph: Operator | Dataflow) -> None:
-    """Check that a fused operator can be verified; ValueError if float64 outputs would take too much time or memory.
+    """ValueError if verifying a fused operator would take too much time or memory.
 
-    Any `Operator` passes, since a large one is verified at samples.
+    Any `Operator` passes, because some elements of a large one are enough.
     """
     if isinstance(graph, Operator):
         return
@@ -132,14 +131,13 @@ def check_size(graph: Operator | Dataflow) -> None:
 
 
 def _steps(graph: Dataflow, name: str, node: Node) -> int:
-    """Number of evaluations of scalar functions in one node."""
+    """Number of evaluations of scalar functions."""
     if isinstance(node, Map):
         return graph.values[name].size * sum(isinstance(part, Call) for part in walk(node.expression))
     return graph.values[node.source].size if isinstance(node, Reduce) else 0
 
 
 def _longest_sum(graph: Dataflow) -> int:
-    """Number of elements of the longest sum; 0 if there is no sum."""
     sums = ((name, node.source) for name, node in graph.nodes if isinstance(node, Reduce) and node.body == "sum")
     return max((graph.values[source].size // graph.values[name].size for name, source in sums), default=0)
 

@@ -1,6 +1,6 @@
-"""Load `reference.cu` on the device and launch its kernels, the entries, through CuPy or a test's module of arrays.
+"""Loads `reference.cu` on the device and launches its kernels (entries) through CuPy or a test's replacement of CuPy.
 
-The file is compiled once on a machine (1 to 2 s, cached with other cubins), and loaded for the first reference, outside timed
+The file is compiled once on a machine (1 to 2 s, cached with other cubins). It is loaded for the first reference, outside timed
 regions and verification deadlines. CuPy compiles nothing.
 """
 
@@ -27,10 +27,10 @@ THREADS, TILE = 256, 64
 _PRODUCT_SHARED = 2 * 16 * 65 * 8
 _PARTIAL_SHARED = 2 * THREADS * 8
 _BLOCKS = 1024
-"""Largest number of blocks of the entries that look for faults."""
+"""Largest number of blocks of the entries that compare arrays."""
 _MOST_BATCHES = 65535
 _SMALL = 1 << 16
-"""Number of elements up to which an array is copied whole to read some hundred elements."""
+"""Largest array that is copied whole to read some of its elements, in elements."""
 _LOWEST = {"max": float("-inf"), "sum": 0.0}
 NULL = np.int64(0)
 
@@ -39,7 +39,7 @@ Array = Any
 
 
 def compiled(arch: str) -> CompiledKernel:
-    """The cubin of `reference.cu` for `arch` (`sm_90`), cached with kernels' cubins; it needs no device."""
+    """Cubin of `reference.cu` for `arch` (such as `sm_90`), cached with kernels' cubins. Compiling needs no device."""
     return compile_text(SOURCE.read_text("utf-8"), arch)
 
 
@@ -47,9 +47,9 @@ class ReferenceKernels:
     """The entries of `reference.cu`, loaded on one device."""
 
     def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
-        """Compile for `arch` (or reuse an earlier compilation) and load; NvrtcError without a compiler.
+        """Compile for `arch`, or reuse an earlier compilation, and load; NvrtcError without a compiler.
 
-        `module` is CuPy; every call of it happens inside `guarded()`, which translates its errors.
+        `module` is CuPy. It is called inside `guarded()`, which translates its errors.
         """
         self.module = module
         self._guarded = guarded
@@ -76,7 +76,7 @@ class ReferenceKernels:
     def expected(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], size: int
     ) -> tuple[Array, Array]:
-        """(reference, bound), each float64 [size], of the plan's operator for inputs on the device with these data types."""
+        """(reference, bound), each float64 [size], of a plan's operator. `inputs` are on the device, with data types `dtypes`."""
         reads = plan.read_count
         with self._guarded():
             made = [self.module.empty(size, dtype=np.float64) for _ in range(2 + plan.spread)]
@@ -100,7 +100,7 @@ class ReferenceKernels:
     def _products(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], targets: tuple[Any, ...]
     ) -> list[Array]:
-        """Launch sums of products, one block for a tile of rows and columns; return arrays in use until the stream is done."""
+        """Launch sums of products, one block per tile of rows and columns. Return arrays to keep until the stream is done."""
         operands: list[Any] = []
         for read, array, dtype, group in zip(plan.reads, inputs, dtypes, ("rows", "columns"), strict=True):
             operands += [array, *self._tables(read, group, "deep", "batch"), np.int32(CODES[dtype])]
@@ -114,7 +114,7 @@ class ReferenceKernels:
         return [*operands, *places]
 
     def _reduction(self, plan: ReferencePlan, x: Array, dtype: str, targets: tuple[Any, ...]) -> list[Array]:
-        """Launch a reduction, one thread for each output element; return arrays in use until the stream is done."""
+        """Launch a reduction, one thread per output element. Return arrays to keep until the stream is done."""
         (read,) = plan.reads
         tables = self._tables(read, "rows", "columns", "deep")
         places = [self.upload(plan.outputs[group]) for group in ("rows", "columns")]
@@ -126,7 +126,7 @@ class ReferenceKernels:
         return [*tables, *places]
 
     def _stages(self, plan: ReferencePlan, operands: Sequence[Array], dtypes: Sequence[str], size: int, targets: Any) -> None:
-        """Launch the stages of the epilogue in order; each updates `targets` in place."""
+        """Launch the stages of the epilogue in order. Each updates `targets` in place."""
         left = iter(zip(operands, dtypes, strict=True))
         for stage in plan.stages:
             operand, dtype = next(left) if stage.has_operand else (NULL, "float32")
@@ -134,11 +134,10 @@ class ReferenceKernels:
             self._each("expected_stage", size, np.int32(stage.function), operand, np.int32(CODES[dtype]), *shape, *targets)
 
     def _tables(self, read: ReadPlan, *groups: str) -> list[Array]:
-        """A read's tables for these groups of axes, on the device."""
         return [self.upload(read.places[group].view(np.uint8)) for group in groups]
 
     def wrong(self, output: Array, dtype: str, reference: Array, bound: Array, index: Array | None = None) -> tuple[int, int]:
-        """(number of elements outside their bounds, index in the reference of the first)."""
+        """(number of elements outside their bounds, index of the first in the reference)."""
         arguments = (output, np.int32(CODES[dtype]), reference, bound, NULL if index is None else index)
         return self._found("count_wrong", reference.size, arguments)
 
@@ -156,13 +155,16 @@ class ReferenceKernels:
         return int(parts[:, 0].view(np.uint64).sum())
 
     def distance(self, output: Array, dtype: str, reference: Array, index: Array | None) -> tuple[float, float]:
-        """(||output - reference||, ||reference||), with `index` over these output elements only."""
+        """(||output - reference||, ||reference||), over the output elements `index` unless it is None."""
         arguments = (output, np.int32(CODES[dtype]), reference, NULL if index is None else index)
         parts = self._partial("sum_distance", reference.size, arguments, np.float64)
         return float(np.sqrt(parts[:, 0].sum())), float(np.sqrt(parts[:, 1].sum()))
 
     def at(self, array: Array, places: Sequence[int]) -> np.ndarray:
-        """Elements of an array at flat positions, on the host. A small array is copied whole, others element by element."""
+        """Elements of an array at flat positions, copied to the host.
+
+        A small array is copied whole, a large one element by element.
+        """
         with self._guarded():
             flat = array.reshape(-1)
             if flat.size <= _SMALL and len(places) > 1:
@@ -170,12 +172,12 @@ class ReferenceKernels:
             return np.concatenate([self.module.asnumpy(flat[place : place + 1]) for place in places])
 
     def _found(self, entry: str, size: int, arguments: tuple[Any, ...]) -> tuple[int, int]:
-        """(number of faults, index of the first fault) over all blocks of an entry."""
+        """(number of faults, index of the first) over all blocks of an entry."""
         parts = self._partial(entry, size, arguments, np.int64)
         return int(parts[:, 0].sum()), int(parts[:, 1].min())
 
     def _partial(self, entry: str, size: int, arguments: tuple[Any, ...], dtype: Any) -> np.ndarray:
-        """Launch an entry over `size` elements; return the results of its blocks, [blocks, 2]."""
+        """Launch an entry over `size` elements. Return the results of its blocks, [blocks, 2]."""
         blocks = max(1, min(_BLOCKS, -(-size // THREADS)))
         with self._guarded():
             partial = self.module.empty(2 * blocks, dtype=dtype)
@@ -184,7 +186,6 @@ class ReferenceKernels:
             return self.module.asnumpy(partial).reshape(blocks, 2)
 
     def _each(self, entry: str, size: int, *arguments: Any) -> None:
-        """Launch an entry with one thread for each element."""
         self._launch(entry, (-(-size // THREADS),), arguments, 0)
 
     def _launch(self, entry: str, grid: tuple[int, ...], arguments: tuple[Any, ...], shared: int) -> None:

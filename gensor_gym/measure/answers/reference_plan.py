@@ -1,7 +1,7 @@
-"""Tables from which `reference.cu` computes an operator: parts of flat indices that add up.
+"""Tables from which `reference.cu` computes an operator: parts of flat indices, to be added.
 
 The flat index of a load is affine in the axes, so it is the sum of one part for each group of axes. Tables of these parts replace
-divisions in the inner loop and keep the operator's shape out of the CUDA text: one cubin serves all operators.
+divisions in the inner loop. They keep the operator's shape out of the CUDA text, so that one cubin serves all operators.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gensor_gym.operators.types import Access, Operator
 PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
 """The struct `Place` of `reference.cu`: a flat index, and indices along up to two padded dimensions."""
 CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4, "float8_e4m3fn": 5}
-"""Data type of a tensor -> its number in `reference.cu`."""
+"""Tensor's data type -> its number in `reference.cu`."""
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
-"""Scalar functions of `reference.cu`; the position of a function is its number."""
+"""Scalar functions of `reference.cu`. A function's number is its position."""
 KNOWN = ("multiply_add", "sum", "max", "map")
-"""Operator bodies that `reference.cu` supports; references of other bodies are computed on the host."""
+"""Operator bodies that `reference.cu` supports. The host computes references of other bodies."""
 STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu", "relu6": "relu6"}
 """Stage of an epilogue -> its function."""
 _FREE = 1 << 30
@@ -31,7 +31,7 @@ _FREE = 1 << 30
 
 @dataclass(frozen=True)
 class StagePlan:
-    """A stage of the epilogue: its function's number and its operand, whose element for output i is (i // inner) % size."""
+    """A stage of the epilogue: its function's number, and its operand. Output i reads element (i // inner) % size of it."""
 
     function: int
     has_operand: bool
@@ -41,7 +41,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """A read: for each group of axes a PLACE array with parts of the flat index by point, and the sizes of padded dimensions."""
+    """A read: for each group of axes, PLACE [points] with parts of the flat index. `limits`: sizes of the padded dimensions."""
 
     places: dict[str, np.ndarray]
     limits: tuple[int, int]
@@ -51,8 +51,9 @@ class ReadPlan:
 class ReferencePlan:
     """An operator for `reference.cu`. `body` is the operator's; a map has no tables.
 
-    Groups of axes: `rows`, `columns` and `batch` are spatial; `outputs` has the parts of the output's flat index for each, int64
-    [count]. `deep` is reduced. In a product, rows are the axes of its first read only, columns the axes of its second read only.
+    Groups of axes: `rows`, `columns` and `batch` are spatial, `deep` is reduced. `outputs` has the parts of the output's flat
+    index for each spatial group, int64 [count]. In a product, only the first read uses the axes of `rows`, and only the second
+    read those of `columns`.
     """
 
     body: str
@@ -72,7 +73,7 @@ class ReferencePlan:
 
 
 def plan_of(op: Operator) -> ReferencePlan:
-    """The tables of an operator; ValueError names the unsupported part."""
+    """Tables from which `reference.cu` computes an operator; ValueError names the unsupported part."""
     groups = _groups(op)
     reads: tuple[ReadPlan, ...] = ()
     outputs: dict[str, np.ndarray] = {}
@@ -100,7 +101,7 @@ def plan_of(op: Operator) -> ReferencePlan:
 
 
 def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
-    """Axes of each group. With one read the spatial axes are split into two groups, so that both tables stay short."""
+    """Group -> axes. With one read the spatial axes are split into two groups, so that both tables stay short."""
     groups = {"deep": op.reduce, "batch": (), "rows": (), "columns": ()}
     if is_product(op):
         if op.divisor != 1 or op.pad_value != 0.0:
@@ -117,7 +118,7 @@ def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
 
 
 def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
-    """All points of some axes in order, int64 [points, all axes]; the other axes are 0."""
+    """All points of some axes in order, int64 [points, all axes]. The other axes are 0."""
     inside = np.indices([op.extents[a] for a in axes]).reshape(len(axes), -1).T if axes else np.zeros((1, 0), np.int64)
     grid = np.zeros((len(inside), len(op.extents)), dtype=np.int64)
     grid[:, list(axes)] = inside
@@ -125,7 +126,7 @@ def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
 
 
 def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.ndarray:
-    """Contribution of each point of a grid to the flat index, without the offset: PLACE [points]."""
+    """Part of the flat index for each point of a grid, without the offset: PLACE [points]."""
     parts = np.zeros(len(grid), dtype=PLACE)
     parts["flat"] = grid @ np.array(access.axis_strides(), dtype=np.int64)
     for name, dimension in zip(("u", "v"), padded, strict=False):
@@ -134,7 +135,7 @@ def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.n
 
 
 def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> ReadPlan:
-    """The tables of a read. Its offset is added to the batch's table for a product, else to the rows' table."""
+    """Tables of a read. Its offset is added to the table of `batch` for a product, otherwise to that of `rows`."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     padded = [d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d]]
     if len(padded) > 2:
@@ -149,7 +150,7 @@ def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> Re
 
 
 def _stage_plan(op: Operator, name: str, access: Access | None) -> StagePlan:
-    """The plan of a stage. Its operand is indexed by one dimension of the output, or like the output."""
+    """Plan of a stage whose operand is indexed by one dimension of the output, or like the output."""
     function = FUNCTIONS.index(STAGES[name])
     if access is None:
         return StagePlan(function, False)

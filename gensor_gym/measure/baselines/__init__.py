@@ -1,1 +1,1 @@
-"""Libraries timed next to our kernels: torch on CPUs and GPUs, oneDNN with prepacked weights."""
+"""Libraries timed for comparison with generated kernels: torch on CPUs and GPUs, oneDNN with prepacked weights."""

@@ -1,6 +1,7 @@
-"""Torch's own kernels, timed in the worker next to generated kernels. Torch is imported when a baseline is made.
+"""Torch's own kernels, timed in the worker for comparison with generated kernels.
 
-The operator's kind names its torch function (`operators/kinds`); otherwise it is derived from the accesses.
+`operators/kinds` names the torch function of a kind of operators; others are derived from the accesses. Torch is imported when
+used.
 """
 
 from __future__ import annotations
@@ -23,16 +24,14 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
 TOLERANCE = {"float32": 5e-5, "tf32x3": 5e-5, "tf32": 1e-3, "float16": 5e-3, "bfloat16": 3e-2, "int8": 0.0, "float8_e4m3fn": 3e-2}
-"""Accepted ||out - reference|| / ||reference||, by the operator's data type. Winograd and FFT convolutions are within
-2e-5 and would fail the bound of single elements that generated kernels must meet; TF32 errs by 3e-4, which is too much
-for float32."""
+"""Operator's data type -> accepted ||out - reference|| / ||reference||. Winograd and FFT convolutions are within 2e-5, but single
+elements would fail the bound for generated kernels. TF32 errs by 3e-4, which is too much for float32."""
 
 
 def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for the operator with its epilogue, on `tensors` in the operator's order.
+    """Function that calls torch for the operator with its epilogue. `tensors` are in the operator's order.
 
-    Raises:
-        ValueError: for an unsupported operator or stage.
+    ValueError for an unsupported operator or stage.
     """
     reads = len(op.reads)
     body = _body(op, tensors[:reads])
@@ -51,7 +50,6 @@ def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
 
 
 def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for the operator without its epilogue, on `x`."""
     import torch
 
     if op.dtype == "int8":
@@ -63,7 +61,7 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _call_by_accesses(op: Operator) -> Callable[..., Any]:
-    """Torch function of an operator that names none: elementwise for a map, else einsum, sum or maximum over plain indices.
+    """Torch function derived from the accesses: elementwise for a map, otherwise einsum, sum or maximum over plain indices.
 
     ValueError if an index is not a single axis, as in windows.
     """
@@ -86,9 +84,9 @@ def _call_by_accesses(op: Operator) -> Callable[..., Any]:
 
 
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for an int8 operator with int32 results, a batch matrix by matrix; ValueError if torch cannot.
+    """Function that calls torch for an int8 operator with int32 results, matrix by matrix; ValueError if torch has none.
 
-    Torch's other int8 operators give int8 (they overflow) or round to a scale, so nothing is compared with them.
+    Torch's other int8 operators overflow int8 or round to a scale, so they are no baselines.
     """
     import torch
 
@@ -108,8 +106,8 @@ def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 def _float8_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
     """Function that calls torch for a product of 8-bit floats with a bfloat16 result and scales of 1.
 
-    Sums are accumulated on tensor cores alone, as in generated kernels; this is the fastest way. The library reads columns of the
-    second matrix: a row-major matrix is transposed at every call.
+    Sums accumulate on tensor cores only, as in generated kernels, which is the fastest way. The library needs the second matrix
+    in column-major order: a row-major matrix is transposed at every call.
     """
     import torch
 
@@ -146,7 +144,6 @@ _ELEMENTWISE: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
 
 
 def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
-    """Function that applies one stage of the epilogue to an output; `operand` is the stage's tensor or None."""
     from torch.nn import functional
 
     if name == "relu":
@@ -177,7 +174,7 @@ def tensors_of(op: Operator, inputs: tuple[np.ndarray, ...], device: str = "cpu"
 
 
 def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
-    """Message unless ||output - reference|| <= tolerance * ||reference|| over the elements with a known reference; else empty."""
+    """Message if ||output - reference|| > tolerance * ||reference|| over the elements with a known reference; else empty."""
     if tuple(output.shape) != shape:
         return f"shape {tuple(output.shape)} instead of {shape}"
     error, scale = draw.distance(output)
@@ -192,10 +189,10 @@ _TOP_PAD = 64 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let malloc keep freed memory, if it can (glibc): torch allocates its output in every call.
+    """Let malloc keep freed memory if it can (glibc), because torch allocates its output in every call.
 
-    By default, memory freed at the end of a call goes back to the system and the next call faults it in again, page by page,
-    while a generated kernel writes to an existing buffer. A depthwise convolution of torch took 2.5 ms, 2.3 of them page faults.
+    By default, memory that is freed at the end of a call goes back to the system, and the next call takes a page fault for each
+    page. A generated kernel writes to an existing buffer. A depthwise convolution of torch took 2.5 ms, 2.3 of them page faults.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -205,10 +202,10 @@ def keep_freed_memory() -> None:
 
 
 class TorchBaseline:
-    """Torch's kernel for an operator on given inputs, with a set number of threads, on the CPU."""
+    """Torch's kernel for an operator on given inputs, on the CPU with a fixed number of threads."""
 
     def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, prepacked: bool = False) -> None:
-        """Import torch, copy the inputs (bfloat16 as bits) and optionally prepack the weights."""
+        """Copy the inputs and choose torch's function; `prepacked` uses oneDNN with prepacked weights."""
         import torch
 
         keep_freed_memory()
@@ -228,7 +225,8 @@ class TorchBaseline:
     def fault(self, draw: Expected) -> str:
         """Message about a wrong output for the draw; empty if it is right.
 
-        Torch rounds 16-bit floats after each stage, where generated kernels round once: the whole output's distance is checked.
+        Torch rounds 16-bit floats after each stage, generated kernels round once. So the 2-norm of the whole output is checked
+        for these types.
         """
         output = decode(self.output(), self._dtype)
         if self._dtype in ("bfloat16", "float16"):

@@ -1,12 +1,12 @@
-"""Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, or torch.compile), timed as `devices/cuda.py` times cubins.
+"""Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, torch.compile), timed by the protocol of `devices/cuda.py`.
 
-The protocol is the same on both sides: graphs with the same number of calls, one event pair around them, warm caches. TF32 is on
-for operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try all
-its algorithms and take the fastest.
+Both sides use graphs with the same number of calls, one pair of events around them, and warm caches. Operators of dtype tf32 may
+use TF32, in matrix products and convolutions; all others may not, although torch's default for convolutions allows it. cuDNN may
+try all its algorithms and take the fastest.
 
-Generated kernels work on NCHW, if the operator names no other order, and row-major matrices. The libraries have fast kernels for
-other layouts too, so the layouts in `LAYOUTS` are timed as well: `torch.nhwc` gets images, weights and residuals as NHWC in
-memory and returns its result in that layout; `torch.b_transposed` gets the second matrix of an 8-bit product transposed, as
+Generated kernels work on row-major matrices, and on NCHW unless the operator names another order. The libraries have fast kernels
+for other layouts too, so the layouts in `LAYOUTS` are also timed. `torch.nhwc` gets images, weights and residuals as NHWC in
+memory and returns its result in that layout. `torch.b_transposed` gets the second matrix of an 8-bit product transposed, as
 cuBLAS prefers. The layout change is not timed. For 8-bit floats cuBLAS accepts no other layout, so `torch` transposes at every
 call, as a generated kernel does.
 """
@@ -25,19 +25,19 @@ from gensor_gym.operators.images import names_orders
 from gensor_gym.operators.types import Operator
 
 GRAPH_CALLS = 128
-"""Calls in one graph, as in `devices/cuda.py`."""
+"""Number of calls in one graph, as in `devices/cuda.py`."""
 _WARM_CALLS = 3
 LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
     ("conv2d", False): ("torch.nhwc",),
     ("depthwise_conv2d", False): ("torch.nhwc",),
     ("gemm", True): ("torch.b_transposed",),
 }
-"""(operator's name, whether its types have 8 bits) -> baselines that call torch on another memory layout."""
+"""(operator's name, whether its type has 8 bits) -> baselines that call torch with another memory layout."""
 _INTEGER_STEP, _FLOAT8_STEP = 8, 16
 
 
 class Replayed:
-    """A torch function on GPU 0, timed by replaying CUDA graphs of many calls on one stream."""
+    """A torch function on GPU 0. It is timed by replaying CUDA graphs of many calls on one stream."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         """Call the function a few times, so that torch chooses and compiles its kernels."""
@@ -68,7 +68,6 @@ class Replayed:
         return start.elapsed_time(end) * 1e-3
 
     def _graph(self, calls: int) -> Any:
-        """CUDA graph of `calls` calls, captured once."""
         if calls not in self._graphs:
             torch = self._torch
             graph = torch.cuda.CUDAGraph()
@@ -88,8 +87,8 @@ class TorchCudaBaseline(Replayed):
     ) -> None:
         """Copy the inputs from host or device, and call torch a few times, so that it chooses its kernels.
 
-        The kind `torch.compile` uses Triton. `wrap` converts a tensor to the array that draws compare, by default NumPy's.
-        ValueError if torch has no such kernel.
+        The kind `torch.compile` uses Triton. `wrap` converts a tensor to the kind of array that draws compare; the default is
+        NumPy's. ValueError if torch has no such kernel.
         """
         import torch
 
@@ -106,7 +105,7 @@ class TorchCudaBaseline(Replayed):
         super().__init__(function)
 
     def output(self) -> Any:
-        """Result of one call in the kernel's storage format: bfloat16 as its bits, in the output's own order of elements."""
+        """Result of one call in the kernel's storage format: bfloat16 as its bits, elements in the output's order."""
         torch = self._torch
         with torch.no_grad():
             result = self._function().contiguous()
@@ -120,7 +119,7 @@ class TorchCudaBaseline(Replayed):
 
 
 def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
-    """The tensors in the memory layout of a kind; shapes and values are unchanged."""
+    """The tensors in the memory layout that the baseline `kind` uses. Shapes and values are unchanged."""
     import torch
 
     if kind == "torch.nhwc":
@@ -131,7 +130,6 @@ def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
 
 
 def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
-    """Copies of the inputs as tensors on the GPU; arrays that are on the device already are copied there."""
     import torch
 
     if any(isinstance(array, np.ndarray) for array in inputs):
@@ -148,18 +146,18 @@ def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _on_host(tensor: Any) -> np.ndarray:
-    """NumPy array of a tensor; bits of bfloat16 are unsigned."""
+    """NumPy array of a tensor. Bits of bfloat16 are unsigned."""
     array = tensor.cpu().numpy()
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
 
 def layouts(op: Operator) -> tuple[BaselineKind, ...]:
-    """Baselines in `LAYOUTS` for an operator; none if it names the order of its own tensors."""
+    """Baselines in `LAYOUTS` for an operator; none if the operator names an order of its tensors."""
     return () if names_orders(op) else LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
 
 
 def check_bytes(op: Operator) -> None:
-    """Check the sizes of an 8-bit product; ValueError, instead of a later error of cuBLAS, if torch refuses them on a GPU."""
+    """ValueError if torch refuses the sizes of an 8-bit product on a GPU. Without the check cuBLAS would fail later."""
     if op.dtype not in ("int8", "float8_e4m3fn") or op.name not in ("gemm", "batched_gemm", "gemv"):
         return
     sizes: dict[str, Any] = dict(op.arguments)
@@ -173,7 +171,7 @@ def check_bytes(op: Operator) -> None:
 
 
 def _inductor_options(op: Operator) -> dict[str, Any]:
-    """Options of torch.compile: matrix products use tuned Triton templates, as it would otherwise call the eager libraries."""
+    """Options of torch.compile. Matrix products use tuned Triton templates, since the default calls the eager libraries."""
     if op.name in ("gemm", "batched_gemm"):
         return {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
     return {"max_autotune_pointwise": True}

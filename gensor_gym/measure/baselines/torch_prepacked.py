@@ -1,7 +1,7 @@
 """oneDNN with weights in its own layout, as torch's compiler calls it for a frozen model: the baseline of prepacked kernels.
 
-The weights are reordered once, before anything is timed. A convolution's result is left in the layout that oneDNN chose
-(channels last), which saves a copy.
+The weights are reordered once, before timing. A convolution's result stays in the layout that oneDNN chose (channels last), which
+saves a copy.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ DTYPES = ("float32", "bfloat16")
 
 
 def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, optionally with bias, then relu or gelu.
+    """Function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, then optionally bias, then relu or gelu.
 
-    ValueError for any other operator, and where oneDNN has no kernel of that type for this processor.
+    ValueError for any other operator, or if oneDNN has no kernel of the type for this processor.
     """
     stages = [stage.name for stage in op.epilogue]
     bias = x[2] if stages[:1] == ["bias"] else None
@@ -44,7 +44,6 @@ def _linear(x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Calla
 
 
 def _convolution(op: Operator, x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
-    """Function that computes a convolution with weights in oneDNN's layout."""
     import torch
 
     sizes: dict[str, Any] = dict(op.arguments)

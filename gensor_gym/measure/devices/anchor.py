@@ -1,4 +1,4 @@
-"""The drift anchor: one fixed kernel that a worker times every few trials to record the machine's drift."""
+"""The drift anchor: one fixed kernel that a worker times every few trials, to record the machine's drift."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ _SAMPLES = 5
 
 
 class Anchor:
-    """Times a fixed kernel again after every `TimingRules.anchor_every` trials."""
+    """Times a fixed kernel after every `TimingRules.anchor_every` trials."""
 
     def __init__(self, timer: Timer) -> None:
-        """`timer` runs the fixed kernel."""
         self.timer = timer
         self._trials = 0
         self._seconds: float | None = None
         self._when = 0.0
 
     def refresh(self, rules: TimingRules) -> None:
-        """Count a trial, and time the anchor if it is due. Call it while nothing else is timed."""
+        """Count a trial, and time the anchor if it is due. Call it only while nothing else is timed."""
         if self._seconds is None or self._trials >= rules.anchor_every:
             calls = calls_per_sample(warm_up(self.timer, rules), rules)
             self._seconds = statistics.median(sample(self.timer, calls) for _ in range(_SAMPLES))
@@ -38,7 +37,7 @@ class Anchor:
         self._trials += 1
 
     def conditions(self) -> dict[str, object]:
-        """`anchor_seconds` (seconds of one call), `anchor_at` (its time, seconds since 1970); empty before the first timing."""
+        """`anchor_seconds` (seconds of one call), `anchor_at` (when, seconds since 1970); empty before the first timing."""
         return {} if self._seconds is None else {"anchor_seconds": self._seconds, "anchor_at": self._when}
 
 
@@ -49,13 +48,13 @@ def anchor_text() -> str:
 
 @functools.cache
 def cpu_anchor() -> Timer:
-    """Timer of the anchor on a CPU, single-threaded; compiled at the first call on a machine."""
+    """Timer of the anchor on one thread of a CPU. The anchor is compiled at the first call on a machine."""
     library = ctypes.CDLL(str(compile_text(anchor_text(), ARCH)))
-    # Buffers like a kernel's: the exact address of a NumPy array differs from process to process.
+    # Buffers like a kernel's: the address of a NumPy array would differ from process to process.
     buffers = [GuardedBuffer((_SIZE, _SIZE), np.float32) for _ in range(3)]
     a, b, output = (buffer.array for buffer in buffers)
     for number, array in enumerate((a, b)):
         array[...] = np.random.default_rng(number).standard_normal((_SIZE, _SIZE))
     workspace = np.zeros(1, np.uint8)
-    runtime(1)  # made now, not within the first timing
+    runtime(1)  # starts the runtime before the first timing
     return lambda calls: time_calls(library.gg_anchor, (a, b), output, workspace, 1, calls)

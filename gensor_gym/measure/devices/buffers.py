@@ -1,14 +1,12 @@
-"""Buffers that detect writes outside them: unmapped pages on both sides, guard words in the space between.
+"""Buffers that detect writes outside them, by unmapped pages and guard words on both sides.
 
 Layout of one buffer, addresses growing to the right:
 
     [unmapped page][guard words ... ][data][guard words, < 64 bytes][unmapped page]
 
 Data begin at a cache line, as outputs and workspaces of called kernels do, or at a given offset from a cache line, as arrays of
-NumPy do.
-
-`intact` detects a write to the guard words. A write further out (more than 63 bytes after the end, or about a page before
-the start) is a segmentation fault of the worker, and so is a read there.
+NumPy do. `intact` detects a write to the guard words. A read or write further out (more than 63 bytes after the end, or about a
+page before the start) is a segmentation fault of the worker.
 """
 
 from __future__ import annotations
@@ -42,9 +40,9 @@ class Guarded(Protocol):
 
 
 def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequence[Guarded]) -> str:
-    """Message that names the buffers that a kernel overran; empty if there are none.
+    """Message that names the buffers that a kernel wrote outside of; empty if there are none.
 
-    The guard words of inputs, which serve the next kernel too, are then written again.
+    The guard words of inputs, which the next kernel uses too, are then written again.
     """
     named = [*(("output", output) for output in outputs), ("workspace", workspace)]
     named += [(f"input {i}", buffer) for i, buffer in enumerate(inputs)]
@@ -55,16 +53,16 @@ def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequ
 
 
 class GuardedBuffer:
-    """`nbytes` bytes of memory between guards; `array` views them as `shape` of `dtype`."""
+    """`nbytes` bytes of memory between guard words. `array` is a view of them with `shape` and `dtype`."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype | type | str, past: int = 0) -> None:
-        """Map the pages and write the guard words; data begin `past` bytes after a cache line. OSError when memory runs out."""
+        """Map the pages and write the guard words. Data begin `past` bytes after a cache line. OSError if memory runs out."""
         dtype = np.dtype(dtype)
         self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         lines = -(-(past + self.nbytes) // ALIGN) * ALIGN
         self._pages = -(-max(lines, 1) // _PAGE)
         if self._pages * _PAGE - lines < ALIGN:
-            self._pages += 1  # the data would begin at the unmapped page: leave room for guard words in front
+            self._pages += 1  # without this page the data would begin at the unmapped page, with no room for guard words in front
         length = (self._pages + 2) * _PAGE
         self._map = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
@@ -72,7 +70,7 @@ class GuardedBuffer:
             if _libc.mprotect(page, _PAGE, 0) != 0:
                 raise OSError(ctypes.get_errno(), "mprotect of a guard page failed")
         if self.nbytes >= _HUGE:
-            _libc.madvise(base + _PAGE, length - 2 * _PAGE, _MADV_HUGEPAGE)  # advice only: refusal changes nothing
+            _libc.madvise(base + _PAGE, length - 2 * _PAGE, _MADV_HUGEPAGE)  # advice only: a refusal changes nothing
         self._front = _PAGE
         self._start = length - _PAGE - lines + past
         self._bytes = np.frombuffer(self._map, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Compiled C kernels inside a worker: buffers between guards, the shared thread pool, timing in C."""
+"""Compiled C kernels in a worker: buffers between guard words, the shared thread pool, timing in C."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MOST_DRAWS = 1 << 30
 
 
 class CpuDevice:
-    """This machine's processor. Input buffers are reused by the next kernel of the same operator."""
+    """This machine's processor. The next kernel of the same operator uses the same input buffers."""
 
     exclusive = False
 
     def __init__(self) -> None:
-        """Make the drift anchor; no other kernel is loaded yet."""
+        """Make the drift anchor before any kernel is loaded."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
         self.lock = ""
         self.draws_limit = _MOST_DRAWS
@@ -47,11 +47,11 @@ class CpuDevice:
         return make_draws(op, seed, places=places)
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Kinds of torch baselines: its own kernel in the operator's layout."""
+        """Kinds of torch baselines: torch's own kernel in the operator's layout."""
         return ("torch",)
 
     def load(self, built: Built, threads: int) -> LoadedC:
-        """Load a shared library; LaunchError when the loader refuses it or it lacks its entry."""
+        """Load a shared library. LaunchError if the loader refuses it or it lacks the kernel's entry."""
         op = built.kernel.operator
         if op != self._operator:
             self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype], ARRAY_OFFSET) for t in op.inputs]
@@ -59,7 +59,7 @@ class CpuDevice:
         return LoadedC(built, threads, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel with `threads` threads; ValueError for a fused operator or a kind for GPUs."""
+        """Torch's kernel on `threads` threads. ValueError for a fused operator, and for a `kind` that only GPUs have."""
         from gensor_gym.measure.baselines.torch import TorchBaseline
 
         if kind not in ("torch", "torch.prepacked"):
@@ -77,7 +77,6 @@ class LoadedC:
     """One loaded C kernel with its buffers. It implements `trial.Loaded`."""
 
     def __init__(self, built: Built, threads: int, inputs: list[GuardedBuffer]) -> None:
-        """Load the library, and allocate output and workspace."""
         kernel = built.kernel
         if len(kernel.launches) != 1:
             raise LaunchError(f"a C kernel has one entry, this has {len(kernel.launches)}")
@@ -98,7 +97,7 @@ class LoadedC:
         self._runtime = ctypes.byref(runtime(threads))
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs to the buffers, fill output and workspace with NaN bytes, and pack weights if necessary."""
+        """Copy the draw's inputs to the buffers, fill outputs and workspace with NaN bytes, and pack frozen weights."""
         for buffer, array in zip(self._inputs, draw.inputs, strict=True):
             buffer.array[...] = array
         self.poison()
@@ -113,7 +112,7 @@ class LoadedC:
             output.poison()
 
     def time(self, calls: int) -> float:
-        """Seconds that `calls` calls take, measured in C by the monotonic clock."""
+        """Seconds of `calls` calls, measured in C by the monotonic clock."""
         return self._call(self._entry, calls)
 
     def _call(self, entry: ctypes.c_void_p, calls: int) -> float:
@@ -146,9 +145,10 @@ class LoadedC:
 
 @contextmanager
 def _file_of(built: Built) -> Iterator[str]:
-    """Path of the kernel's library: its file, or a temporary copy of the enclosed content. OSError if that was refused.
+    """Path of the kernel's library: its file, or a temporary copy of the content that was sent with the kernel.
 
-    The copy's name is new each time: for a known name a loader returns the library that is already loaded.
+    The copy has a new name each time, because a loader returns the loaded library for a known name. OSError if the content was
+    refused.
     """
     if built.refused:
         raise OSError(built.refused)

@@ -1,7 +1,7 @@
-"""Cubins inside a worker, through CuPy: buffers between guard words, CUDA graphs for batches, times from events.
+"""Cubins in a worker, through CuPy: buffers between guard words, CUDA graphs of many calls, times from events.
 
-Caches are warm: L2 keeps the data of the previous call. A sample is one event pair around graphs of many calls, so it includes
-neither Python nor the launch queue: it is the time of a call on a busy GPU.
+Caches are warm: L2 keeps the data of the previous call. A sample is measured by one pair of events around graphs of many calls.
+It includes neither Python nor the launch queue, so it is the time of a call on a busy GPU.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GUARD_BYTES = 4096
 _GUARD = 0xA5
 _GRAPH_CALLS = 128
 _MOST_DRAWS = 8 << 30
-"""Largest number of bytes of device memory for cached draws; at most a quarter of the device's memory."""
+"""Largest number of bytes of device memory for cached draws. A quarter of the device's memory is the other limit."""
 _STATIC_SHARED = 48 * 1024
 _STICKY = re.compile(
     r"ILLEGAL_?ADDRESS|MISALIGNED|ILLEGAL_?INSTRUCTION|LAUNCH_?(FAILED|FAILURE|TIMEOUT)|INVALID_?PC|HARDWARE_?STACK"
@@ -47,7 +47,7 @@ _STICKY = re.compile(
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Context that turns CUDA errors which make the device unusable into DeviceLost, and other refusals into LaunchError."""
+    """Context that turns CUDA errors into DeviceLost if they make the device unusable, and into LaunchError otherwise."""
     try:
         yield
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
@@ -61,7 +61,7 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def referenced() -> Iterator[None]:
-    """Context in which references are computed or compared: a refusal is a ReferenceFault, since no kernel is at fault."""
+    """Context for computing or comparing references. A refusal becomes ReferenceFault, since no kernel is at fault."""
     try:
         with translated():
             yield
@@ -73,13 +73,12 @@ def referenced() -> Iterator[None]:
 
 
 def _download(array: Any) -> np.ndarray:
-    """Copy of a device's array on the host."""
     with translated():
         return cupy.asnumpy(array)
 
 
 def tensor_array(tensor: Any) -> Any:
-    """CuPy array of a torch tensor's memory; 16-bit integers are the bits of bfloat16, unsigned as in kernels' outputs."""
+    """CuPy array of a torch tensor's memory. 16-bit integers are the bits of bfloat16, unsigned as in kernels' outputs."""
     array = cupy.asarray(tensor)
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
@@ -88,7 +87,6 @@ class DeviceBuffer:
     """An array on the GPU with guard words on both sides."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
-        """Allocate and write the guard words."""
         nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         self._all = cupy.empty(nbytes + 2 * _GUARD_BYTES + -nbytes % 256, dtype=cupy.uint8)
         self._data = self._all[_GUARD_BYTES : _GUARD_BYTES + nbytes]
@@ -102,7 +100,7 @@ class DeviceBuffer:
             side.data.memset(_GUARD, side.nbytes)
 
     def fill(self, array: Any) -> None:
-        """Copy an array of the host or of the device into the buffer."""
+        """Copy an array on the host or the device into the buffer."""
         if isinstance(array, cupy.ndarray):
             self._data.data.copy_from_device(array.data, self._data.nbytes)
         else:
@@ -113,19 +111,18 @@ class DeviceBuffer:
         return all(bool((cupy.asnumpy(side) == _GUARD).all()) for side in self._sides)
 
     def poison(self, cleared: int = 0) -> None:
-        """Fill the data with 0xFF bytes (NaN in floating types), except for zeros in the first `cleared` bytes."""
+        """Fill the data with 0xFF bytes (NaN in floating types), but the first `cleared` bytes with zeros."""
         self._data.data.memset(0xFF, self._data.nbytes)
         if cleared:
             self._data.data.memset(0, cleared)
 
 
 class CudaDevice:
-    """GPU 0. Input buffers of the last operator are reused by its next kernel."""
+    """GPU 0. The next kernel of the same operator uses the same input buffers."""
 
     exclusive = True
 
     def __init__(self) -> None:
-        """Create the CUDA context and read the device's properties."""
         index = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         address = cupy.cuda.runtime.deviceGetPCIBusId(index)
@@ -138,7 +135,7 @@ class CudaDevice:
             "cupy": cupy.__version__,
             "l2_bytes": properties["l2CacheSize"],
         }
-        self.anchor: Anchor | None = None  # the SM clock is in the conditions of every trial
+        self.anchor: Anchor | None = None  # not needed: every trial records the SM clock
         self.draws_limit = min(_MOST_DRAWS, int(properties["totalGlobalMem"]) // 4)
         self._kernels: ReferenceKernels | None = None
         self._operator: Computation | None = None
@@ -147,7 +144,7 @@ class CudaDevice:
     def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
         """The operator's draws on the device, or on the host if $GENSOR_GYM_REFERENCE is `host`.
 
-        For fused operators NumPy computes the references and the device compares.
+        For fused operators NumPy computes the references, and the device compares.
         """
         on_host = chosen_place() == "host"
         if isinstance(op, Dataflow):
@@ -159,7 +156,7 @@ class CudaDevice:
         return tuple(made[place] for place in places)
 
     def _fused_draws(self, op: Dataflow, draws: Sequence[FusedDraw], on_host: bool) -> tuple[Expected, ...]:
-        """The host's draws, stored on the device; if they do not fit there, outputs are downloaded to be compared."""
+        """The host's draws, copied to the device. If they do not fit there, outputs are downloaded for comparison."""
         with suppress(ReferenceFault):
             if not on_host:
                 kernels = self._reference_kernels()
@@ -168,7 +165,7 @@ class CudaDevice:
         return tuple(downloaded_fused(draw, _download) for draw in draws)
 
     def _reference_kernels(self) -> ReferenceKernels:
-        """The kernels of `reference.cu`, loaded at the first call; ReferenceFault if they do not compile."""
+        """Kernels of `reference.cu`, loaded at the first call; ReferenceFault if they do not compile."""
         if self._kernels is None:
             try:
                 self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
@@ -177,8 +174,8 @@ class CudaDevice:
         return self._kernels
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Kinds of torch baselines, one for each available layout. Torch is imported here, before the timing lock is held."""
-        with suppress(ImportError):  # a comparison without torch needs none
+        """Kinds of torch baselines, one per available layout. Torch is imported here, before the timing lock is held."""
+        with suppress(ImportError):  # without torch no kind is used
             import torch  # noqa: F401
 
         from gensor_gym.measure.baselines.torch_cuda import layouts
@@ -188,7 +185,7 @@ class CudaDevice:
         return ("torch", *layouts(op))
 
     def load(self, built: Built, threads: int) -> LoadedCubin:
-        """Load a cubin; LaunchError when the driver refuses it. `threads` is ignored."""
+        """Load a cubin; LaunchError if the driver refuses it. `threads` is ignored."""
         with translated():
             op = built.kernel.operator
             if op != self._operator:
@@ -199,7 +196,7 @@ class CudaDevice:
             return LoadedCubin(self, built, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on this GPU, in a layout or compiled; ValueError for a fused operator or for prepacked weights."""
+        """Torch's kernel on this GPU, for a layout or compiler (`kind`); ValueError for a fused operator or prepacked weights."""
         from gensor_gym.measure.baselines.torch_cuda import TorchCudaBaseline
 
         if kind == "torch.prepacked":
@@ -209,15 +206,14 @@ class CudaDevice:
         return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
-        """Context that does nothing: events on the device measure the time."""
+        """Context that does nothing, because events on the device measure the time."""
         return nullcontext()
 
 
 class LoadedCubin:
-    """One loaded CUDA kernel (one or more launches in order) with its buffers. It implements `trial.Loaded`."""
+    """One loaded CUDA kernel (launches in order) with its buffers. It implements `trial.Loaded`."""
 
     def __init__(self, device: CudaDevice, built: Built, inputs: list[DeviceBuffer]) -> None:
-        """Load the module, raise the limit of shared memory if a launch needs it, allocate output and workspace."""
         kernel = built.kernel
         self._device = device
         self._stream = cupy.cuda.Stream(non_blocking=True)
@@ -228,7 +224,7 @@ class LoadedCubin:
             if launch.shared_bytes > _STATIC_SHARED:
                 function.max_dynamic_shared_size_bytes = launch.shared_bytes
             self._launches.append((function, launch))
-        # Reading attributes also loads the module now: loading is not allowed while a graph is captured.
+        # Reading attributes loads the module now: it cannot be loaded while a graph is captured.
         self._registers = max(function.num_regs for function, _ in self._launches)
         self._spilled = max(function.local_size_bytes for function, _ in self._launches)
         self._inputs = inputs
@@ -240,7 +236,7 @@ class LoadedCubin:
         self._graphs: dict[int, cupy.cuda.Graph] = {}
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs into the buffers, and fill output and workspace with NaN bytes."""
+        """Copy the draw's inputs into the buffers, and fill outputs and workspace with NaN bytes."""
         with translated():
             for buffer, array in zip(self._inputs, draw.inputs, strict=True):
                 buffer.fill(array)
@@ -257,7 +253,7 @@ class LoadedCubin:
             cupy.cuda.Device().synchronize()
 
     def time(self, calls: int) -> float:
-        """Seconds between events around `calls` calls on one stream; every call has ended when this returns."""
+        """Seconds between events around `calls` calls on one stream. Every call has ended when this returns."""
         whole, rest = divmod(calls, _GRAPH_CALLS)
         with translated():
             parts = [_GRAPH_CALLS] * whole + [rest] * (rest > 0)
@@ -270,7 +266,7 @@ class LoadedCubin:
                 graph.launch(self._stream)
             end.record(self._stream)
             end.synchronize()
-            cupy.cuda.Device().synchronize()  # work that a kernel left on another stream counts as its own fault
+            cupy.cuda.Device().synchronize()  # errors of work that a kernel left on another stream are its own
             return cupy.cuda.get_elapsed_time(start, end) * 1e-3
 
     def fault(self, draw: Expected) -> str:
@@ -290,25 +286,23 @@ class LoadedCubin:
         return {**self._device.description, **taken, **self._device.nvml.read()}
 
     def close(self) -> None:
-        """Drop graphs, module and buffers."""
+        """Drop graphs and kernels."""
         self._graphs.clear()
         self._launches.clear()
 
     def _enqueue(self) -> None:
-        """Enqueue one call: its launches in order."""
         with self._stream:
             for function, launch in self._launches:
                 function(launch.grid, launch.block, self._arguments, shared_mem=launch.shared_bytes)
 
     def _graph(self, calls: int) -> cupy.cuda.Graph:
-        """CUDA graph of `calls` calls, captured once."""
         if calls not in self._graphs:
             self._stream.begin_capture()
             try:
                 for _ in range(calls):
                     self._enqueue()
             finally:
-                graph = self._stream.end_capture()  # after a failure too: a stream that captures can do nothing else
+                graph = self._stream.end_capture()  # also after a failure: a capturing stream can do nothing else
             graph.upload(self._stream)
             self._stream.synchronize()
             self._graphs[calls] = graph

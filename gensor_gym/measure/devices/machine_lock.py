@@ -1,10 +1,10 @@
-"""One timing at a time on a device: workers of all runs and all users wait for one another and do not disturb each other.
+"""One timing at a time on a device: workers of all runs and all users wait for one another.
 
-The lock is on a file that everybody can read and finds by its name, so it is in /tmp regardless of $TMPDIR. It is opened for
+The lock is on a file that every user can read and find by its name, so it is in /tmp regardless of $TMPDIR. It is opened for
 reading, which suffices for `flock`: another user's file in a folder like /tmp may not be opened for writing or with O_CREAT
-(`fs.protected_regular`). A link is not followed, and nothing is ever written or truncated. If the file cannot be used, the user's
-own processes wait for one another, with a warning. Containers and services with their own /tmp share no lock with other
-processes.
+(`fs.protected_regular`). Links are not followed, and nothing is ever written or truncated. If the file cannot be used, only the
+user's own processes wait for one another, with a warning. Containers and services with a /tmp of their own share no lock with
+other processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gensor_gym.cache.folders import make_cache_dir
 FOLDER = Path("/tmp")
 _SHARED_MODE = 0o666
 _TRIES, _PAUSE = 20, 5e-3
-"""Number of retries while another process may be creating the file and its permissions, and seconds between them."""
+"""Number of retries while another process may be creating the file and setting its permissions, and seconds between retries."""
 
 
 class LockWarning(RuntimeWarning):
@@ -38,8 +38,8 @@ class _Unusable(Exception):
 def lock_path(device: str = "") -> Path:
     """Path of the file whose lock is the timing lock of a device, by default the processor. Other programs may use it too.
 
-    The file exists afterwards. If another user's file, a link or a folder with this name cannot be used, the path is that of this
-    user's own file, and a LockWarning says that timings do not wait for other users. ValueError if that cannot be made either.
+    The file exists afterwards. If another user's file, a link or a folder has its name and cannot be used, the path is that of a
+    file of this user, and a LockWarning says that timings do not wait for other users. ValueError if neither file can be made.
     """
     shared = FOLDER / f"gensor_gym-timing{device}.lock"
     try:
@@ -55,7 +55,7 @@ def lock_path(device: str = "") -> Path:
 
 @contextmanager
 def timing_lock(device: str = "") -> Iterator[None]:
-    """Hold the timing lock of a device, by default the processor (a lock on a file, released when the process dies).
+    """Hold the timing lock of a device, by default the processor. A file's lock is released when the process ends.
 
     If no file can be used, a LockWarning says that timings do not wait for others.
     """
@@ -72,7 +72,7 @@ def timing_lock(device: str = "") -> Iterator[None]:
 
 
 def _taken(device: str) -> int:
-    """File descriptor that holds the lock of a device; the lock is taken again if its file is replaced meanwhile."""
+    """File descriptor that holds the lock of a device. The lock is taken again if its file was replaced meanwhile."""
     while True:
         path = lock_path(device)
         with suppress(_Unusable):  # the file was replaced meanwhile
@@ -85,16 +85,16 @@ def _taken(device: str) -> int:
 
 
 def _ready(path: Path) -> Path:
-    """Create the file if it is missing, and return its path; _Unusable gives the reason why it cannot be locked."""
+    """Create the file if it is missing; return its path. _Unusable has the reason if it cannot be locked."""
     os.close(_opened(path))
-    with suppress(OSError):  # only its owner can touch a file
-        os.utime(path)  # systems delete files in /tmp that nobody has touched for days
+    with suppress(OSError):  # only the owner may set a file's times
+        os.utime(path)  # systems delete files in /tmp that were not used for days
     return path
 
 
 def _opened(path: Path) -> int:
-    """File descriptor for reading the file, which is created if missing, readable by all users. _Unusable gives the reason."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a planted pipe must not block
+    """File descriptor for reading the file; a missing file is created, readable by all users. _Unusable has the reason."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe that somebody put there must not block
     for last in (False,) * _TRIES + (True,):
         try:
             place = os.open(path, flags)
@@ -114,7 +114,6 @@ def _opened(path: Path) -> int:
 
 
 def _make(path: Path, flags: int) -> None:
-    """Make the file, unless another process does so first."""
     try:
         place = os.open(path, flags | os.O_CREAT | os.O_EXCL, _SHARED_MODE)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Clock, temperature and power of a GPU while it is timed, from the driver's management library through ctypes."""
+"""Clock, temperature and power of a GPU during timing, from the driver's management library (NVML) through ctypes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ _TEMPERATURE_GPU = 0
 
 
 class Nvml:
-    """Readings of one GPU. A reading is omitted if the library or the permission is missing; nothing is ever set."""
+    """Readings of one GPU. Without the library or the permission, a reading is missing. No setting is changed."""
 
     def __init__(self, pci_bus_id: str) -> None:
-        """Open the library and the GPU at a PCI address."""
         self._library: ctypes.CDLL | None = None
         self._handle = ctypes.c_void_p()
         try:
@@ -25,7 +24,7 @@ class Nvml:
             self._library = library
 
     def read(self) -> dict[str, object]:
-        """The present `sm_clock_mhz`, `temperature_c` and `power_w`, as far as they can be read."""
+        """Present `sm_clock_mhz`, `temperature_c` and `power_w`, without those that cannot be read."""
         if self._library is None:
             return {}
         value = ctypes.c_uint()

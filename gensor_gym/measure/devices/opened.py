@@ -1,4 +1,4 @@
-"""Devices of worker processes, by the name of their backend, and how such a process is started."""
+"""Devices of worker processes by the name of their backend, and how their workers are started."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ if TYPE_CHECKING:
 
 
 class Opened(ABC):
-    """Describes a device for worker processes: how to make it, and how its workers are started."""
+    """A device of worker processes: how to make it, and how its workers are started."""
 
     gpus = 0
-    """Number of GPUs that a worker on a cluster takes."""
+    """Number of GPUs that a worker on a cluster uses."""
     shut_in = True
-    """Whether its workers are isolated (`isolation/`), because kernels' machine code runs in their process.
+    """Whether workers are isolated (`isolation/`), because kernels' machine code runs in their process.
 
     Workers of GPUs are not isolated: code on a GPU makes no system calls, and drivers need sockets and files.
     """
 
     @abstractmethod
     def device(self) -> Device:
-        """Make the device; called in a worker process."""
+        """Make the device. It is called in a worker process."""
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """C sources that the device loads besides kernels, each with its `-march`: an isolated worker cannot compile."""
+        """C sources that the device loads in addition to kernels, each with its `-march`.
+
+        An isolated worker cannot compile them.
+        """
         return ()
 
 

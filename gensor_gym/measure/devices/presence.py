@@ -1,4 +1,4 @@
-"""The GPUs of this machine, detected without a CUDA context: the harness must stay free of CUDA (and may fork)."""
+"""GPUs of this machine, detected without a CUDA context, which the harness must not have because it may fork."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.hardware.types import Hardware
 
 @lru_cache(maxsize=1)
 def gpu_names() -> tuple[str, ...]:
-    """Product names of the GPUs, as the driver's command line tool prints them; empty without a driver."""
+    """Product names of the GPUs, as nvidia-smi prints them; empty without a driver."""
     if shutil.which("nvidia-smi") is None:
         return ()
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
@@ -25,7 +25,7 @@ def gpu_names() -> tuple[str, ...]:
 
 
 def is_named(hw: Hardware, product: str) -> bool:
-    """Whether a GPU's product name matches a hardware: `rtx4090` matches `NVIDIA GeForce RTX 4090`, `a100` not `RTX A1000`."""
+    """Whether a GPU's product name matches a hardware. `rtx4090` matches `NVIDIA GeForce RTX 4090`, `a100` not `RTX A1000`."""
     words = re.split(r"[^a-z0-9]+", hw.name.lower())
     pieces = (re.findall(r"[a-z]+|[0-9]+", word) for word in words)
     patterns = (r"\b" + "[ -]?".join(piece) + r"(?![a-z0-9])" for piece in pieces)
@@ -33,7 +33,7 @@ def is_named(hw: Hardware, product: str) -> bool:
 
 
 def absence(hw: Hardware) -> str:
-    """Why kernels for `hw` cannot run here; empty if they can. Only the first GPU counts, since workers run on device 0."""
+    """Reason why kernels for `hw` cannot run here; empty if they can. Only the first GPU counts: workers use device 0."""
     names = gpu_names()
     if names and not is_named(hw, names[0]):
         return f"the GPU of this machine is a {names[0]}"
@@ -41,7 +41,7 @@ def absence(hw: Hardware) -> str:
 
 
 def absence_of_cuda() -> str:
-    """Why no CUDA kernel can run here; empty if some kernel can."""
+    """Reason why no CUDA kernel can run here; empty if some kernel can."""
     if not gpu_names():
         return "no NVIDIA GPU was found (nvidia-smi)"
     if importlib.util.find_spec("cupy") is None:
@@ -50,6 +50,6 @@ def absence_of_cuda() -> str:
 
 
 def device_name(hw: Hardware) -> str:
-    """Product name of the GPU that runs kernels, or `hw.name`."""
+    """Product name of the GPU that runs kernels; `hw.name` without a GPU."""
     names = gpu_names()
     return names[0] if names else hw.name

@@ -1,6 +1,6 @@
-"""The `emulated` backend: checks a CUDA kernel on a machine without a GPU. It gives no times.
+"""The `emulated` backend: checks a CUDA kernel on a machine without a GPU. It measures no times.
 
-A correct kernel has status OK and no samples, so its `seconds` are infinite: a search cannot rank by it, and `conditions` has
+A correct kernel has status OK and no samples, so its `seconds` are infinite and searches cannot rank it. Its `conditions` have
 `timed: False`.
 """
 
@@ -25,19 +25,19 @@ from gensor_gym.operators.types import Operator
 
 POINTS_PER_SECOND = 1.5e8
 STEPS_PER_SECOND = 1e6
-"""Highest rates of the emulator over random kernels of gemm, gemv, conv2d, reduce_sum and elementwise on one core of a Zen 5
-server: points of the iteration space (with large register tiles), and steps of the outer reduction, counted for every thread
-(with tiles of one element)."""
+"""Highest rates of the emulator on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and
+elementwise. Points of the iteration space: with large register tiles. Steps of the outer reduction of all threads: with tiles of
+one element."""
 
 
 class EmulatedBackend:
-    """Runs the CUDA text on the processor with sanitizers and threads in random order. It is slow: use small operators."""
+    """Runs CUDA text on the processor with sanitizers and threads in random order. It is slow: use small operators."""
 
     name = "emulated"
     stored = False
 
     def __init__(self, seed: int = 0, timeout: float = 120.0) -> None:
-        """`seed` determines inputs and the order of threads; `timeout` is in seconds per kernel."""
+        """`seed` determines inputs and the order of threads. `timeout` is in seconds per kernel."""
         self.seed = seed
         self.timeout = timeout
         self._cache = ExpectationCache()
@@ -47,17 +47,17 @@ class EmulatedBackend:
         return f"emulated {hw.name}"
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel, or of the program if no kernel can be generated."""
+        """Digest of the generated kernel; the program's digest if no kernel can be generated."""
         return make_kernel(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule: its status says whether the kernel is correct, and it has no samples."""
+        """One measurement for each schedule. Its status says whether the kernel is correct; it has no samples."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield the measurements of `measure` one at a time.
 
-        ValueError if no kernel of the operator can end within the deadline. A kernel that cannot is a TIMEOUT and is not run.
+        ValueError if no kernel of the operator can end in time. A kernel that cannot gets the status TIMEOUT and is not run.
         """
         most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
         if points > most:
@@ -73,10 +73,9 @@ class EmulatedBackend:
             yield made
 
     def close(self) -> None:
-        """Do nothing: there are no processes to end."""
+        """Do nothing, because no processes need to end."""
 
     def _too_long(self, kernel: Kernel, seconds: float) -> Measurement:
-        """TIMEOUT measurement of a kernel that would take too long."""
         error = (
             f"{kernel.operator}: not tried, the emulator takes {seconds:.0f} s or more for this schedule and has "
             f"{self.timeout:g} s; choose larger tiles, a smaller operator, or EmulatedBackend(timeout=seconds)"
@@ -84,7 +83,6 @@ class EmulatedBackend:
         return Measurement(Status.TIMEOUT, error=error, digest=kernel.digest)
 
     def _run(self, kernel: Kernel) -> Measurement:
-        """Compile a kernel, run it on two draws, and compare its outputs."""
         conditions: dict[str, object] = {"device": "emulator", "timed": False}
         try:
             program = EmulatedKernels([kernel])
@@ -104,7 +102,7 @@ class EmulatedBackend:
 
 
 def points_of(op: Operator | Dataflow) -> int:
-    """Number of points of the iteration space; for a fused operator, of its products, and of elements of all values."""
+    """Number of points of the iteration space. For a fused operator: elements of all values plus points of its products."""
     if isinstance(op, Operator):
         return op.points
     return sum(value.size for value in op.values.values()) + sum(
@@ -123,5 +121,4 @@ def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware
 
 
 def _threads(launch: Launch) -> int:
-    """Number of threads of all blocks of a launch."""
     return math.prod(launch.grid) * math.prod(launch.block)

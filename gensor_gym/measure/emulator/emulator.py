@@ -1,6 +1,6 @@
-"""Backend `emulated`: the CUDA text of a kernel compiled by a C++ compiler and run on this CPU, for correctness.
+"""Compiles the CUDA text of kernels with a C++ compiler and runs it on this CPU, to check correctness.
 
-Threads of a block are fibers (see `emulator.h`). Address and undefined-behaviour sanitizers watch buffers that are
+The threads of a block are fibers (see `emulator.h`). Sanitizers of addresses and undefined behaviour watch buffers that are
 exactly as long as the tensors. Times mean nothing here.
 """
 
@@ -34,11 +34,11 @@ _OPTIONS = ("-std=c++17", "-O1", "-fno-strict-aliasing", "-Wno-unknown-pragmas",
 
 
 class EmulatorError(RuntimeError):
-    """A kernel did not compile, or broke a rule while it ran; the message is the report of the compiler or the sanitizer."""
+    """A kernel did not compile, or broke a rule while it ran. The message is the report of the compiler or the sanitizer."""
 
 
 def find_cxx() -> tuple[str, ...]:
-    """Command of a C++ compiler: $CXX, c++, g++, clang++ or the `ziglang` wheel's. EmulatorError if no compiler is found."""
+    """Command of a C++ compiler: $CXX, c++, g++, clang++ or the `ziglang` wheel's. EmulatorError if none is found."""
     named = os.environ.get("CXX", "").split()
     if named and shutil.which(named[0]):
         return tuple(named)
@@ -53,20 +53,20 @@ def find_cxx() -> tuple[str, ...]:
 def emulate(
     kernel: Kernel, inputs: Sequence[np.ndarray], seed: int = 0, sanitize: bool = True, timeout: float = 120.0
 ) -> Any:
-    """Output of a CUDA kernel, or a list of several outputs, computed by the emulator in a separate process.
+    """Output of a CUDA kernel, or a list of several outputs, computed by the emulator in a process of its own.
 
-    `inputs` are the operator's arrays in order; `seed` chooses the order of threads; `timeout` is in seconds. EmulatorError
-    carries the report of a compiler, a sanitizer or the emulator.
+    `inputs` are the operator's arrays in order. `seed` determines the order of threads. `timeout` is in seconds. EmulatorError
+    has the report of the compiler, the sanitizer or the emulator.
     """
     with EmulatedKernels([kernel], sanitize) as program:
         return program.run(0, inputs, seed, timeout)
 
 
 class EmulatedKernels:
-    """Several kernels compiled together, since the compiler's start takes most of the time; each is run in a fresh process."""
+    """Several kernels compiled together, because a compiler's start takes most of the time. Each runs in a new process."""
 
     def __init__(self, kernels: Sequence[Kernel], sanitize: bool = True) -> None:
-        """Compile the kernels. ValueError unless all are for one kind of GPU, EmulatorError with the compiler's report."""
+        """Compile the kernels. ValueError unless all are for one target of GPUs, EmulatorError with the compiler's report."""
         languages = {kernel.language for kernel in kernels}
         if len(languages) != 1 or not all(targets.get(language).emulated for language in languages):
             names = ", ".join(map(repr, sorted(languages)))
@@ -85,15 +85,12 @@ class EmulatedKernels:
         self._folder.cleanup()
 
     def __enter__(self) -> EmulatedKernels:
-        """The object itself."""
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Remove the compiled files."""
         self.close()
 
     def _compile(self, sanitize: bool) -> None:
-        """Write and compile one translation unit with all kernels."""
         for number, kernel in enumerate(self.kernels):
             (self._path / f"kernel_{number}.cu").write_text(kernel.source)
         (self._path / "main.cpp").write_text(driver_text(self.kernels))
@@ -138,7 +135,6 @@ def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
 
 
 def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
-    """Arrays of tensors that are stored consecutively in `data`."""
     found, place = [], 0
     for tensor in tensors:
         array = np.frombuffer(data, ARRAY_DTYPE[tensor.dtype], math.prod(tensor.shape), place)
@@ -148,15 +144,15 @@ def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
 
 
 def _head(report: str) -> str:
-    """The first lines of a report, without the sanitizer's general warning about contexts."""
+    """First lines of a report, without the sanitizer's general warning about contexts."""
     lines = [line for line in report.splitlines() if "makecontext/swapcontext" not in line]
     return "\n".join(lines[:MAX_LINES_OF_ERROR])
 
 
 def driver_text(kernels: Sequence[Kernel]) -> str:
-    """C++ text that includes every kernel under its own names and has a `main` that runs one of them.
+    """C++ text that includes every kernel under names of its own and has a `main` that runs one kernel.
 
-    Arguments of the program: number of the kernel, seed, file of inputs, file for the output.
+    Arguments of the program: number of the kernel, seed, file of inputs, file of the output.
     """
     warp = f"#define EMULATOR_WARP {targets.get(kernels[0].language).warp}\n"
     parts = [warp + '#include "emulator.h"\n#include "emulator_mma.h"\n']
@@ -176,7 +172,6 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
 
 def _include_text(number: int, kernel: Kernel) -> str:
-    """C++ text of a kernel: its source with entries and shared memory renamed, its shared memory, and a function that runs it."""
     op = kernel.operator
     shared = max(-(-launch.shared_bytes // 16) * 16 * (launch.cluster - 1) + launch.shared_bytes for launch in kernel.launches)
     names = [*(launch.entry for launch in kernel.launches), "shared_memory"]
@@ -225,7 +220,6 @@ def _map_text(made: TensorMap) -> str:
 
 
 def _launch_text(number: int, launch: Launch) -> str:
-    """C++ text of the call that emulates one launch."""
     grid, block = (f"dim3{{{', '.join(map(str, shape))}}}" for shape in (launch.grid, launch.block))
     shared = "shared_memory" if launch.shared_bytes else "nullptr"
     together = f"{launch.shared_bytes}, {launch.cluster}"

@@ -1,1 +1,1 @@
-"""Restrictions of a worker process that runs kernels: variables, files, system calls (the last two only on Linux)."""
+"""Restrictions of a worker process that runs kernels: variables, files, system calls. Files and calls only on Linux."""

@@ -1,4 +1,4 @@
-"""Environment variables that a worker process gets: settings of its libraries, and no secrets."""
+"""Environment variables of a worker process: settings of its libraries, and no secrets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PREFIXES = (
     "CUPY_", "NVIDIA_", "NVRTC_", "HIP_", "ROCR_", "ROCM_",
 )  # fmt: skip
 OF_USER = frozenset({"HOME", "USER", "LOGNAME", "XDG_CACHE_HOME"})
-"""Variables that name the user's folders, for a worker without isolation."""
+"""Variables that name the user's folders. Only workers without isolation get them."""
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY")
-"""A variable whose name contains one of these is never passed on."""
+"""A variable whose name contains one of these words is never passed on."""
 
 
 def passed_on(variables: Mapping[str, str], extra: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The variables among `variables` that workers get; `extra` names further variables."""
+    """The variables that workers get, with their values. `extra` names further variables to pass on."""
     return {
         name: value
         for name, value in variables.items()

@@ -1,9 +1,8 @@
-"""Landlock: a process permanently gives up access to all files but some. For Linux 5.13 and newer, without a library.
+"""Landlock: a process permanently gives up access to all files except some. Linux 5.13 and newer, without a library.
 
-This module imports the standard library alone and nothing of this package. It is loaded before a process starts threads, since
-Landlock binds the calling thread and the threads that it starts later. Numbers and structures are those of linux/landlock.h.
-
-Landlock does not cover names, sizes and times of files (`stat`), or descriptors that are already open.
+This module imports only the standard library. It is loaded before a process starts threads, since Landlock binds the calling
+thread and the threads that it starts later. Numbers and structures are those of linux/landlock.h. Landlock does not cover names,
+sizes and times of files (`stat`), or open file descriptors.
 """
 
 from __future__ import annotations
@@ -16,32 +15,34 @@ import sys
 from collections.abc import Iterable
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
-"""Numbers of the system calls, which are the same on every processor."""
+"""Numbers of the system calls, equal on every processor."""
 _ASK_VERSION, _PATH_BENEATH = 1, 1
 _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8
-"""Rights to remove, and to make, folders and files."""
+"""Rights to remove and to make folders and files."""
 _OF_FILES = 1 << 0 | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Version -> rights on files that it can take away. A version that is not listed has the rights of the version before it."""
+"""Version of Landlock -> rights on files that it can take away. A version that is missing here has those of the version before.
+"""
 _TCP, _SCOPES = 3, 3
-"""Rights to bind and connect, from version 4 on; scopes of abstract sockets and of signals to other processes, from version 6
-on."""
+"""Rights to bind and connect TCP ports, from version 4; scopes of abstract sockets and of signals to processes, from version 6.
+"""
 _NO_NEW_PRIVILEGES = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """Version of the system's Landlock; 0 for a system without Landlock, or if a container's filter forbids it."""
+    """Version of the system's Landlock; 0 without Landlock, or if a container's filter forbids it."""
     return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Let this thread, and threads that it starts, read and write files beneath these paths alone; False if unavailable.
+    """Let this thread and its later threads use files only beneath these paths. False if Landlock is unavailable.
 
-    A path that does not exist, or that this process may not open, is left out. A folder includes everything beneath it. Nothing
-    can be executed (`execve`), and no TCP port opened if the version supports that. It cannot be undone.
+    Files beneath `readable` can be read, files beneath `writable` also written. A path is ignored if it does not exist or this
+    process may not open it. No file can be executed (`execve`), and no TCP port opened if the version supports that. It cannot be
+    undone.
     """
     known = version()
     if not known:
@@ -62,19 +63,19 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
 
 
 def no_new_privileges() -> bool:
-    """Set this process's `no_new_privs`, as Linux requires before Landlock and filters; False if it is refused."""
+    """Set this process's `no_new_privs`, which Linux requires before Landlock and filters; False if it is refused."""
     return sys.platform == "linux" and bool(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0)
 
 
 def _ruleset(known: int, rights: int) -> int:
-    """File descriptor of a ruleset that restricts all rights that the version handles; negative if it is refused."""
+    """File descriptor of a ruleset that restricts all rights of the version; negative if it is refused."""
     fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Add a rule that allows rights on a file, or on everything in a folder.
+    """Allow rights on a file, or on everything in a folder.
 
     A rule holds for an inode. /proc creates a new inode for a name that was dropped from memory, and no rule covers the new
     inode. So a file of /proc stays open, which keeps its inode.

@@ -1,9 +1,8 @@
 """Start of a worker: `python -P launch.py RULES WORKER_ARGUMENTS..` gives up rights, then becomes the worker.
 
-It is run as a file and not as a module: importing the package starts threads (NumPy's), and Landlock does not bind threads that
-are running already. RULES is empty for a worker that is not isolated. Otherwise it is a JSON file with the lists `readable` and
-`writable` of paths, which is read and removed. It is a file because an argument of a process has room for the libraries of a
-thousand kernels, and a process may load more.
+It runs as a file and not as a module: importing the package starts NumPy's threads, and Landlock does not bind running threads.
+RULES is empty for a worker without isolation. Otherwise it is the path of a JSON file with the lists `readable` and `writable` of
+paths. The file is removed once it is read. An argument would be too short for the paths of a thousand loaded libraries.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from pathlib import Path
 from types import ModuleType
 
 ISOLATED_BY = "GENSOR_GYM_ISOLATED_BY"
-"""Environment variable of a worker with its isolation: `WHOLE`, a part of it, or `none`; empty if isolation was switched off."""
+"""Environment variable of a worker with its isolation: `WHOLE`, a part of it, or `none`; empty if isolation is switched off."""
 WHOLE = "landlock+seccomp"
 WORKER = "gensor_gym.measure.workers.worker"
 _LARGEST_FILE = 1 << 30
-"""Largest number of bytes that a kernel may write to standard error or into its folder."""
+"""Largest number of bytes of a file that a kernel writes: standard error, or a file in its folder."""
 
 
 def shut_in(readable: list[str], writable: list[str]) -> str:
-    """Permanently give up sockets, other processes, and all files but these; return the available restrictions as text."""
-    limit(resource.RLIMIT_CORE, 0)  # no image of memory in the folder where it crashes
+    """Permanently give up sockets, other processes, and files outside these paths. Return the available restrictions as text."""
+    limit(resource.RLIMIT_CORE, 0)  # no core dump in the folder of a crash
     limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
     landlock, seccomp = _neighbour("landlock"), _neighbour("seccomp")
     landlock.no_new_privileges()
@@ -36,7 +35,7 @@ def shut_in(readable: list[str], writable: list[str]) -> str:
 
 
 def limit(which: int, most: int) -> None:
-    """Permanently lower a limit of this process to `most`, or to its present value if that is lower."""
+    """Permanently lower a resource limit of this process to `most`, or keep a lower one."""
     most = min([most, *(value for value in resource.getrlimit(which) if value != resource.RLIM_INFINITY)])
     resource.setrlimit(which, (most, most))
 
@@ -59,7 +58,7 @@ def _neighbour(name: str) -> ModuleType:
 
 
 def main(rules: str, arguments: list[str]) -> None:
-    """Isolate this process, if there is a file of rules, and run the worker in it."""
+    """Isolate this process if there is a file of rules, and run the worker in it."""
     os.environ[ISOLATED_BY] = shut_in(**_taken(Path(rules))) if rules else ""
     sys.argv = [WORKER, *arguments]
     runpy.run_module(WORKER, run_name="__main__", alter_sys=True)

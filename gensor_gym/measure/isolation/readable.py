@@ -1,4 +1,4 @@
-"""Files that an isolated worker may read: libraries of the system, Python, installed packages, descriptions of the processor."""
+"""Files that an isolated worker may read: the system's libraries, Python, installed packages, descriptions of the processor."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ WRITTEN = ("/dev/null",)
 
 
 def readable() -> list[str]:
-    """Paths for `landlock.restrict`: never the user's whole home, nor a folder above it."""
-    searched = [path for path in sys.path if path and os.path.isabs(path)]  # without the current folder
+    """Paths for `landlock.restrict`. They never contain the user's home folder or a folder above it."""
+    searched = [path for path in sys.path if path and os.path.isabs(path)]  # the current folder is not absolute
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    kernels = os.path.realpath(cache_dir() / "kernels")  # it may have thousands of files; a request encloses its own
+    kernels = os.path.realpath(cache_dir() / "kernels")  # thousands of files; a request has the one it needs
     others = [path for path in loaded() if path != kernels and os.path.dirname(path) != kernels]
     found = [*python, *_installed(searched), *_packages(), *libraries, *others]
     return [*SYSTEM, *beneath_home(found, home_folder() or Path("/"))]
 
 
 def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
-    """The existing paths, each once, without the home folder and its parents."""
+    """The existing paths, each once, except the home folder and its parents."""
     above = {str(folder) for folder in (home, *home.parents, home.resolve(), *home.resolve().parents)}
     kept = [path for path in paths if os.path.exists(path) and not {path, os.path.realpath(path)} & above]
     return list(dict.fromkeys(kept))
@@ -51,12 +51,10 @@ def loaded(maps: str = "/proc/self/maps") -> list[str]:
 
 
 def _installed(searched: Sequence[str]) -> list[str]:
-    """Folders of installed packages, and the folders in `$PYTHONPATH`."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return [path for path in searched if path in named or Path(path).name in ("site-packages", "dist-packages")]
 
 
 def _packages() -> list[str]:
-    """Folders of the packages that this process has loaded: gensor_gym, and plugins wherever they are installed."""
     found = [list(getattr(module, "__path__", [])) for name, module in list(sys.modules.items()) if "." not in name]
     return [str(path) for paths in found for path in paths if os.path.isabs(str(path))]

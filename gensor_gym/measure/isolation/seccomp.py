@@ -1,8 +1,8 @@
-"""A filter of system calls: no sockets, no other processes, no changed owners and modes. Linux on x86-64 and 64-bit ARM.
+"""A filter of system calls: no sockets, no other processes, no changes of owners or modes. Linux on x86-64 and 64-bit ARM.
 
-It imports the standard library only, like `landlock.py`. It lists the refused calls and not the allowed calls, because the calls
+It imports only the standard library, as `landlock.py` does. It lists refused calls instead of allowed calls, because the calls
 that Python, NumPy and torch need differ by version. Refused calls fail with EPERM, as if the user lacked the right. The filter is
-set with SPEC_ALLOW: without it, some systems slow down every kernel under a filter (they switch off speculation past stores).
+set with SPEC_ALLOW: without it, some systems switch off speculation past stores, which slows every kernel down.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import sys
 from collections.abc import Iterator
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}
-"""Machine -> its number in a filter (linux/audit.h), its column in `REFUSED`, number of the system call that installs a
-filter."""
+"""Machine -> its number in a filter (linux/audit.h), its column in `REFUSED`, number of the system call that installs a filter.
+"""
 _ABSENT = -1
 REFUSED: dict[str, tuple[int, int]] = {
-    # sockets, and io_uring, which opens them without these calls
+    # sockets, and io_uring, which can open sockets without these calls
     "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
     "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
@@ -38,7 +38,7 @@ REFUSED: dict[str, tuple[int, int]] = {
     "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15),
     "fremovexattr": (199, 16), "setxattrat": (463, 463), "removexattrat": (466, 466), "utime": (132, _ABSENT),
     "utimes": (235, _ABSENT), "futimesat": (261, _ABSENT), "utimensat": (280, 88),
-    # changes of the machine, if the administrator times kernels
+    # changes of the machine, which matter if the administrator times kernels
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "setns": (308, 268),
     "unshare": (272, 97), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsmount": (432, 432),
     "mount_setattr": (442, 442), "open_by_handle_at": (304, 265), "mknod": (133, _ABSENT), "mknodat": (259, 33),
@@ -59,7 +59,7 @@ _SET_FILTER, _ALL_THREADS, _SPEC_ALLOW = 1, 1, 4
 
 
 def restrict() -> bool:
-    """Install the filter for all threads of this process; False if the system has no filters, or is of another architecture.
+    """Install the filter for all threads of this process; False if the system has no filters or its architecture is unknown.
 
     The process must have given up new privileges (`landlock.no_new_privileges`), unless it runs as root.
     """
@@ -75,7 +75,7 @@ def restrict() -> bool:
 
 
 def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
-    """Instructions of the filter for the process `pid`, which may start and signal its own threads, but no processes."""
+    """Instructions of the filter for the process `pid`. It may start and signal its own threads, but no processes."""
     refuse = _step(_RETURN, _ERROR | errno.EPERM)
     yield _step(_LOAD, _ARCHITECTURE)
     yield _step(_EQUAL, architecture, 1, 0)
@@ -86,7 +86,7 @@ def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
     for numbers in REFUSED.values():
         if numbers[column] != _ABSENT:
             yield from (_step(_EQUAL, numbers[column], 0, 1), refuse)
-    yield from (_step(_EQUAL, _CLONE3[column], 0, 1), _step(_RETURN, _ERROR | errno.ENOSYS))  # libraries then take `clone`
+    yield from (_step(_EQUAL, _CLONE3[column], 0, 1), _step(_RETURN, _ERROR | errno.ENOSYS))  # libraries then use `clone`
     own = [(_EQUAL, pid)]
     for numbers, tests in ((_CLONE, [(_ANY_BIT, _CLONE_THREAD)]), (_TGKILL, own), (_PRLIMIT, [(_EQUAL, 0), *own])):
         yield _step(_EQUAL, numbers[column], 0, 2 * len(tests) + 2)
@@ -98,5 +98,5 @@ def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Bytes of one instruction (`struct sock_filter`) that skips `yes` instructions if its test succeeds, else `no`."""
+    """Bytes of one instruction (`struct sock_filter`), which skips `yes` instructions if its test succeeds, else `no`."""
     return struct.pack("=HBBI", code, yes, no, value)

@@ -1,1 +1,1 @@
-"""Stored measurements: the store of trials, recorded tables and the backend that answers from them."""
+"""Stored measurements: the store of trials, recorded tables and the backends that read them."""

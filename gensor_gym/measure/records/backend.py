@@ -1,6 +1,7 @@
-"""The `recorded` backend: timings taken earlier, looked up by the program. No kernel runs.
+"""The `recorded` backend: earlier timings, looked up by program. No kernel runs.
 
-Replay is exact, or each request draws `resample` of the raw samples, determined by seed, program and number of earlier requests.
+Answers are exact, or each request draws `resample` of the raw samples. The draw depends on seed, program and number of earlier
+requests.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ from gensor_gym.measure.records.tables import Table, file_name, read_table
 from gensor_gym.operators.types import Operator
 
 FEW = 1 << 16
-"""Number of programs of a space that plain Python lists in less time than compiling takes, some 40 us each."""
+"""Largest number of programs of a space that plain Python lists (40 us each) before Numba would have compiled the rules."""
 
 _WITHIN = {"medium": ("compact",)}
-"""Space -> the spaces that it contains as a whole."""
+"""Space -> the spaces that are subsets of it."""
 
 Source = str | Path | Store | Iterable[Record]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """Content of one file: measurements by (operator, program), their device, the machine if the file describes it, the drift."""
+    """Content of one file: measurements by (operator, program), device, drift, and the machine if the file describes it."""
 
     measurements: Mapping[tuple[str, bytes], Measurement]
     device: str
     hardware: Hardware | None
     drift: float
-    """Standard deviation of a median's logarithm from pass to pass; see `optimum.find_optimum`."""
+    """Standard deviation of the logarithm of a median from pass to pass; see `optimum.find_optimum`."""
     space: str
-    """The space that the file names; empty if it names none."""
+    """Space that the file names; empty if it names none."""
 
     @cached_property
     def operators(self) -> frozenset[str]:
@@ -58,18 +59,16 @@ class _Part:
 
 
 class RecordedBackend:
-    """Answers from a table of earlier timings. Programs outside it are NOT_RECORDED."""
+    """Answers from a table of earlier timings. Programs that are not in it are NOT_RECORDED."""
 
     name = "recorded"
     stored = False
 
     def __init__(self, source: Source, device: str | None = None, resample: int | None = None, seed: int = 0) -> None:
-        """`source` is a file of timings (see `tables`), a folder of tables, a Store or records; `device` selects one device's.
+        """`source`: a file of timings (see `tables`), a folder of tables, a Store or records. `device`: use only its records.
 
-        `resample` is the number of samples drawn at each request, with `seed`, or None for exact replay.
-
-        Raises:
-            ValueError: for a missing or unreadable file, mixed devices or protocols, or an invalid number of samples.
+        `resample` is the number of samples drawn at each request, with `seed`; None for exact answers. ValueError for a missing
+        or unreadable file, mixed devices or protocols, or an invalid number of samples.
         """
         if resample is not None and resample < 1:
             raise ValueError(f"resample={resample!r}: expected 1 or more samples a measurement, or None for exact replay")
@@ -100,10 +99,7 @@ class RecordedBackend:
 
     @property
     def edition(self) -> str:
-        """Sixteen hex digits that identify the answers: content of the files, number of drawn samples, seed.
-
-        Empty for records without a file.
-        """
+        """Sixteen hexadecimal digits that identify the answers: content of the files, `resample`, seed. Empty without a file."""
         if self._path is None:
             return ""
         whole = hashlib.sha256(f"{self._resample} {self._seed}".encode())
@@ -112,12 +108,12 @@ class RecordedBackend:
         return whole.hexdigest()[:16]
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """Digest of the timed kernel, or `analytic.program_digest` of a program that is not recorded."""
+        """Digest of the timed kernel; `analytic.program_digest` of a program that is not recorded."""
         found = self._find(op, schedule, hw)
         return found.digest if found is not None and found.digest else program_digest(op, schedule, hw)
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
-        """The table's measurement of each schedule; ValueError if the table was recorded on another machine than `hw`."""
+        """The table's measurement of each schedule; ValueError if the table was recorded on hardware that differs from `hw`."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
@@ -133,7 +129,7 @@ class RecordedBackend:
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
         """Regret of a program in its task: zero if it is statistically tied with the best program, infinite if it failed.
 
-        None if the table lacks a schedule of the task's space, so that the optimum is unknown.
+        None if the optimum is unknown, because the table lacks a schedule of the task's space.
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
@@ -148,7 +144,7 @@ class RecordedBackend:
         return known[1].regret(known[0][program_key(schedule)], found.seconds)
 
     def gap(self, operators: Sequence[Operator], space: str) -> str:
-        """Message that names operators without timings, and spaces that a table does not cover; empty if no gap is known."""
+        """Message that names operators without timings and spaces that a table does not cover; empty if everything is covered."""
         missing, spaces = list[str](), dict[str, str]()
         for op in operators:
             part = self._part(op)
@@ -165,26 +161,25 @@ class RecordedBackend:
         return "; ".join(said)
 
     def _tables(self) -> str:
-        """Names of the available tables, by file or by operator."""
         if self._path is not None and self._path.is_dir():
             return ", ".join(sorted(path.stem for path in self._path.glob("*.parquet")))
         return ", ".join(sorted({op for part in self._parts.values() for op in part.operators}))
 
     def restart(self) -> None:
-        """Reset the counts of requests, so that the same draws come again."""
+        """Reset the counts of requests, so that the same samples are drawn again."""
         self._asked.clear()
 
     def close(self) -> None:
-        """Do nothing: there are no processes to end."""
+        """Do nothing, because no processes need to end."""
 
     def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
-        """(index of every program of the space, their optimum); None if a program is not recorded or no program is OK."""
+        """(program key -> index, optimum) of the space; None if a program is not recorded or no program is OK."""
         rows: list[Schedule] = []
         whole: list[Measurement] = []
         for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):
             found = self._find(graph.operator, schedule, graph.hardware)
             if found is None or found.status is Status.NOT_RECORDED:
-                return None  # at the first missing program: the space may be thousands of times larger than the table
+                return None  # at the first missing program, because the space may be thousands of times larger than the table
             rows.append(schedule)
             whole.append(found)
         if not any(m.status is Status.OK for m in whole):
@@ -196,7 +191,6 @@ class RecordedBackend:
         return places, find_optimum(samples, [passes_of(m) for m in whole], drift=part.drift)
 
     def _samples(self, found: Measurement, digest: str) -> tuple[float, ...]:
-        """All samples of a kernel, or `resample` samples drawn from them at random."""
         if self._resample is None or not found.samples:
             return found.samples
         times = self._asked.get(digest, 0)
@@ -205,7 +199,7 @@ class RecordedBackend:
         return tuple(found.samples[i] for i in rng.integers(0, len(found.samples), size=self._resample))
 
     def _find(self, op: Operator, schedule: Schedule, hw: Hardware) -> Measurement | None:
-        """The measurement of a program, None if it is not recorded; ValueError for a table of another machine."""
+        """Measurement of a program, None if it is not recorded; ValueError for a table of other hardware."""
         part = self._part(op)
         if part is None:
             return None
@@ -213,7 +207,7 @@ class RecordedBackend:
         return part.measurements.get((str(op), program_key(schedule)))
 
     def _check(self, part: _Part, hw: Hardware) -> None:
-        """Check that a table was recorded on hardware like `hw`; ValueError if not. See `described.differences`."""
+        """ValueError unless a table was recorded on hardware like `hw`; see `described.differences`."""
         if part.hardware is None or (part.hardware, hw) in self._same:
             return
         if found := differences(part.hardware, hw):
@@ -225,7 +219,7 @@ class RecordedBackend:
         self._same.add((part.hardware, hw))
 
     def _part(self, op: Operator) -> _Part | None:
-        """The table with an operator's timings, None if no table has any; files of a folder are read when they are needed."""
+        """Table with an operator's timings; None if there is none. Files of a folder are read when needed."""
         if "" in self._parts:
             return self._parts[""]
         name = file_name(op)
@@ -238,11 +232,10 @@ class RecordedBackend:
         return self._parts[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickling without tables of files, which the copy reads again."""
+        """State for pickling. It excludes tables of files, which the copy reads again."""
         return self.__dict__ | {"_optima": {}, **({"_parts": {}} if self._path is not None else {})}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state, and read the table's file again."""
         self.__dict__.update(state)
         if self._path is not None and not self._path.is_dir():
             self._parts[""] = _read(self._path, self._path.stat().st_mtime_ns, self._only)
@@ -255,13 +248,10 @@ def warn_of_gap(backend: object, operators: Sequence[Operator], space: str) -> N
 
 
 def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
-    """The recorded backend of a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]`.
+    """The recorded backend that a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]` names.
 
-    WHAT is a file or folder, or a name below the shipped tables (`zen5_2c`, `zen5_2c/gemv_m1024_k1024`); without it, the shipped
-    tables of `hw`.
-
-    Raises:
-        ValueError: for another text, or if there is no such table.
+    WHAT is a file or folder, or the name of a shipped table (`zen5_2c`, `zen5_2c/gemv_m1024_k1024`); without it, the shipped
+    tables of `hw`. ValueError for another text, or if there is no such table.
     """
     place, mark, query = text.partition("?")
     what = place.removeprefix("recorded").removeprefix(":")
@@ -281,7 +271,6 @@ def passes_of(measurement: Measurement) -> Sequence[int]:
 
 
 def _place(what: str, hw: Hardware) -> Path:
-    """Path of a file or folder of tables; ValueError if it is missing."""
     shipped = RECORDINGS / (what or hw.name)
     for path in (shipped, shipped.with_name(f"{shipped.name}.parquet")):
         if path.exists():
@@ -296,12 +285,12 @@ def _place(what: str, hw: Hardware) -> Path:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, _changed: int, device: str | None) -> _Part:
-    """Content of a file; an unchanged file is read once."""
+    """Content of a file. An unchanged file is read once."""
     return _part(read_table(path), str(path), device)
 
 
 def _part(table: Table, name: str, device: str | None) -> _Part:
-    """Content of a table, for one device if given; ValueError if it mixes devices or protocols."""
+    """Content of a table, for one device unless it is None; ValueError if it mixes devices or protocols."""
     records = [record for record in table.records if device is None or record.device == device]
     devices, protocols = {record.device for record in records}, {record.protocol for record in records}
     if len(devices) > 1:

@@ -1,7 +1,7 @@
-"""Checks of other users' records before a record is stored or used.
+"""Checks of other users' records, before a record is stored or used.
 
-A record is data: no code, no file. Its values must be bounded, of the right types, and of this version's operators and schedules.
-Whether the program is right is checked at its first use (`verified`).
+A record is data, without code. Its values must be bounded, of the right types, and of this version's operators and schedules. Its
+program is verified at the first use (`verified`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from gensor_gym.measure.records.store import IMPORTED, Record
 from gensor_gym.operators.types import Operator
 
 LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
-"""Largest number of characters of each text."""
+"""Field of a record -> largest number of characters."""
 CONDITIONS = 200_000
-"""Largest number of characters of the conditions as JSON, which may contain the passes of ten thousand samples."""
+"""Largest number of characters of the conditions as JSON. They may contain the passes of ten thousand samples."""
 SAMPLES = 100_000
 AHEAD = 86_400.0
-"""Seconds by which another machine's clock may be fast. A date in the future would take precedence over every later trial."""
+"""Largest number of seconds by which another machine's clock may be fast. A future date would take precedence over later trials.
+"""
 
 
 def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
-    """Check records; return them marked as imported, so that no search answers from them, unless they are this user's `own`.
+    """Check records and return them marked as imported, so that no search uses them. `own` records are not marked.
 
-    Own records were measured on this machine. ValueError names the rejected record and the reason.
+    Own records are those that this user measured on this machine. ValueError names the rejected record and the reason.
     """
     taken = list(records)
     for number, record in enumerate(taken, 1):
@@ -45,7 +46,6 @@ def checked(records: Iterable[Record], source: str, own: bool = False) -> list[R
 
 
 def _marked(record: Record, own: bool) -> Record:
-    """The record with the condition `IMPORTED`, or without it if it is the user's own."""
     conditions = {name: value for name, value in record.measurement.conditions.items() if name != IMPORTED}
     conditions |= {} if own else {IMPORTED: True}
     return replace(record, measurement=replace(record.measurement, conditions=conditions))
@@ -60,7 +60,6 @@ def fault(record: Record, legality: bool = True, known: Operator | Dataflow | No
 
 
 def _fault_of_texts(record: Record) -> str:
-    """Reason to reject a record for the types or lengths of its texts and conditions; empty if there is none."""
     m = record.measurement
     texts = {"operator": record.operator, "schedule": record.schedule, "device": record.device}
     for name, text in (texts | {"digest": m.digest, "error": m.error}).items():
@@ -75,7 +74,7 @@ def _fault_of_texts(record: Record) -> str:
 
 
 def fault_of_numbers(record: Record) -> str:
-    """Reason to reject a record for its samples, protocol or date; empty if there is none."""
+    """Reason to reject a record's samples, protocol or date; empty if there is none."""
     m = record.measurement
     if len(m.samples) > SAMPLES or (m.status is Status.OK and not m.samples):
         return f"it has {len(m.samples)} samples, expected at most {SAMPLES}, and one at least where it is OK"
@@ -90,7 +89,7 @@ def fault_of_numbers(record: Record) -> str:
 
 
 def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow | None) -> str:
-    """Reason to reject a record's operator or schedule: unknown to this version, or not legal here; empty if there is none."""
+    """Reason to reject a record's operator or schedule (unknown to this version, or not legal here); empty if there is none."""
     try:
         op = known or resolve_computation(record.operator)
         schedule = parsed(op, record.schedule)
@@ -107,7 +106,6 @@ def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number, and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -1,7 +1,7 @@
 """Measured v1: times of programs on real machines.
 
-There are some twenty programs of each of 1,728 operators on CPUs (`gensor collect`), and some sixty of each of 123 operators on
-a GPU (`experiments.evidence.measured`). A machine has a Parquet file and a description in `gensor_gym/data/measured`. Columns of
+It has some twenty programs of each of 1,728 operators on CPUs (`gensor collect`), and some sixty of each of 123 operators on a
+GPU (`experiments.evidence.measured`). Each machine has a Parquet file and a description in `gensor_gym/data/measured`. Columns of
 the table, one row for each program:
 
 | column | meaning |
@@ -36,15 +36,15 @@ PARTS = ("train", "validation", "test", "unseen")
 
 
 def names(kind: str | None = None) -> list[str]:
-    """Names of the machines whose tables ship with the package, of one kind (`cpu` or `gpu`) or all."""
+    """Names of the machines whose tables ship with the package. `kind` selects `cpu` or `gpu`."""
     every = sorted(path.stem for path in FOLDER.glob("*.parquet"))
     return every if kind is None else [name for name in every if machine_of(name).kind == kind]
 
 
 def load(machine: str | Path, part: str | None = None) -> Any:
-    """The table of a machine, or one part of it, as a pandas DataFrame. A path reads a file of `gensor collect`.
+    """Table of a machine, or one part of it, as a pandas DataFrame. A path reads a file of `gensor collect`.
 
-    ValueError names an unknown machine or part. ImportError without pandas and pyarrow (extra `lab`).
+    ValueError for an unknown machine or part. ImportError without pandas and pyarrow (extra `lab`).
     """
     import pandas
 
@@ -55,18 +55,18 @@ def load(machine: str | Path, part: str | None = None) -> Any:
 
 
 def machine_of(machine: str | Path) -> Hardware:
-    """The hardware on which a table was recorded."""
+    """Hardware on which a table was recorded."""
     return hardware.from_json(read_text(path_of(machine).with_suffix(".json")))
 
 
 def here(machine: str | Path) -> Hardware:
-    """The hardware of `machine_of`; a CPU gets the name `host`, for which C kernels of this processor are made."""
+    """Hardware of `machine_of`. A CPU gets the name `host`, for which C kernels of this processor are generated."""
     described = machine_of(machine)
     return dataclasses.replace(described, name="host") if described.kind == "cpu" else described
 
 
 def path_of(machine: str | Path) -> Path:
-    """Path of a machine's table; a path is returned unchanged."""
+    """Path of a machine's table. A path is returned unchanged."""
     if str(machine).endswith(".parquet"):
         return Path(machine)
     check_known("machine of Measured v1", str(machine), names())

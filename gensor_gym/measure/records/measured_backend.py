@@ -1,6 +1,6 @@
-"""The `measured` backend: kernel times of Measured v1, for the machines that `measured.names` lists. No kernel runs.
+"""The `measured` backend: kernel times of Measured v1 for the machines in `measured.names`. No kernel runs.
 
-`candidates` lists the programs of an operator that have a time there.
+`candidates` lists the programs of an operator that have a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gensor_gym.registry import check_known
 
 
 class MeasuredBackend:
-    """Answers with the recorded `quiet` seconds of a program, or its failure. Other programs are NOT_RECORDED."""
+    """Answers with the recorded `quiet` seconds of a program, or its failure. Programs without a record are NOT_RECORDED."""
 
     name = "measured"
     stored = False
@@ -52,11 +52,11 @@ class MeasuredBackend:
             yield Measurement(status, (seconds,) if status is Status.OK else (), error=error, digest=digest)
 
     def close(self) -> None:
-        """Do nothing: there are no processes to end."""
+        """Do nothing, because no processes need to end."""
 
 
 def candidates(machine: str, operator: str) -> tuple[Schedule, ...]:
-    """The recorded programs of an operator, in the order of their texts; ValueError if the machine's table has none."""
+    """Recorded programs of an operator, ordered by their text; ValueError if the machine's table has none."""
     rows = _rows(machine).get(operator)
     if rows is None:
         raise ValueError(f"Measured v1 of {machine} has no programs of {operator}")
@@ -65,19 +65,17 @@ def candidates(machine: str, operator: str) -> tuple[Schedule, ...]:
 
 @cache
 def _edition(machine: str) -> str:
-    """Digest of the file of a machine's table."""
     return hashlib.sha256(measured.path_of(machine).read_bytes()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=2)
 def _rows(machine: str) -> Mapping[str, Any]:
-    """Operator -> its rows of a machine's table."""
     return {str(text): rows for text, rows in measured.load(machine).groupby("operator", observed=True)}
 
 
 @lru_cache(maxsize=4096)
 def _programs(machine: str, operator: str) -> Mapping[bytes, tuple[Status, float]]:
-    """Key of a program -> (status, `quiet` seconds) of an operator's rows; empty for an operator that is not in the table."""
+    """Key of a program -> (status, `quiet` seconds); empty for an operator that is not in the table."""
     rows = _rows(machine).get(operator)
     if rows is None:
         return {}

@@ -1,9 +1,9 @@
-"""The best programs of a complete table (a set, since timings are noisy), and the regret of every other program.
+"""The best programs of a complete table, and the regret of every other program.
 
-A program is tied with the program of least median unless the two differ significantly: the 95 percent bootstrap interval of the
-ratio of their medians is above one. Samples of one pass over the table are correlated (a machine drifts), so passes are drawn
-first, the same for both programs, and then short blocks of neighbouring samples within each pass. A table of one pass does not
-show the drift between passes, which must come from other tables.
+Timings are noisy, so several programs are tied with the program of least median. A program is tied unless the 95 percent
+bootstrap interval of the ratio of their medians is above one. Samples of one pass over the table are correlated (a machine
+drifts). So passes are drawn first, the same for both programs, then short blocks of neighbouring samples within each pass. A
+table of one pass does not show the drift between passes; the drift must come from other tables.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gensor_gym.measure.stats.intervals import CONFIDENCE
 
 RESAMPLES = 1000
 REACH = 4.0
-"""Number of standard deviations of drift beyond which two programs always count as different."""
+"""Number of standard deviations of drift beyond which two programs always differ significantly."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """`best` is the least median in seconds, `tied` bool [N] marks its statistical ties.
+    """`best` is the least median in seconds; `tied` bool [N] marks the programs tied with it.
 
-    `floor` is the noise floor of a regret: if the best program is measured twice, the log ratio of its two medians stays below
+    `floor` is the noise floor of a regret. If the best program is measured twice, the log ratio of the two medians is below
     `floor` in 97.5 of 100 cases, so smaller differences are noise.
     """
 
@@ -34,17 +34,17 @@ class Optimum:
     floor: float
 
     def regret(self, index: int, seconds: float) -> float:
-        """Regret of program `index`, whose median is `seconds`: zero within the tied set, else log(seconds / best)."""
+        """Regret of program `index` with median `seconds`: zero if it is tied, else log(seconds / best)."""
         return 0.0 if self.tied[index] else math.log(seconds / self.best)
 
 
 def find_optimum(
     samples: Sequence[Sequence[float]], passes: Sequence[Sequence[int]], seed: int = 0, drift: float = 0.0
 ) -> Optimum:
-    """The optimum of N programs from their raw samples in seconds; programs without samples failed and are never best.
+    """Optimum of N programs from their raw samples in seconds. Programs without samples failed and are never best.
 
     `passes` has the number of the pass in which each sample was taken; an empty list means one pass. `drift` is the standard
-    deviation of the log of a program's median from pass to pass, for samples of one pass. ValueError when no program has samples,
+    deviation of the log of a program's median from pass to pass, for samples of one pass. ValueError if no program has samples,
     or for a drift below zero.
     """
     if not drift >= 0.0:
@@ -60,7 +60,7 @@ def find_optimum(
     base = _drifted(_resampled(best, labels, drawn, rng), drift, rng)
     highest, tied = max(samples[at]) * math.exp(REACH * drift), np.zeros(len(samples), dtype=np.bool_)
     for i, values in enumerate(samples):
-        if len(values) and min(values) <= highest:  # if the samples do not overlap, no draw could make the medians equal
+        if len(values) and min(values) <= highest:  # without overlap of the samples no draw could make the medians equal
             groups = _by_pass(values, passes[i])
             common = drawn if list(groups) == labels else rng.integers(0, len(groups), size=(RESAMPLES, len(groups)))
             ratios = _drifted(_resampled(groups, list(groups), common, rng), drift, rng) / base
@@ -72,7 +72,7 @@ def find_optimum(
 
 
 def _drifted(medians: np.ndarray, drift: float, rng: np.random.Generator) -> np.ndarray:
-    """Medians [R], each changed by a random drift as if it had been taken in a separate pass."""
+    """Medians [R], each with a random drift as if it had been measured in a separate pass."""
     return medians * np.exp(drift * rng.standard_normal(len(medians))) if drift else medians
 
 

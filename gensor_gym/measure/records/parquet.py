@@ -1,4 +1,4 @@
-"""Rows of timings as Parquet. The only file that needs pyarrow (extra `lab`)."""
+"""Rows of timings as Parquet. Only this file uses pyarrow (extra `lab`)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gensor_gym.files import whole
 from gensor_gym.foreign import parse_object
 
 KEY = b"gensor_gym"
-"""Key of a file's metadata under which the description of the table is stored as JSON."""
+"""Key in a file's metadata that has the table's description, as JSON."""
 MOST_ROWS, MOST_BYTES = 200_000, 256 << 20
-"""Limits on a file's rows and its uncompressed bytes."""
+"""Limits on a file's rows and uncompressed bytes."""
 _LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
-"""Conditions that have their own column, with its type; other conditions are stored as JSON."""
+"""Conditions that have a column of their own, with its type. Other conditions are stored as JSON."""
 _REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
-"""Columns whose values mostly repeat, which a dictionary compresses."""
+"""Columns whose values mostly repeat, so that a dictionary compresses them."""
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
-    """Write rows (see `tables.to_row`) to a file; readers see the old or the complete new file. ImportError without pyarrow."""
+    """Write rows (see `tables.to_row`) to a file atomically. ImportError without pyarrow."""
     arrow, parquet = _arrow()
     table = arrow.Table.from_pylist([_flat(row) for row in rows], schema=_schema(arrow))
     options = {"compression": "zstd", "compression_level": 19, "use_dictionary": _REPEATED, "write_statistics": False}
@@ -36,7 +36,7 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any
 
 
 def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
-    """Rows and the table's description. ValueError for another kind of file, ImportError without pyarrow."""
+    """(rows, description of the table). ValueError for another kind of file, ImportError without pyarrow."""
     arrow, parquet = _arrow()
     try:
         _check_size(parquet.read_metadata(path), path)
@@ -49,14 +49,13 @@ def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
 
 
 def _check_size(about: Any, path: Path) -> None:
-    """Check the rows and bytes of a file, compressed and uncompressed; ValueError if they exceed the limits."""
+    """ValueError if the rows, or the bytes (compressed or not), exceed the limits."""
     size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     if about.num_rows > MOST_ROWS or size > MOST_BYTES or path.stat().st_size > MOST_BYTES:
         raise ValueError(f"{about.num_rows:,} rows, {size:,} bytes; at most {MOST_ROWS:,} and {MOST_BYTES:,} are read")
 
 
 def _schema(arrow: Any) -> Any:
-    """Arrow schema of the columns."""
     text, number = arrow.string(), arrow.float64()
     return arrow.schema(
         {
@@ -68,14 +67,14 @@ def _schema(arrow: Any) -> Any:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the file: some conditions have columns, all other conditions are one JSON text."""
+    """A row of the file: conditions in `_LIFTED` are columns, all others are one JSON text."""
     conditions = dict(row["conditions"])
     lifted = {name: conditions.pop(name) for name, kind in _LIFTED.items() if isinstance(conditions.get(name), kind)}
     return {**row, **lifted, "conditions": json.dumps(conditions, default=str, sort_keys=True)}
 
 
 def _nested(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the file in the form that `tables.from_row` takes: all conditions in one dictionary."""
+    """A row as `tables.from_row` takes it, with all conditions in one dictionary."""
     lifted = {name: value for name in _LIFTED if (value := row.pop(name)) is not None}
     return {**row, "conditions": {**parse_object(row["conditions"], finite=False), **lifted}}
 

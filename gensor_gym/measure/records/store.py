@@ -1,11 +1,9 @@
 """The store of trials: a kernel is measured once on a device, and no acknowledged trial is lost.
 
 SQLite with a write-ahead log. `synchronous=NORMAL` survives the death of the process at any instant: a commit hands its pages to
-the operating system before `put` returns. (A power failure could drop the last commits; it cannot corrupt the file. An fsync for
-each trial would cost too much.)
-
-The schema has a version. An older file is migrated in one transaction when it is opened: a process that dies meanwhile leaves the
-old file, and a process that opens it meanwhile waits.
+the operating system before `put` returns. A power failure could drop the last commits but cannot corrupt the file; an fsync for
+each trial would cost too much. The schema has a version. An older file is migrated in one transaction when it is opened. If the
+process dies meanwhile, the old file stays; other processes wait.
 """
 
 from __future__ import annotations
@@ -28,12 +26,12 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.registry import check_known
 
 SCHEMA_VERSION = 2
-"""Version 2 has the median in a separate column, so that a file can be listed without reading every sample."""
+"""Version 2 has a column for the median, so that a file can be listed without reading every sample."""
 GROUPS = ("operator", "device", "protocol", "status")
 """Columns by which `summary` groups trials and a `Selection` selects them."""
 _BUSY_SECONDS = 30.0
 _inherited: list[sqlite3.Connection] = []
-"""Connections of the process that forked this one: kept, because closing them here would disturb their owner."""
+"""Connections of the process that forked this one. They are kept, because closing them here would disturb their owner."""
 _COLUMNS = (
     "digest", "device", "protocol", "operator", "schedule", "status", "samples", "conditions", "error", "created", "seconds",
 )  # fmt: skip
@@ -50,10 +48,9 @@ _SCHEMA = (
 FINAL = "final"
 """Condition of a trial whose program is the result of a search."""
 SEARCHED = "searched"
-"""Condition of a final trial: the number of trials that the search was given, which may exceed the number of programs it
-found."""
+"""Condition of a final trial: the budget of its search in trials, which may exceed the number of programs found."""
 IMPORTED = "imported"
-"""Condition of a trial from another machine or user, whose time here is unknown."""
+"""Condition of a trial from another machine or user, whose time on this machine is unknown."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Selection:
-    """Selects trials by the values of columns; None accepts any value. `before` is an instant in seconds since 1970."""
+    """Selects trials by the values of columns; None accepts any value. `before` selects older trials, in seconds since 1970."""
 
     operator: str | None = None
     device: str | None = None
@@ -79,7 +76,6 @@ class Selection:
     before: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the status; ValueError if it is unknown."""
         if self.status is not None:
             check_known("status", self.status, Status)
 
@@ -104,7 +100,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Added:
-    """Numbers of records put into a store: new, replacing others, or skipped (`kept`) in favour of the stored record."""
+    """Numbers of records given to a store: `new` keys, stored records `replaced`, stored records `kept`."""
 
     new: int = 0
     replaced: int = 0
@@ -118,7 +114,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create; an older schema is migrated. ValueError for a newer schema, or a file that is not a store."""
+        """Open or create; migrate an older schema. ValueError for a newer schema, or a file that is not a store."""
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
@@ -127,7 +123,7 @@ class Store:
         self._connect()
 
     def put(self, device: str, operator: str, schedule: str, measurement: Measurement, protocol: int = PROTOCOL) -> None:
-        """Write one trial; when this returns it survives kill -9. An older trial of the same key is replaced."""
+        """Write one trial, replacing an older one with the same key. Once written, it survives kill -9."""
         if not measurement.digest:
             raise ValueError(f"a trial is stored under its kernel's digest; this {measurement.status.value} has none")
         row = _row(Record(device, operator, schedule, measurement, time.time(), protocol))
@@ -135,11 +131,10 @@ class Store:
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
-        """Write records with their own times, all or none; return how many were new, replaced or skipped.
+        """Write all records with their own times, or none; count the new, replaced and skipped records.
 
-        For equal keys the newer record stays, but a user's own record always has precedence over an imported one.
-
-        ValueError for a record without a digest; then nothing is written.
+        Of two records with equal keys the newer stays, but a user's own record has precedence over an imported one. ValueError
+        for a record without a digest; then nothing is written.
         """
         new = replaced = kept = 0
         with self._lock, _named(self.path):
@@ -159,7 +154,7 @@ class Store:
         return Added(new, replaced, kept)
 
     def get(self, digest: str, device: str, protocol: int = PROTOCOL) -> Measurement | None:
-        """The measurement stored under a key, None when there is none."""
+        """Measurement stored under a key; None if there is none."""
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
         with self._lock, _named(self.path):
             row = self._connect().execute(query, (digest, device, protocol)).fetchone()
@@ -174,7 +169,10 @@ class Store:
         yield from map(_record, rows)
 
     def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
-        """Groups of the selected trials by columns of GROUPS; ValueError for another column, or a file edited by hand."""
+        """Count the selected trials in groups with equal values of the columns `by`.
+
+        ValueError for a column that is not in GROUPS, or for a file edited by hand.
+        """
         if not by or set(by) - set(GROUPS):
             raise ValueError(f"trials are counted by {', '.join(GROUPS)}, not by {', '.join(by) or 'nothing'}")
         condition, values = selection.where()
@@ -189,7 +187,7 @@ class Store:
         return [Group(tuple(row[: len(by)]), *row[len(by) :]) for row in rows]
 
     def prune(self, selection: Selection) -> int:
-        """Delete the selected trials and shrink the file; return their number."""
+        """Delete the selected trials and shrink the file. Return the number of deleted trials."""
         condition, values = selection.where()
         with self._lock, _named(self.path):
             gone = self._connect().execute(f"DELETE FROM trials WHERE {condition}", values).rowcount
@@ -198,19 +196,18 @@ class Store:
         return int(gone)
 
     def __len__(self) -> int:
-        """Number of trials of all protocols."""
         with self._lock:
             return int(self._connect().execute("SELECT COUNT(*) FROM trials").fetchone()[0])
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
+        """Close the file. The next use opens it again."""
         with self._lock:
             if self._connection is not None and self._owner == os.getpid():
                 self._connection.close()
             self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
-        """This process's connection: SQLite connections must not cross a fork."""
+        """Connection of this process: SQLite connections must not cross a fork."""
         if self._connection is None or self._owner != os.getpid():
             connection = _opened(self.path)
             try:
@@ -237,7 +234,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Switch to the write-ahead log and create the tables, even if other processes do the same at this moment."""
+    """Switch to the write-ahead log and create the tables, even if other processes do the same now."""
     deadline = time.monotonic() + _BUSY_SECONDS
     while True:  # the switch to WAL does not wait for a lock as statements do, so it is tried again
         try:
@@ -250,7 +247,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{path} is no store of trials: {error}; move it away, or name another") from error
     connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA trusted_schema=OFF")  # the file may be another's
+    connection.execute("PRAGMA trusted_schema=OFF")  # the file may be from somebody else
     connection.create_function("median_of", 2, _median_of)
     if _schema_of(connection, path) != SCHEMA_VERSION:
         with _transaction(connection):
@@ -258,7 +255,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to the present schema, within a transaction. ValueError for a newer schema."""
+    """Bring the file to the present schema, inside a transaction. ValueError for a newer schema."""
     found = _schema_of(connection, path)
     if found > SCHEMA_VERSION:
         raise ValueError(f"{path} is a store of schema {found}; this version reads schema {SCHEMA_VERSION} and older ones")
@@ -300,7 +297,6 @@ def _is_read_only(error: sqlite3.Error) -> bool:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Context in which all statements are written or none; other writers wait."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -311,13 +307,11 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _median_of(status: str, samples: str) -> float | None:
-    """Median of samples in JSON; None unless the status is OK."""
     values = parse_json(samples)
     return statistics.median(values) if status == Status.OK and values else None
 
 
 def _row(record: Record) -> tuple:
-    """The values of a record, in the order of the columns."""
     m = record.measurement
     samples = json.dumps(m.samples)
     return (
@@ -327,18 +321,16 @@ def _row(record: Record) -> tuple:
 
 
 def _replaces(record: Record, created: float, conditions: str) -> bool:
-    """Whether a record replaces the stored record of its key: own before imported records, then newer before older records."""
+    """Whether a record replaces the stored record: own records replace imported ones, newer records older ones."""
     old, new = (bool(one.get(IMPORTED)) for one in (parse_object(conditions, finite=False), record.measurement.conditions))
     return record.created > created if old == new else old
 
 
 def _marks(row: tuple) -> str:
-    """SQL placeholders, one for each value."""
     return ", ".join("?" * len(row))
 
 
 def _record(row: tuple) -> Record:
-    """The record of a row of the table."""
     digest, device, protocol, operator, schedule, status, samples, conditions, error, created, _ = row
     measurement = Measurement(Status(status), tuple(parse_json(samples)), parse_object(conditions, finite=False), error, digest)
     return Record(device, operator, schedule, measurement, created, protocol)

@@ -1,4 +1,4 @@
-"""Files of timings as records: JSON lines (gzipped or not), a store, or Parquet, which also has a description of the table."""
+"""Files of timings: JSON lines (gzipped or not), a store, or Parquet, which also describes the table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Table:
-    """Records of a file. `about` is a Parquet file's description, with the keys that `gensor record` writes, else empty."""
+    """Records of a file. `about` describes a Parquet file by the keys that `gensor record` writes; else it is empty."""
 
     records: list[Record]
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def to_row(record: Record) -> dict[str, object]:
 
 
 def from_row(row: Mapping[str, Any]) -> Record:
-    """The record of a row. KeyError or ValueError for a row without operator, schedule, status or samples."""
+    """The record of a row. KeyError or ValueError without operator, schedule, status or samples."""
     conditions = row.get("conditions", {})
     measurement = Measurement(
         Status(row["status"]), tuple(row["samples"]), conditions, row.get("error", ""), row.get("digest", "")
@@ -63,7 +63,7 @@ def from_row(row: Mapping[str, Any]) -> Record:
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a file of timings; from a store only trials of the present protocol. ValueError for an unknown or unreadable file."""
+    """Read a file of timings; of a store only trials of the present protocol. ValueError if it cannot be read."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"no recorded table at {path}")
@@ -117,7 +117,7 @@ def _read_lines(path: Path) -> Iterator[Record]:
 
 
 def _check_types(row: Mapping[str, Any]) -> None:
-    """Check the types of a row's fields; ValueError names a field of a wrong type."""
+    """ValueError names a field of a wrong type."""
     for name, kinds in _TYPES.items():
         if name in row and (not isinstance(row[name], kinds) or isinstance(row[name], bool)):
             raise ValueError(f"{name} is {row[name]!r}"[:200])

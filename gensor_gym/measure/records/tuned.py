@@ -1,4 +1,4 @@
-"""Programs that earlier searches found: the fastest of an operator on this machine, by the present protocol and compiler."""
+"""Programs found by earlier searches on this machine, fastest first, for the present protocol and compiler."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ from gensor_gym.operators.types import Operator
 
 
 def tuned_path() -> Path:
-    """Path of the store of this user and machine, to which `optimize(.., reuse=True)` writes."""
+    """Path of this user's store on this machine, to which `optimize(.., reuse=True)` writes."""
     return make_cache_dir("tuned") / "trials.sqlite"
 
 
 def fastest(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Any, Measurement] | None:
-    """(schedule, measurement) of the first of `programs` measured here, else of the first imported one; None if there is none."""
+    """(schedule, measurement) of the fastest stored program.
+
+    Programs measured here come before imported ones; None without any.
+    """
     return next((found for whose in (False, True) for found in programs(op, hw, backend, store, whose)), None)
 
 
@@ -41,12 +44,12 @@ def programs(
 ) -> Iterator[tuple[Any, Measurement]]:  # fmt: skip
     """Yield (schedule, measurement) of an operator's stored programs that take less than `below` seconds, fastest first.
 
-    They were measured here, or elsewhere if `imported`. Results of searches come first: near-ties were timed again in alternation
-    with them.
+    With `imported` they were measured elsewhere, otherwise here. Results of searches come first, because near-ties were timed
+    again in alternation with them.
 
-    Timings of another compiler, protocol or machine are skipped, and timings of a kernel that this version of the package would
-    generate differently. So are impossible times, programs that are no longer legal or whose kernel is wrong, and kernels that
-    read packed weights unless the computation's weights are constant.
+    Timings of another compiler, protocol or machine are skipped, and those of kernels that this version would generate
+    differently. Also skipped are impossible times, programs that are no longer legal or whose kernel is wrong, and kernels that
+    read packed weights unless the weights are constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
@@ -57,7 +60,7 @@ def programs(
         conditions, seconds = record.measurement.conditions, record.measurement.seconds
         if conditions.get("compiler") != compiler or not seconds < below:
             continue
-        if seconds < least and (imported or not is_excused(op, hw, seconds)):  # like a trial's time, if it was measured here
+        if seconds < least and (imported or not is_excused(op, hw, seconds)):  # as for a trial, if it was measured here
             continue
         if conditions.get("prepacked") and not _is_frozen(op):
             continue
@@ -70,7 +73,7 @@ def programs(
 
 
 def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
-    """Number of trials made here with the present compiler, or the budget of a finished search in trials if that is larger."""
+    """Number of trials made here with the present compiler, or a finished search's budget in trials if that is larger."""
     kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
     found = [record.measurement.conditions for record in kept.records(Selection(str(op), backend.device(hw), PROTOCOL))]
     own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]
@@ -79,7 +82,6 @@ def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Sto
 
 
 def _is_frozen(op: Operator | Dataflow) -> bool:
-    """Whether the computation has constant weights, which kernels may keep packed."""
     return op.frozen if isinstance(op, Operator) else any(value.constant for value in op.inputs)
 
 

@@ -1,7 +1,7 @@
-"""Checks of kernels of stored programs, since a store may contain the claims of others (see `imported` for their form).
+"""Checks the kernels of stored programs, since a store may contain wrong claims of others.
 
-A kernel is checked on this machine before `reuse` or `tuned` return it for the first time. The check is noted next to the user's
-own store, not in the store itself, which may be a copy.
+A kernel is checked on this machine before `reuse` or `tuned` return it for the first time. Checks are noted in a file next to the
+user's own store, because a store may be a copy. `imported` checks the form of records.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _NAN_BYTE = 0xFF
 
 
 def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, digest: str = "") -> bool:
-    """Whether the kernel of a legal program gives the reference's answer: noted earlier, or built and called now.
+    """Whether the kernel of a legal program gives the reference's answer. The result is noted after the first check.
 
-    If not, or if it cannot be built, a RuntimeWarning says so. False without a warning if `digest` is not empty and differs from
-    the kernel's digest, because another kernel was timed.
+    If the answer is wrong or the kernel cannot be built, a RuntimeWarning says so. False without a warning if `digest` is not
+    empty and differs from the kernel's digest, because then another kernel was timed.
     """
     try:
         kernel = remembered(op, schedule, hw)
@@ -56,7 +56,10 @@ def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
 def note_verified(
     op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, generated: Kernel | None = None
 ) -> None:
-    """Note a program whose kernel, `generated` if it is known, needs no other check: a worker of this process verified it."""
+    """Note that a program's kernel needs no other check, because a worker of this process verified it.
+
+    `generated` is the kernel, if known.
+    """
     key = f"{remembered(op, schedule, hw, generated).digest} {target_of(hw).compiler()}"
     write_json(_notes(), {**(_noted(_notes()) or {}), key: time.time()})
 
@@ -71,12 +74,12 @@ def _noted(path: Path) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, number: int, size: int, changed: int) -> dict[str, Any] | None:
-    """Content of a file; inode number, size and time of its last change identify its version."""
+    """Content of a file. Inode number, size and time of the last change identify its version."""
     return read_json(path)
 
 
 def fault_of(kernel: BuiltKernel) -> str:
-    """Message about a kernel's wrong outputs for three draws, by the bounds of a measurement; empty if they are right."""
+    """Message about a kernel's wrong outputs for three draws, with the bounds of a measurement; empty if they are right."""
     from gensor_gym.measure.answers.expectation import make_draws
 
     for draw in make_draws(kernel.operator, SEED):
@@ -91,11 +94,9 @@ def fault_of(kernel: BuiltKernel) -> str:
 
 
 def _left_out(op: Operator | Dataflow, schedule: Schedule | GirSchedule, why: str) -> bool:
-    """Warn that a program is skipped, and return False."""
     warnings.warn(f"{op}: {schedule} of the store is left out, its kernel is {why}", RuntimeWarning, stacklevel=3)
     return False
 
 
 def _notes() -> Path:
-    """Path of the file of checked kernels, each with the compiler and the time."""
     return make_cache_dir("tuned") / "verified.json"

@@ -1,1 +1,1 @@
-"""Times as statistics: the timing protocol, intervals, verdicts, the floor of believable times."""
+"""Statistics of times: the timing protocol, intervals, verdicts, the least plausible time."""

@@ -1,4 +1,4 @@
-"""The shortest plausible time of a correct kernel with warm caches; a faster measurement is rejected."""
+"""The shortest plausible time of a correct kernel with warm caches. A shorter measurement is rejected."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from gensor_gym.hardware.types import Hardware, MemoryLevel
 from gensor_gym.operators.computation import Computation
 
 MARGIN = 0.9
-"""A time below this share of the floor is IMPLAUSIBLE; a machine's figures may be a few percent off."""
+"""A time below this share of the shortest plausible time is IMPLAUSIBLE. A machine's rates may be a few percent off."""
 MEASURED_AGAIN = 0.55
-"""Share of the bandwidth bound that counts once the host's figures were measured again. The probe may run next to programs that
-use memory bandwidth: with one of two cores busy it read 27 GB/s instead of 38 (AMD EPYC, Zen 4). Cores do not share arithmetic
-units, so the arithmetic bound stays."""
+"""Share of the memory time that counts after the host's rates were measured again. The probe may run next to programs that use
+memory bandwidth: with one of two cores busy it read 27 GB/s instead of 38 (AMD EPYC, Zen 4). Cores do not share arithmetic units,
+so the arithmetic time counts fully."""
 
 
 @lru_cache(maxsize=256)
 def warm_floor(op: Computation, hw: Hardware, share: float = 1.0) -> float:
-    """Shortest plausible time of a kernel in seconds: arithmetic at peak rate, or a share of the memory time if that is longer.
+    """Shortest plausible seconds of a kernel: the longer of arithmetic at peak rate and a share of the memory time.
 
-    The peak is that of the fastest unit that the operator may use: tensor cores if it is a product of their types. The memory
-    time is that of the slowest level: a kernel timed in a loop may find data in caches, so of b bytes only b minus the capacity
-    of the caches inside a level must cross that level. Stricter rules would reject correct times.
+    The peak rate is that of the fastest unit that the operator may use: tensor cores if it is a product of their types. The
+    memory time is that of the slowest level. A kernel timed in a loop may find data in caches, so of b bytes only b minus the
+    capacity of the caches inside a level must cross that level. Stricter rules would reject correct times.
     """
     arithmetic = op.flops / peak_rate(op, hw)
     held, slowest = 0, 0.0
@@ -36,19 +36,19 @@ def warm_floor(op: Computation, hw: Hardware, share: float = 1.0) -> float:
 
 
 def is_excused(op: Computation, hw: Hardware, seconds: float) -> bool:
-    """Whether a time below the floor is still plausible for a correct kernel, by new figures of this machine.
+    """Whether a time below the shortest plausible time is still plausible with new rates of this machine.
 
-    Such a time puts the host's figures in doubt, so they are measured again, once a process.
+    Such a time raises doubts about the host's rates, so they are measured again, once per process.
     """
     return hw.name == "host" and seconds >= MARGIN * warm_floor(op, doubted(), MEASURED_AGAIN)
 
 
 def _lasts(level: MemoryLevel) -> bool:
-    """Whether a level keeps data from one kernel to the next: all levels but registers and GPU shared memory."""
+    """Whether a level keeps data from one kernel to the next: all levels except registers and a GPU's shared memory."""
     return level.name not in ("register", "shared")
 
 
 def _total(level: MemoryLevel, hw: Hardware) -> int:
-    """Bytes of a level on the whole device: private caches count once per unit."""
+    """Bytes of a level on the whole device. A private cache counts once per unit."""
     private = level.name == "l1" or (hw.kind == "cpu" and level.name == "l2")
     return level.capacity * (hw.units if private else 1)

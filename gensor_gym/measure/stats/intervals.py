@@ -1,4 +1,4 @@
-"""Intervals for timings that assume no distribution: of a median by order statistics, of a ratio by block bootstrap."""
+"""Intervals for timings, without assuming a distribution: of a median by order statistics, of a ratio by block bootstrap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confi
 
 @functools.cache
 def _outer_rank(count: int, confidence: float) -> int:
-    """Largest k for which [x_(k), x_(n-1-k)] covers the median with probability >= confidence (0 if there is no such k)."""
+    """Largest k for which [x_(k), x_(n-1-k)] covers the median with probability >= confidence; 0 if there is none."""
     tail, rank = 0.0, 0
     for k in range((count + 1) // 2):
         tail += _binomial(count, k)
@@ -39,7 +39,7 @@ def _outer_rank(count: int, confidence: float) -> int:
 
 
 def _binomial(count: int, k: int) -> float:
-    """P(Binomial(count, 1/2) = k), through log-gamma so that intermediate results of large counts do not underflow."""
+    """P(Binomial(count, 1/2) = k), by log-gamma, because intermediate results of large counts would underflow."""
     log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2.0)
     return math.exp(log)
 
@@ -57,10 +57,10 @@ def ratio_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """Ratio a/b of paired timings as (median, low, high), by a circular block bootstrap of the paired log-ratios.
+    """Ratio a/b of paired timings as (median, low, high), by a circular block bootstrap of the paired log ratios.
 
-    Pair i of `a` and `b` comes from the same round of an interleaved comparison, which cancels drift. Blocks of about the cube
-    root of the count are drawn because neighbouring rounds are correlated.
+    Pair i of `a` and `b` comes from one round of an interleaved comparison, which cancels drift. Blocks of about the cube root of
+    the count are drawn, because neighbouring rounds are correlated.
     """
     left, right = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1 or left.size == 0:
@@ -73,7 +73,7 @@ def ratio_interval(
 
 
 QUIET = 0.05
-"""Quantile of a run's samples that represents an otherwise idle machine: other load only adds time."""
+"""Quantile of a run's samples that represents an otherwise idle machine, because other load only adds time."""
 
 
 def quiet_ratio_interval(
@@ -99,7 +99,7 @@ def quiet_ratio_interval(
 
 
 def block_resamples(count: int, block: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Resamples of a circular block bootstrap, indices int64 [resamples, count] of `count` samples in the order of time.
+    """Draw a circular block bootstrap: indices int64 [resamples, count] of `count` samples in the order of time.
 
     Blocks of `block` neighbouring samples begin anywhere and wrap around the end.
     """
@@ -109,5 +109,5 @@ def block_resamples(count: int, block: int, resamples: int, rng: np.random.Gener
 
 
 def _block(count: int) -> int:
-    """Length of blocks, about the cube root of the count: neighbouring samples are correlated."""
+    """Length of blocks: about the cube root of the count, because neighbouring samples are correlated."""
     return max(1, round(count ** (1 / 3)))

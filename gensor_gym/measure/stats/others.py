@@ -1,4 +1,4 @@
-"""Cores that other programs use while kernels are timed, as Linux counts processor time."""
+"""Cores that other programs use while kernels are timed, from Linux's counters of processor time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 1.0
-"""Shorter searches give no warning: processor time is counted in hundredths of a second."""
+"""Searches that take fewer seconds give no warning, because processor time is counted in hundredths of a second."""
 CORES = 0.3
-"""Number of cores that other programs may use beyond the cores that kernels leave free."""
+"""Number of cores that other programs may use in addition to those that kernels leave idle."""
 PROC = Path("/proc")
 
 
@@ -20,7 +20,6 @@ class OtherCores:
     """Counts the cores that other programs use from now on. It needs Linux's counters in /proc."""
 
     def __init__(self) -> None:
-        """Read the counters to start from."""
         self._begin = _counted()
 
     def used(self) -> tuple[float, float] | None:
@@ -46,7 +45,7 @@ def warned_of_others(threads: int) -> Iterator[None]:
 
 
 def _counted() -> tuple[float, float, float] | None:
-    """Seconds (of the clock, of all busy processors, of this process and the processes it started); None if unknown."""
+    """Seconds of the clock, of all busy processors, and of this process with its children; None if unknown."""
     try:
         words = (PROC / "stat").read_text().partition("\n")[0].split()
         busy = sum(int(words[place]) for place in (1, 2, 3, 6, 7))  # user, nice, system, interrupts
@@ -60,13 +59,13 @@ def _ticks() -> int:
 
 
 def _own(pid: str) -> int:
-    """Clock ticks used by a process, by its children that have ended, and by its running children."""
+    """Clock ticks used by a process, its ended children and its running children."""
     fields = (PROC / pid / "stat").read_text().rpartition(")")[2].split()
     found = sum(map(int, fields[11:15]))
     for task in (PROC / pid / "task").iterdir():
         for child in (task / "children").read_text().split():
             try:
                 found += _own(child)
-            except FileNotFoundError:  # it ended meanwhile
+            except FileNotFoundError:  # the child ended meanwhile
                 continue
     return found

@@ -1,12 +1,12 @@
-"""How a kernel is timed. The rules have a version: numbers of different protocols are never mixed.
+"""How a kernel is timed. The rules have a version: times of different protocols are never mixed.
 
 Protocol 3: the calling thread stays on one CPU while a CPU's kernels are timed (`affinity`; protocol 1 let threads move). A CPU's
-inputs begin where NumPy's do (`devices/buffers.py`; protocol 2 had them begin at cache lines, which made a kernel that reads them
-unpacked up to 18 percent faster than it is when called). Caches are warm: they contain the data of the kernel's previous call.
-Calls are batched so that a sample lasts at least 2 ms, far above the clock's resolution and one wake-up of the thread pool.
-Warm-up lasts at least 10 ms and one call, and at least three calls including those that verified the kernel on the same buffers
-before. Samples are taken until the distribution-free 95 percent interval of the median is within 1 percent of it on either side,
-or the budget is spent. There are at least five samples, unless one call alone outlasts the budget. The median is the result; all
+inputs begin where NumPy's do (`devices/buffers.py`; in protocol 2 they began at cache lines, which made a kernel that reads them
+unpacked up to 18 percent faster than in use). Caches are warm: they contain the data of the kernel's previous call. Calls are
+batched so that a sample lasts at least 2 ms, far above the clock's resolution and one wake-up of the thread pool. Warm-up lasts
+at least 10 ms and one call, and at least three calls, including those that verified the kernel on the same buffers before.
+Samples are taken until the distribution-free 95 percent interval of the median is within 1 percent of it on either side, or the
+budget is spent. There are at least five samples, unless one call takes longer than the budget. The median is the result; all
 samples are kept.
 """
 
@@ -22,16 +22,16 @@ from gensor_gym.measure.stats.intervals import half_width
 PROTOCOL = 3
 
 Timer = Callable[[int], float]
-"""Function that runs the kernel this number of times in a row and returns the total seconds."""
+"""Function that runs the kernel a number of times in a row and returns the total seconds."""
 
 
 class ClockFault(Exception):
-    """A clock measured zero or negative time, as events on a lost or reset device do; no sample is valid."""
+    """A clock measured zero or negative time, as events on a lost or reset device do. No sample is valid."""
 
 
 @dataclass(frozen=True)
 class TimingRules:
-    """Settings of the protocol; times are in seconds. `budget` limits the sampling of one trial, without its warm-up.
+    """Settings of the protocol, in seconds. `budget` limits the sampling of one trial, without warm-up.
 
     The anchor (`measure/devices/anchor.py`) is timed again after `anchor_every` trials of a worker.
     """
@@ -45,7 +45,6 @@ class TimingRules:
     anchor_every: int = 8
 
     def __post_init__(self) -> None:
-        """Check the settings; ValueError if no timing could follow them."""
         if not (self.budget > 0 and self.sample > 0 and self.warmup >= 0 and self.precision >= 0):
             raise ValueError(f"timing rules need positive seconds, got {self}")
         if not 1 <= self.least <= self.most:
@@ -55,7 +54,7 @@ class TimingRules:
 
 
 def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
-    """Call the kernel until it is warm; return the shortest time per call in seconds, since the first calls page memory in.
+    """Call the kernel until it is warm. Return the shortest seconds per call, since the first calls page memory in.
 
     `called` is the number of earlier calls of the kernel on these buffers, which have paged memory in.
     """
@@ -63,7 +62,7 @@ def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
     spent, calls = estimate, 1
     while spent < rules.warmup or (called + calls < 3 and spent < rules.budget):
         fitting = max(1, min(1 << 16, int(0.25 * rules.warmup / max(estimate, 1e-9))))
-        batch = 1 << fitting.bit_length() - 1  # few different numbers: a GPU captures a graph for each
+        batch = 1 << fitting.bit_length() - 1  # few different counts, because a GPU captures a graph for each
         took = elapsed(timer, batch)
         estimate = min(estimate, took / batch)
         spent, calls = spent + took, calls + batch
@@ -71,7 +70,7 @@ def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
 
 
 def sample(timer: Timer, calls: int) -> float:
-    """Take one sample and return its seconds per call. ClockFault unless that is above 0."""
+    """Take one sample; return its seconds per call. ClockFault unless they are above 0."""
     seconds = elapsed(timer, calls)
     if seconds == 0.0:
         raise ClockFault(f"the clock says 0 s for {calls} calls")
@@ -79,7 +78,7 @@ def sample(timer: Timer, calls: int) -> float:
 
 
 def elapsed(timer: Timer, calls: int) -> float:
-    """Seconds of `calls` calls, 0 if they are too short for the clock. ClockFault for a negative or infinite time."""
+    """Seconds of `calls` calls; 0 if they are too short for the clock. ClockFault for a negative or infinite time."""
     seconds = timer(calls)
     if not 0.0 <= seconds < math.inf:
         raise ClockFault(f"the clock says {seconds:g} s for {calls} calls")
@@ -92,9 +91,9 @@ def calls_per_sample(estimate: float, rules: TimingRules) -> int:
 
 
 def take_samples(timer: Timer, rules: TimingRules, called: int = 0) -> tuple[list[float], int]:
-    """Warm up and sample; return (seconds per call of each sample, in the order taken; number of calls in a sample).
+    """Warm up and sample. Return (seconds per call of each sample in the order taken, number of calls in a sample).
 
-    `called` is as in `warm_up`. ClockFault when a time is not above 0.
+    `called` is explained in `warm_up`. ClockFault if a time is not above 0.
     """
     estimate = warm_up(timer, rules, called)
     calls = calls_per_sample(estimate, rules)
@@ -105,7 +104,7 @@ def take_samples(timer: Timer, rules: TimingRules, called: int = 0) -> tuple[lis
         spent = time.perf_counter() - start
         if len(samples) < rules.least:
             if samples[0] * calls > rules.budget:
-                break  # one call outlasts the budget: one sample must do
+                break  # one call takes longer than the budget, so one sample must do
             continue
         if spent > rules.budget or (len(samples) > rules.least and half_width(samples) < rules.precision):
             break

@@ -13,7 +13,7 @@ TOLERANCE = 0.025
 
 
 class Verdict(enum.StrEnum):
-    """How the first of two kernels compares with the second."""
+    """Comparison of the first of two kernels with the second."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
@@ -27,7 +27,7 @@ def verdict(
     tolerance: float = TOLERANCE,
     confidence: float = CONFIDENCE,
 ) -> Verdict:
-    """Verdict on kernel `a` compared with `b`, from seconds per call in common rounds: a[i] and b[i] come from the same round.
+    """Compare kernel `a` with `b` by seconds per call in common rounds: a[i] and b[i] come from the same round.
 
     ValueError for lists of different lengths, or a tolerance that is not above 0.
     """
@@ -41,16 +41,16 @@ def verdict_apart(
     tolerance: float = TOLERANCE,
     confidence: float = CONFIDENCE,
 ) -> Verdict:
-    """Verdict on kernel `a` compared with `b`, from seconds per call in two separate runs; see `quiet_ratio_interval`."""
+    """Compare kernel `a` with `b` by seconds per call in two separate runs; see `quiet_ratio_interval`."""
     _, low, high = quiet_ratio_interval(list(a), list(b), confidence)
     return verdict_of(low, high, tolerance)
 
 
 def verdict_of(low: float, high: float, tolerance: float = TOLERANCE) -> Verdict:
-    """Verdict from an interval [low, high] of the ratio of times, the first kernel's over the second's.
+    """Verdict from an interval [low, high] of the first kernel's time divided by the second's.
 
-    SAME when all of it is within the tolerance; else FASTER when all of it is below 1, SLOWER when all of it is above 1, and
-    AMBIGUOUS when it contains 1 and is too wide.
+    SAME if all of the interval is within the tolerance. Otherwise FASTER if all of it is below 1, SLOWER if all of it is above 1,
+    and AMBIGUOUS if it contains 1.
     """
     if not tolerance > 0:
         raise ValueError(f"tolerance={tolerance!r}: expected a share above 0, such as {TOLERANCE}")

@@ -1,8 +1,8 @@
 """Placement of threads while a CPU kernel is timed.
 
-A scheduler moves threads between timings, and a virtual machine was seen to run both threads of a team on one CPU. While timing,
-the calling thread therefore stays on the first usable CPU; the workers of our pool avoid it (`codegen/runtime/runtime.c`), and
-`OMP_ENVIRONMENT` binds the threads of OpenMP, which torch uses, one to each CPU.
+A scheduler moves threads between timings, and a virtual machine was seen to run both threads of a team on one CPU. So during
+timing the calling thread stays on the first usable CPU. The workers of our pool avoid that CPU (`codegen/runtime/runtime.c`).
+`OMP_ENVIRONMENT` binds the threads of OpenMP, which torch uses, to one CPU each.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OMP_ENVIRONMENT = {"OMP_PROC_BIND": "true"}
-"""Variables of a timing process: OpenMP puts its first thread on the first CPU, the next thread on the next CPU and so on, as
-`pinned` expects."""
+"""Variables of a timing process: OpenMP puts its first thread on the first CPU, as `pinned` expects, and the next on the next
+CPU."""
 
 
 def leave_first_cpu() -> None:
-    """Keep the calling thread, and the compilers that it starts, off the CPU of `pinned`, if there is another.
+    """Keep the calling thread, and compilers that it starts, off the CPU of `pinned` if there is another.
 
-    The lowest priority does not suffice: Linux shares a CPU evenly between sessions of processes (autogroup). On two cores two
-    in fifty timings of a 0.95 ms kernel then took 2.4 ms (AMD EPYC, Zen 4).
+    The lowest priority does not suffice: Linux shares a CPU evenly between sessions of processes (autogroup). On two cores two in
+    fifty timings of a 0.95 ms kernel then took 2.4 ms (AMD EPYC, Zen 4).
     """
     if hasattr(os, "sched_setaffinity") and len(allowed := os.sched_getaffinity(0)) > 1:
         os.sched_setaffinity(0, allowed - {min(allowed)})
@@ -28,7 +28,7 @@ def leave_first_cpu() -> None:
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """Keep the calling thread on the first CPU that it may use; do nothing on systems that cannot (macOS)."""
+    """Keep the calling thread on the first CPU that it may use. Do nothing on systems that cannot (macOS)."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Builders of kernel files: C through the compiler, CUDA through NVRTC. They neither use a device nor load the files."""
+"""Compile kernels to files: C by the compiler, CUDA by NVRTC. No device is used, and no file is loaded."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gensor_gym.measure.workers.requests import Built
 
 
 class CompileFailed(Exception):
-    """The compiler refused a kernel or took too long; the text is its message."""
+    """The compiler refused a kernel or took too long. The text is its message."""
 
 
 def build_c(kernel: Kernel) -> Built:
-    """Compile a C kernel to a shared library; CompileFailed carries the compiler's message."""
+    """Compile a C kernel to a shared library; CompileFailed has the compiler's message."""
     from gensor_gym.codegen.runtime.compile import CompileError, compile_c
 
     start = time.perf_counter()
@@ -30,9 +30,9 @@ def build_c(kernel: Kernel) -> Built:
 
 
 def build_cubin(kernel: Kernel) -> Built | str:
-    """Compile a CUDA kernel to a cubin file in the cache. Called inside a worker.
+    """Compile a CUDA kernel to a cubin file in the cache, in a worker. Return a text if that fails.
 
-    Return a text instead if there is none: NVRTC's log, or why the machine code is not worth timing (`CompiledKernel.loss`).
+    The text is NVRTC's log, or the reason why the machine code is not worth timing (`CompiledKernel.loss`).
     """
     from gensor_gym.codegen.cuda import nvrtc
 

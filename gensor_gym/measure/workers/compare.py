@@ -1,4 +1,4 @@
-"""Several kernels of one operator timed together: rounds in random order, so that drift affects all kernels alike."""
+"""Times several kernels of one operator together, in rounds of random order, so that drift affects all of them alike."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 _PAUSE = 8e-3
-"""Seconds between two candidates, in which the thread pool of the previous candidate stops spinning (libgomp was seen to spin for
-5.6 ms).
+"""Seconds between two candidates, in which the thread pool of the previous one stops spinning (libgomp spun for 5.6 ms).
 
 There is no pause with a single thread, and none on a GPU.
 """
@@ -26,26 +25,26 @@ There is no pause with a single thread, and none on a GPU.
 _WARM_CALLS, _WARM_SECONDS = 8, 60e-3
 """Number of untimed calls after another candidate's calls, and about the most seconds that they take.
 
-A last-level cache of 260 MB fills again over some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms
+A last-level cache of 260 MB fills again within some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms
 when timed alternately with torch, which took 6.0, 4.9, 4.7, .., 4.5 ms.
 """
 
 ANCHOR = "anchor"
-"""Name of the drift anchor's samples, if it is timed too."""
+"""Name of the drift anchor's samples."""
 
 
 class WrongInComparison(ValueError):
-    """A candidate gave a wrong answer, so a comparison with it would mean nothing."""
+    """A candidate gave a wrong answer, so a comparison with it would be meaningless."""
 
 
 def run_comparison(
     device: Device, cache: ExpectationCache, request: CompareRequest, announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Verify and time all candidates; return seconds per call by name, one sample for each round in order.
+    """Verify and time all candidates. Return seconds per call by name, one sample per round in order.
 
-    All are verified first, on the same inputs. Torch is timed in each layout that the device supports. Kernels of a frozen
-    operator are compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`. ValueError if an answer is wrong
-    or the operators differ.
+    All are verified first, on the same inputs. Torch is timed in each layout that the device supports. A frozen operator is
+    compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`. ValueError if an answer is wrong or the
+    operators differ.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
@@ -78,14 +77,13 @@ def run_comparison(
 
 
 def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
-    """Timer of the device's anchor; ValueError if there is no anchor or a kernel took its name."""
+    """Timer of the device's anchor; ValueError without an anchor, or if a kernel has its name."""
     if device.anchor is None or ANCHOR in timers:
         raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
     return device.anchor.timer
 
 
 def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
-    """Kinds of the requested torch baselines; `plain` are the kinds of torch's own kernel on this device."""
     kinds: list[BaselineKind] = []
     if request.torch_threads is not None:
         kinds += ["torch.prepacked"] if frozen else plain
@@ -93,7 +91,6 @@ def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind,
 
 
 def _torch_timer(device: Device, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Timer:
-    """Timer of torch's kernel for the operator on the device, which is verified on the draw first."""
     baseline = device.baseline(op, draw, threads, kind)
     if fault := baseline.fault(draw):
         raise WrongInComparison(f"{kind}: {fault}")
@@ -103,7 +100,7 @@ def _torch_timer(device: Device, op: Computation, draw: Expected, threads: int, 
 def _interleave(
     timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, pause: float, announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Time all candidates once in each round, in random order; return their samples by name.
+    """Time all candidates once in each round, in random order. Return samples by name.
 
     Untimed calls before each sample wake threads and bring data back into caches.
     """
@@ -122,8 +119,8 @@ def _interleave(
             timers[name](_untimed(calls[name], seconds[name]))
             seconds[name] = sample(timers[name], calls[name])
             samples[name].append(seconds[name])
-            # Checked in each round: on a busy machine a call can become a hundred times slower than at warm-up.
-            # Small changes are left alone, since a GPU captures a graph for every count.
+            # Checked in each round: on a busy machine a call can become a hundred times slower than at warm-up. Small changes
+            # are ignored, since a GPU captures a graph for every count.
             fitting = calls_per_sample(seconds[name], rules)
             if not 0.8 * calls[name] <= fitting <= 1.25 * calls[name]:
                 calls[name] = fitting

@@ -17,10 +17,10 @@ _PAUSE = 0.02
 
 
 class CompilePool:
-    """A few `nvrtc` workers, each started when it is first needed. Callable from any number of threads."""
+    """Some `nvrtc` workers, each started at its first use. Several threads may call it at once."""
 
     def __init__(self, size: int | None = None, seconds: float = COMPILE_SECONDS["cuda"]) -> None:
-        """`size` is the largest number of workers (by default one per core), `seconds` the limit of one compilation."""
+        """`size` is the largest number of workers (default: one per core), `seconds` the limit of one compilation."""
         self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
         self._workers = [
             WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)
@@ -30,7 +30,7 @@ class CompilePool:
             self._idle.put(worker)
 
     def __call__(self, kernel: Kernel) -> Built:
-        """Compile one kernel to a cubin file; CompileFailed carries the log, or how the compiler's process failed."""
+        """Compile one kernel to a cubin file. CompileFailed has the log, or says how the compiler's process failed."""
         worker = self._idle.get()
         try:
             if self._ending.is_set():
@@ -45,7 +45,7 @@ class CompilePool:
         return answer
 
     def close(self) -> None:
-        """End the workers at once. Compilations in progress fail, and the next compilation starts a worker."""
+        """End the workers at once. Compilations in progress fail. The next compilation starts a worker."""
         self._ending.set()
         held: list[WorkerProcess] = []
         while len(held) < len(self._workers):
@@ -54,7 +54,7 @@ class CompilePool:
             try:
                 held.append(self._idle.get(timeout=_PAUSE))
             except queue.Empty:
-                continue  # the worker that was killed is on its way back
+                continue  # the killed worker will be idle soon
         for worker in held:
             worker.close()
         self._ending.clear()

@@ -1,4 +1,4 @@
-"""Time limits of a worker process, stage by stage. `codegen/deadlines.py` has the limits of compilations."""
+"""Time limits of a worker process by stage. `codegen/deadlines.py` has the limits of compilations."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ STAGE_SECONDS = {
     "time": 10.0,
     "check": 10.0,
 }
-"""Seconds that each stage may last before the worker counts as hanging. `wait` is the stage that waits for the timing lock."""
+"""Stage -> seconds after which a worker counts as hanging. In the stage `wait` a worker waits for the timing lock."""

@@ -1,7 +1,7 @@
 """Pools measure trials and return their measurements in order. `LocalPool` uses this machine.
 
-Kernels are compiled on all cores and timed one at a time by each worker. `ahead` limits the number of kernels that are compiled
-or measured and not yet taken by the caller, and so limits the memory for a million trials.
+Kernels are compiled on all cores; each worker times one at a time. `ahead` limits the number of kernels that are compiled or
+measured before the caller takes them, and so limits the memory for a million trials.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ class Pool(Protocol):
     """Workers that measure kernels."""
 
     def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
-        """Yield one measurement for each trial, in order, each when it is ready; a kernel's failure is its status.
+        """Yield one measurement per trial, in order, each when it is ready. A kernel's failure is its status.
 
         With `overlap` the next kernels may be compiled while one is timed, on the other cores.
         """
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
-        """Time kernels together in one worker; return seconds per call by name. It raises as `NativeBackend.compare` does."""
+        """Time kernels together in one worker. Return seconds per call by name. Errors are those of `NativeBackend.compare`."""
 
     def close(self) -> None:
-        """End the pool's processes; the next use restarts them."""
+        """End the pool's processes. The next use restarts them."""
 
 
 @runtime_checkable
 class Closing(Protocol):
-    """A compiler with processes to end."""
+    """A compiler with processes that must be ended."""
 
     def close(self) -> None:
         """End the compiler's processes."""
 
 
 def compiled(compile_kernel: Compile, kernel: Kernel) -> Built | Measurement:
-    """Compile a kernel; return its file, or a COMPILE_ERROR measurement with the reason."""
+    """Compile a kernel. Return its file, or a COMPILE_ERROR measurement with the reason."""
     try:
         return compile_kernel(kernel)
     except CompileFailed as error:
@@ -58,7 +58,7 @@ def compiled(compile_kernel: Compile, kernel: Kernel) -> Built | Measurement:
 
 
 def timed(worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
-    """Verify and time one compiled kernel; if the worker dies, the measurement's status says how."""
+    """Verify and time one compiled kernel. If the worker dies, the measurement's status says how."""
     if isinstance(built, Measurement):
         return built
     try:
@@ -68,7 +68,7 @@ def timed(worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Me
 
 
 def compared(worker: WorkerProcess, comparison: Comparison, built: Sequence[Built | Measurement]) -> dict[str, list[float]]:
-    """Time compiled kernels together in one worker; return seconds per call by name. ValueError if a kernel did not compile."""
+    """Time compiled kernels together in one worker. Return seconds per call by name; ValueError if one did not compile."""
     pairs: list[tuple[str, Built]] = []
     for (name, _), item in zip(comparison.kernels, built, strict=True):
         if isinstance(item, Measurement):
@@ -78,7 +78,7 @@ def compared(worker: WorkerProcess, comparison: Comparison, built: Sequence[Buil
 
 
 class LocalPool:
-    """Compilers on all cores, and workers of this machine, one device each."""
+    """Compilers on all cores, and workers of this machine with one device each."""
 
     def __init__(
         self, compile_kernel: Compile, workers: Sequence[WorkerProcess], overlap: bool = False, ahead: int = AHEAD
@@ -95,10 +95,10 @@ class LocalPool:
         self._overlap = overlap
 
     def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
-        """Yield one measurement for each trial, in order; see `Pool`.
+        """Yield one measurement per trial, in order; see `Pool`.
 
-        Up to `ahead` kernels are compiled, then timed, before the next batch; with `overlap`, here or at construction, each
-        kernel is timed when it is compiled.
+        Up to `ahead` kernels are compiled, then timed, before the next batch. With `overlap`, here or at construction, each
+        kernel is timed as soon as it is compiled.
         """
         left = iter(trials)
         aside = leave_first_cpu if overlap and not self._overlap else None
@@ -128,14 +128,17 @@ class LocalPool:
         return compared(self.workers[0], comparison, self.compile([kernel for _, kernel in comparison.kernels]))
 
     def close(self) -> None:
-        """End the workers, and the compiler's processes if there are any."""
+        """End the workers, and the compiler's processes if it has any."""
         for worker in self.workers:
             worker.close()
         if isinstance(self._compile, Closing):
             self._compile.close()
 
     def _as_compiled(self, compilers: ThreadPoolExecutor, left: Iterator[Trial]) -> Iterator[Measurement]:
-        """Time kernels in the order of compilation, so that no slow compilation delays others; yield in the order of trials."""
+        """Time kernels in the order in which compilations end, so that a slow one delays no other.
+
+        Yield in the order of trials.
+        """
         waiting: dict[Future[Built | Measurement], tuple[int, Trial]] = {}
         found: dict[int, Measurement] = {}
         begun = given = 0

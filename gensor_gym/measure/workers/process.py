@@ -23,7 +23,7 @@ from gensor_gym.measure.workers.wire import BadReply, DeadlinePassed, PipeClosed
 
 
 class WorkerLost(Exception):
-    """The worker crashed or was killed for hanging; `status` is CRASHED or TIMEOUT."""
+    """The worker crashed or was killed for hanging. `status` is CRASHED or TIMEOUT."""
 
     def __init__(self, status: Status, text: str) -> None:
         super().__init__(text)
@@ -35,9 +35,9 @@ class WorkerLost(Exception):
 
 
 class WorkerProcess:
-    """One worker, started when first needed and replaced after a loss or after `restart_after` requests.
+    """One worker, started at its first use and replaced after a loss or after `restart_after` requests.
 
-    It can be used from any thread, one request at a time. After a fork the child starts its own worker.
+    It can be used from any thread, one request at a time. After a fork the child starts a worker of its own.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class WorkerProcess:
         stage_seconds: dict[str, float] | None = None,
         shut_in: bool | None = None,
     ) -> None:
-        """`device` is a name of `devices/opened.py`, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages.
+        """`device`: a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
 
         `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION.
         """
@@ -66,7 +66,7 @@ class WorkerProcess:
         return self._live.process.pid if self._live is not None else None
 
     def ask(self, request: object) -> Any:
-        """Send a request and return the worker's answer. WorkerLost if it dies or hangs; RuntimeError if it raises."""
+        """Send a request and return the worker's answer. WorkerLost if the worker dies or hangs, RuntimeError if it raises."""
         with self._lock:
             live = self._running()
             live.requests += 1
@@ -76,7 +76,7 @@ class WorkerProcess:
             return value
 
     def _exchange(self, live: _Live, request: object) -> Any:
-        """Send a request and follow its stages to the answer; any error ends the worker."""
+        """Send a request and follow its stages to the answer. Any error ends the worker."""
         stage = "start" if live.requests == 1 else "load"
         try:
             send_request(live.write_fd, live.start.enclosed(request))
@@ -104,16 +104,16 @@ class WorkerProcess:
             hint = live.start.hint if stage == "start" else ""
             raise WorkerLost(Status.CRASHED, f"worker died in stage {stage}: {self._autopsy(live)}{hint}") from None
         except BaseException:
-            self.close()  # an answer may still be under way (Ctrl-C): the pipe cannot be used again
+            self.close()  # an answer may still arrive (Ctrl-C), so the pipe cannot be used again
             raise
 
     def begin(self) -> None:
-        """Start the worker now, which takes a second, so that the first request does not wait for it."""
+        """Start the worker now, which takes a second, so that the first request does not wait."""
         with self._lock:
             self._running()
 
     def close(self) -> None:
-        """End the worker; the next request starts another worker."""
+        """End the worker. The next request starts another."""
         if self._live is not None and self._live.owner == os.getpid():
             self._live.finalizer()
         self._live = None
@@ -122,17 +122,16 @@ class WorkerProcess:
         """Kill the worker, from any thread. A request in progress raises WorkerLost; the next request starts another worker."""
         live = self._live
         if live is not None and live.owner == os.getpid() and live.process.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended meanwhile
+            with suppress(ProcessLookupError):  # it ended meanwhile
                 os.killpg(live.process.pid, signal.SIGKILL)
 
     def _running(self) -> _Live:
-        """The live worker. A new worker is started if there is none, or if it belongs to the process that forked this one."""
+        """The running worker. A new one is started if there is none, or if it belongs to the process that forked this one."""
         if self._live is None or self._live.owner != os.getpid():
             self._live = _Live(self._device, self._shut_in)
         return self._live
 
     def _autopsy(self, live: _Live) -> str:
-        """Text about the end of a dead worker: signal or exit code, and the last lines of its stderr."""
         try:
             code = live.process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
@@ -149,7 +148,6 @@ class _Live:
     """A running worker: process, pipes, and a finalizer that also runs when the interpreter exits."""
 
     def __init__(self, device: str, shut_in: bool | None) -> None:
-        """Start a worker (see `worker.py`) in its own process group."""
         self.owner = os.getpid()
         self.requests = 0
         self.start = start_of(device, shut_in)
@@ -171,7 +169,7 @@ class _Live:
         self.finalizer = weakref.finalize(self, _end, self.process, fds, self._stderr, self.start, self.owner)
 
     def stderr_tail(self, count: int = 600) -> str:
-        """The last characters the worker wrote to stderr."""
+        """The last characters that the worker wrote to stderr."""
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - count))
         return self._stderr.read().decode(errors="replace").strip()
@@ -183,7 +181,7 @@ def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], sta
         return
     if process.poll() is None:
         try:
-            os.killpg(process.pid, signal.SIGKILL)  # a generated kernel may ignore anything milder
+            os.killpg(process.pid, signal.SIGKILL)  # a generated kernel may ignore other signals
         except ProcessLookupError:
             process.kill()
         process.wait()
@@ -195,5 +193,5 @@ def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], sta
 
 
 def _last_first(trace: str) -> str:
-    """A trace with its last line, the error, repeated at the top."""
+    """A traceback with its last line, the error, repeated at the top."""
     return "\n".join([*trace.strip().splitlines()[-1:], trace])

@@ -1,8 +1,8 @@
-"""Measuring on a cluster: a pool whose workers are Ray actors, one device each.
+"""Measurement on a cluster: a pool whose workers are Ray actors with one device each.
 
-The cluster is started by `ray start`; every node has this package installed, and all devices are of one kind, because timings of
-different machines must not be mixed. An actor compiles, verifies and times with its own worker process, exactly as on one
-machine, so a kernel's crash costs its trial and no actor. After the loss of an actor its trial is retried on another actor.
+`ray start` starts the cluster. Every node has this package installed. All devices are of one kind, because timings of different
+machines must not be mixed. An actor compiles, verifies and times with its own worker process, exactly as on one machine, so a
+kernel's crash costs its trial and no actor. If an actor is lost, its trial is repeated on another actor.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from gensor_gym.plugins import load_plugins, loaded
 RETRIES = 3
 """Number of actors that a trial may lose before it counts as CRASHED."""
 START_SECONDS = 120.0
-"""Seconds that an actor may take to start; a slower actor has no room in the cluster."""
+"""Seconds that an actor may take to start. A slower actor has no room in the cluster."""
 
 
 class Station:
     """A Ray actor with the backend of one device on a node."""
 
     def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
-        """`device` is the name of a runner's backend; `plugins` are the names of plugins that the run has loaded."""
+        """`device` is the name of a runner's backend. `plugins` are the names of plugins that the run has loaded."""
         load_plugins(*plugins)
         self._backend = runner_named(device).start()
 
@@ -59,7 +59,7 @@ class RayPool:
     """A pool of stations on a Ray cluster; see `pool.Pool`."""
 
     def __init__(self, device: str, workers: int | None = None, ahead: int = AHEAD) -> None:
-        """`workers` is the number of stations, by default one per node, or one per GPU for a GPU backend.
+        """`workers` is the number of stations. Default: one per node, or one per GPU for a GPU backend.
 
         Stations start at the first trial. ValueError for another device, or without a cluster.
         """
@@ -72,10 +72,10 @@ class RayPool:
         self._device, self._count, self._ahead = device, workers, ahead
         self._stations: list[Any] = []
         self.retries = 0
-        """Number of trials that were restarted because their station was lost."""
+        """Number of trials that were repeated because their station was lost."""
 
     def device(self, hw: Hardware) -> str:
-        """Name that the devices of all stations have in common; ValueError if they differ."""
+        """Common name of all stations' devices; ValueError if they differ."""
         names = set(ray.get([station.device.remote(hw) for station in self._running()]))
         if len(names) != 1:
             raise ValueError(f"a pool takes devices of one kind, the cluster has {', '.join(sorted(names))}")
@@ -86,7 +86,7 @@ class RayPool:
         return ray.get([station.pid.remote() for station in self._running()])
 
     def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
-        """Yield one measurement for each trial, in order; see `Pool`. A station compiles its next kernel after a timing."""
+        """Yield one measurement per trial, in order; see `Pool`. A station compiles its next kernel after a timing."""
         left, again = enumerate(trials), deque[tuple[int, Trial, int]]()
         flying: dict[Any, tuple[tuple[int, Trial, int], Any]] = {}
         done: dict[int, Measurement] = {}
@@ -110,7 +110,7 @@ class RayPool:
                 position += 1
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
-        """Run a comparison on one station, and again on another station if it is lost; see `Pool`."""
+        """Run a comparison on one station, and again on another if the first is lost; see `Pool`."""
         for attempt in range(RETRIES + 1):
             station = self._running()[0]
             try:
@@ -123,7 +123,7 @@ class RayPool:
         raise AssertionError("the loop returns or raises")
 
     def close(self) -> None:
-        """End the stations; the cluster is left as it is."""
+        """End the stations. The cluster keeps running."""
         for station in self._stations:
             ray.kill(station)
         self._stations = []
@@ -140,7 +140,6 @@ class RayPool:
         return None if found is None else (*found, 0)
 
     def _lost(self, job: tuple[int, Trial, int], error: RayActorError, again: deque, done: dict[int, Measurement]) -> None:
-        """Put a job whose station was lost back for a retry, or give it up as CRASHED."""
         index, trial, tries = job
         if tries < RETRIES:
             self.retries += 1
@@ -150,7 +149,7 @@ class RayPool:
             done[index] = Measurement(Status.CRASHED, error=text, digest=trial.kernel.digest)
 
     def _running(self) -> list[Any]:
-        """The stations, started if there are none. RuntimeError if none of them starts."""
+        """The stations, which the first call starts. RuntimeError if none starts."""
         if not self._stations:
             started = [self._start() for _ in range(self._count)]
             self._stations = [station for station in started if _is_up(station)]
@@ -159,7 +158,6 @@ class RayPool:
         return self._stations
 
     def _start(self) -> Any:
-        """Start a station, on the node with the fewest stations."""
         options = {"num_cpus": 1, "num_gpus": opened_by(self._device).gpus, "scheduling_strategy": "SPREAD"}
         return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 
@@ -175,7 +173,7 @@ class RayPool:
 
 
 def connect() -> None:
-    """Join the cluster that RAY_ADDRESS names, or the cluster of this machine. ValueError if there is none."""
+    """Join the cluster that RAY_ADDRESS names, or this machine's cluster. ValueError if there is none."""
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS", "auto")
@@ -189,7 +187,7 @@ def connect() -> None:
 
 
 def _is_up(station: Any) -> bool:
-    """Whether a station answers; otherwise it is killed."""
+    """Whether a station answers. One that does not is killed."""
     try:
         ray.get(station.pid.remote(), timeout=START_SECONDS)
     except (GetTimeoutError, RayActorError):

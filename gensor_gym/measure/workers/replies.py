@@ -1,7 +1,7 @@
-"""Answers of a worker as plain values, and back; an invalid answer is a BadReply.
+"""Encodes a worker's answers as plain values and decodes them. An invalid answer is a BadReply.
 
-A kernel under trial runs in the worker's process and may write anything into its pipe. So an answer is numbers and text that are
-checked one by one; nothing is run, opened or loaded before that.
+A kernel under trial runs in the worker's process and may write anything into the pipe. So an answer is numbers and text that are
+checked one by one; nothing is run, opened or loaded before.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gensor_gym.measure.workers.wire import BadReply
 
 MOST_SAMPLES = 1 << 20
 MOST_TEXT = 1 << 16
-"""Largest number of characters of a compiler's log, a fault or a traceback; a longer text is cut."""
+"""Largest number of characters of a compiler's log, a fault or a traceback. A longer text is cut."""
 _PLAIN = (str, int, float, bool, type(None))
 
 
 def encoded(answer: object) -> object:
-    """JSON form of an answer: fields of a Measurement or a Built; comparisons and texts as they are."""
+    """JSON form of an answer: the fields of a Measurement or Built. Comparisons and texts stay unchanged."""
     if isinstance(answer, Measurement):
         fields = {name: getattr(answer, name) for name in ("samples", "conditions", "digest")}
         return {**fields, "status": answer.status.value, "error": answer.error[:MOST_TEXT]}
@@ -31,7 +31,7 @@ def encoded(answer: object) -> object:
 
 
 def decoded(request: object, value: Any) -> Any:
-    """The answer to a request from its JSON form; BadReply if it is invalid."""
+    """Decode the answer to a request from its JSON form; BadReply if it is invalid."""
     decode = next((known for kind, known in _DECODERS.items() if isinstance(request, kind)), None)
     if decode is None:
         raise BadReply(f"an answer to a {type(request).__name__}")
@@ -42,21 +42,21 @@ def decoded(request: object, value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """The value, cut to MOST_TEXT characters; BadReply if it is not a text."""
+    """The value, cut to MOST_TEXT characters; BadReply unless it is a text."""
     if not isinstance(value, str):
         raise BadReply(f"a {type(value).__name__} where a text is expected")
     return value[-MOST_TEXT:]
 
 
 def _measurement(request: TrialRequest, value: Any) -> Measurement:
-    """A measurement with the request's digest, not the worker's."""
+    """A measurement with the digest of the request, because the worker's may be wrong."""
     conditions = {text(name): _condition(item) for name, item in value["conditions"].items()}
     status, digest = Status(value["status"]), request.built.kernel.digest
     return Measurement(status, tuple(_samples(value["samples"])), conditions, text(value["error"]), digest)
 
 
 def _condition(value: Any) -> object:
-    """The value of a condition: text, a number, or a list of texts and numbers; ValueError for anything else."""
+    """Value of a condition: a text, a number, or a list of both; ValueError for anything else."""
     items = value if isinstance(value, list) else [value]
     if len(items) > MOST_SAMPLES or not all(isinstance(item, _PLAIN) for item in items):
         raise ValueError(f"a condition that is a {type(value).__name__}, expected text or numbers")
@@ -73,12 +73,10 @@ def _samples(values: Any) -> list[float]:
 
 
 def _comparison(request: CompareRequest, value: Any) -> dict[str, list[float]]:
-    """Samples of a comparison by name."""
     return {text(name): _samples(samples) for name, samples in value.items()}
 
 
 def _compiled(request: CompileRequest, value: Any) -> Built | str:
-    """The file of the request's kernel, or the compiler's log as text."""
     if isinstance(value, str):
         return text(value)
     seconds = _samples([value["compile_seconds"]])[0]

@@ -1,4 +1,4 @@
-"""Requests to a worker: plain picklable values."""
+"""Requests to a worker, as picklable values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Built:
     library: bytes = field(default=b"", repr=False)
     """Content of the file, for a worker that may not open it."""
     refused: str = ""
-    """Why the content is not enclosed; a worker then loads no kernel."""
+    """Reason why the content is missing. A worker then loads no kernel."""
 
     def enclosed(self) -> Built:
-        """A copy that encloses the file's content; instead it gives a reason if the file is missing or others can write it."""
+        """A copy with the file's content, or with a reason if the file is missing or others can write it."""
         try:
             return replace(self, library=read_own(Path(self.path)))
         except ValueError as error:
@@ -36,8 +36,8 @@ class Built:
 class TrialRequest:
     """Verify and time one kernel. `floor` is the least plausible time in seconds.
 
-    A kernel whose first two calls take `slow` seconds or longer is timed by the shorter of them alone. Without
-    `timed` two calls on one draw verify it, and the shorter is its time.
+    A kernel is cut short if both of its first two calls take `slow` seconds or longer: the shorter call is its time. Without
+    `timed`, two calls on one draw verify the kernel, and the shorter is its time.
     """
 
     built: Built
@@ -49,7 +49,7 @@ class TrialRequest:
     timed: bool = True
 
     def enclosed(self) -> TrialRequest:
-        """A copy that encloses the kernel's file; see `Built.enclosed`."""
+        """A copy with the content of the kernel's file; see `Built.enclosed`."""
         return replace(self, built=self.built.enclosed())
 
 
@@ -58,7 +58,7 @@ class CompareRequest:
     """Time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
 
     The answer maps names to samples. Unless `torch_threads` is None, torch's samples are under `torch` (on GPUs also under
-    `torch.nhwc` for convolutions and `torch.b_transposed` for 8-bit products: see `measure/baselines/torch_cuda.py`), or under
+    `torch.nhwc` for convolutions and `torch.b_transposed` for 8-bit products, see `measure/baselines/torch_cuda.py`), or under
     `torch.prepacked` for a frozen operator. `torch_compile` adds `torch.compile`, and `anchor` adds the drift anchor as `anchor`.
     """
 
@@ -72,13 +72,13 @@ class CompareRequest:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def enclosed(self) -> CompareRequest:
-        """A copy that encloses the kernels' files; see `Built.enclosed`."""
+        """A copy with the content of the kernels' files; see `Built.enclosed`."""
         return replace(self, built=tuple((name, built.enclosed()) for name, built in self.built))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A kernel to be compiled, verified and timed; once compiled it becomes a `TrialRequest`."""
+    """A kernel to compile, verify and time. `request` makes a `TrialRequest` of it after compilation."""
 
     kernel: Kernel
     threads: int
@@ -89,13 +89,13 @@ class Trial:
     timed: bool = True
 
     def request(self, built: Built) -> TrialRequest:
-        """The request to a worker for the compiled kernel."""
+        """The message that tells a worker to run this trial of the compiled kernel."""
         return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow, self.timed)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Kernels of one operator by name, to be compiled and timed together; once compiled they become a `CompareRequest`."""
+    """Kernels of one operator, by name, to compile and time together. `request` makes a `CompareRequest` of it."""
 
     kernels: tuple[tuple[str, Kernel], ...]
     threads: int
@@ -106,13 +106,13 @@ class Comparison:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def request(self, built: tuple[tuple[str, Built], ...]) -> CompareRequest:
-        """The request to a worker for the compiled kernels."""
+        """The message that tells a worker to compare the compiled kernels."""
         theirs, compile_it = self.torch_threads, self.torch_compile
         return CompareRequest(built, self.threads, self.rounds, self.seed, theirs, compile_it, rules=self.rules)
 
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """Compile a CUDA kernel; the answer is a Built, or the compiler's log as text."""
+    """Compile a CUDA kernel. The answer is a Built, or the compiler's log as text."""
 
     kernel: Kernel

@@ -1,4 +1,4 @@
-"""Start of a worker process: command, environment variables, and the files that an isolated worker may read and write."""
+"""Start of a worker process: command, environment variables, files that an isolated worker may read and write."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
 COMPILER = "nvrtc"
 """Name of the worker that compiles CUDA kernels and has no device."""
 SWITCH = "GENSOR_GYM_ISOLATION"
-"""Environment variable: `off` starts workers without isolation, for systems on which they do not run otherwise."""
+"""Environment variable. `off` starts workers without isolation, for systems on which they do not run otherwise."""
 _KEPT_SECONDS = 7 * 24 * 3600.0
 _ROOT = str(Path(__file__).resolve().parents[3])
 
 
 @dataclass(frozen=True)
 class Start:
-    """Command and variables for `process.py`. `scratch` is the writable folder of an isolated worker, else None."""
+    """Command and variables for `process.py`. `scratch` is an isolated worker's writable folder, else None."""
 
     command: list[str]
     variables: dict[str, str]
@@ -52,9 +52,9 @@ class Start:
 
 
 def start_of(device: str, shut_in: bool | None = None) -> Start:
-    """The start of a worker for a device. It is isolated if it runs kernels' machine code and `shut_in` says so.
+    """Start of a worker for a device. It is isolated if it runs kernels' machine code and `shut_in` says so.
 
-    If `shut_in` is None, $GENSOR_GYM_ISOLATION decides. ValueError for an unknown device, or an invalid value of that variable.
+    If `shut_in` is None, $GENSOR_GYM_ISOLATION decides. ValueError for an unknown device, or an invalid value of the variable.
     """
     opened = None if device == COMPILER else opened_by(device)
     if opened is None or not opened.shut_in or not (_wanted() if shut_in is None else shut_in):
@@ -63,7 +63,7 @@ def start_of(device: str, shut_in: bool | None = None) -> Start:
 
 
 def _shut_in(opened: Opened) -> Start:
-    """Start of an isolated worker. It may write to its own folder in the cache only, since /tmp may be noexec."""
+    """Start of an isolated worker. It may write only to a folder of its own in the cache, since /tmp may be noexec."""
     libraries = {key_of(*text): str(compile_text(*text)) for text in opened.texts()}
     base = private_dir("scratch")
     _remove_unused(base)
@@ -76,7 +76,6 @@ def _shut_in(opened: Opened) -> Start:
 
 
 def _remove_unused(base: Path) -> None:
-    """Delete folders of workers whose run was killed: nothing was written to these folders for a week."""
     limit = time.time() - _KEPT_SECONDS
     for old in base.glob("worker-*"):
         with suppress(FileNotFoundError):  # another run has removed it
@@ -85,12 +84,10 @@ def _remove_unused(base: Path) -> None:
 
 
 def _command(rules: str) -> list[str]:
-    """Command that runs `isolation/launch.py` with a file of rules, which is empty without isolation."""
     return [sys.executable, "-P", str(Path(launch.__file__).resolve()), rules]
 
 
 def _variables(given: dict[str, str]) -> dict[str, str]:
-    """The worker's environment variables, with this package first on its import path."""
     paths = [_ROOT, *filter(None, [given.get("PYTHONPATH")])]
     return {**OMP_ENVIRONMENT, **given, "PYTHONPATH": os.pathsep.join(paths)}
 

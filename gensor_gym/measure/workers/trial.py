@@ -1,4 +1,4 @@
-"""One trial inside a worker: load, verify, time, verify again. The same for every device."""
+"""One trial in a worker, for every kind of device: load, verify, time, verify again."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from gensor_gym.measure.workers.requests import Built, TrialRequest
 from gensor_gym.operators.computation import Computation
 
 REPEATS = 3
-"""Number of calls that are checked one by one after timing, to catch kernels that fail or skip every second or third call."""
+"""Number of calls that are checked one by one after timing, to catch kernels that fail in every second or third call."""
 
 Announce = Callable[[str], None]
-"""Function that tells the harness which stage begins, so that it can attribute a crash or a hang."""
+"""Function that tells the harness which stage begins. The harness then knows the stage of a crash or hang."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
-"""Kinds of baselines, which are also their names in the results of a comparison: torch's own kernel, torch on NHWC images, torch
-with the second matrix transposed in memory, torch.compile's kernel, and oneDNN's kernel on prepacked weights."""
+"""Kinds of baselines, which are also names in the results of a comparison: torch's own kernel, torch on NHWC images, torch with
+the second matrix transposed in memory, torch.compile's kernel, and oneDNN's kernel on prepacked weights."""
 
 
 class LaunchError(Exception):
-    """The device refused to run the kernel; the worker can continue."""
+    """The device refused to run the kernel. The worker can continue."""
 
 
 class DeviceLost(Exception):
-    """The device is unusable for this process from now on (a sticky CUDA error): the worker must end."""
+    """The device is unusable for this process from now on (a sticky CUDA error), so the worker must end."""
 
 
 class Loaded(Protocol):
     """A kernel loaded in the worker, with its buffers."""
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs into the buffers and poison output and workspace."""
+        """Copy the draw's inputs into the buffers, and fill output and workspace with NaN bytes."""
 
     def poison(self) -> None:
         """Fill the output with NaN bytes."""
@@ -65,10 +65,10 @@ class Loaded(Protocol):
 
 
 class Baseline(Protocol):
-    """A library's kernel for an operator, on the device, with inputs in place."""
+    """A library's kernel for an operator, loaded on the device with its inputs."""
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output for the draw of its inputs; empty if it is right."""
+        """Message about a wrong output for the draw; empty if it is right."""
 
     def time(self, calls: int) -> float:
         """Call the kernel `calls` times in a row; return the total seconds."""
@@ -78,29 +78,29 @@ class Device(Protocol):
     """A device of a worker, on which kernels run."""
 
     anchor: Anchor | None
-    """Its drift anchor; None if the conditions contain the device's clock instead."""
+    """The drift anchor; None if the conditions contain the device's clock instead."""
     lock: str
-    """Name of its timing lock, unique among the machine's devices."""
+    """Suffix of the timing lock's name, unique among the machine's devices."""
     exclusive: bool
-    """Whether a whole trial is run under the timing lock, and not its timing alone.
+    """Whether a whole trial holds the timing lock, and not only its timing.
 
-    On a GPU it is: a worker that verifies slows down another worker's timing.
+    A GPU is exclusive, because a worker that verifies slows down another worker's timing.
     """
 
     draws_limit: int
     """Largest number of bytes of cached draws."""
 
     def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
-        """The draws of an operator, by default all three, with arrays in the memory where this device compares them."""
+        """Draws of an operator, by default all three. Their arrays are in the memory where this device compares them."""
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Kinds of baselines of torch's own kernel, one for each memory layout that it accepts."""
+        """Baselines with torch's own kernel, one per memory layout that the device supports."""
 
     def load(self, built: Built, threads: int) -> Loaded:
-        """Load a compiled kernel; LaunchError when the device refuses it."""
+        """Load a compiled kernel; LaunchError if the device refuses it."""
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on this device with a draw's inputs; ValueError for a kind that it does not have."""
+        """Torch's kernel on this device with a draw's inputs; ValueError for a kind that the device does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
         """Context in which kernels are timed."""
@@ -122,7 +122,7 @@ def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
 
 
 def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, announce: Announce) -> Measurement:
-    """Verify and time one kernel; every fault of the kernel becomes a status."""
+    """Verify and time one kernel. Every fault of the kernel becomes a status."""
     kernel = request.built.kernel
     announce("reference")
     draws = cache.get(kernel.operator, request.seed) if request.timed else (cache.hard(kernel.operator, request.seed),)
@@ -140,7 +140,7 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
 
 
 def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextManager[None]:
-    """Context that waits for a device's timing lock and holds it, or does nothing unless `wanted`."""
+    """Context that waits for a device's timing lock and holds it. It does nothing unless `wanted`."""
     if not wanted:
         return nullcontext()
     announce("wait")
@@ -150,7 +150,6 @@ def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextMa
 def _measure(
     device: Device, loaded: Loaded, draws: tuple[Expected, ...], request: TrialRequest, announce: Announce
 ) -> Measurement:
-    """Verify a loaded kernel, time it, and verify it again."""
     kernel = request.built.kernel
 
     def wrong(fault: str, when: str) -> Measurement:
@@ -190,7 +189,7 @@ def _measure(
 
 
 def _checked(loaded: Loaded, draw: Expected, request: TrialRequest, announce: Announce) -> Measurement:
-    """Verify a loaded kernel by two calls on one draw; other programs may run meanwhile."""
+    """Verify a loaded kernel by two calls on one draw. Other programs may run meanwhile."""
     announce("verify")
     loaded.write(draw)
     seconds = []
@@ -204,13 +203,13 @@ def _checked(loaded: Loaded, draw: Expected, request: TrialRequest, announce: An
 
 
 def _cut_short(loaded: Loaded, request: TrialRequest, seconds: float) -> Measurement:
-    """Measurement of a right kernel that is timed by one call."""
+    """Measurement of a right kernel that is too slow to be sampled. `seconds` are its one sample."""
     conditions = _conditions(loaded, request, calls=1) | {"cut_short": True}
     return Measurement(Status.OK, (seconds,), conditions, "", request.built.kernel.digest)
 
 
 def _again(device: Device, loaded: Loaded, seconds: float, announce: Announce) -> float:
-    """The shorter of two calls' seconds: of a first call, `seconds`, and of one more under the timing lock with warm caches."""
+    """The smaller of `seconds` and the seconds of one more call, under the timing lock with warm caches."""
     with alone(device, not device.exclusive, announce), device.steady():
         announce("time")
         loaded.poison()
@@ -218,7 +217,6 @@ def _again(device: Device, loaded: Loaded, seconds: float, announce: Announce) -
 
 
 def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, object]:
-    """Conditions under which the samples were taken."""
     return {
         **loaded.conditions(),
         "threads": request.threads,

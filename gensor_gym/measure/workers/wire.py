@@ -1,4 +1,4 @@
-"""Messages between the harness and a worker, each preceded by its length, over a separate pair of pipes.
+"""Messages between the harness and a worker, each preceded by its length, over a pair of pipes.
 
 Requests are pickles. Replies are JSON, read as numbers and text only (`replies.py`), because a kernel may have written them.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 _HEADER = struct.Struct("<Q")
 LARGEST_REPLY = 64 << 20
-"""Largest number of bytes of a reply; samples of comparisons of hundreds of kernels take a tenth of it."""
+"""Largest number of bytes of a reply. Samples of comparisons of hundreds of kernels take a tenth of it."""
 
 
 class PipeClosed(Exception):
@@ -23,11 +23,11 @@ class PipeClosed(Exception):
 
 
 class DeadlinePassed(Exception):
-    """No complete message came before the deadline."""
+    """No complete message arrived before the deadline."""
 
 
 class BadReply(ValueError):
-    """A worker's message is not a valid reply."""
+    """A worker's message is no valid reply."""
 
 
 def send_request(fd: int, request: object) -> None:
@@ -47,7 +47,7 @@ def send_reply(fd: int, kind: str, value: object) -> None:
 
 
 def receive_reply(fd: int, deadline: float) -> tuple[str, Any]:
-    """Read a worker's reply, (kind, value); `deadline` is a `time.monotonic` instant.
+    """Read a worker's reply (kind, value). `deadline` is a `time.monotonic` instant.
 
     PipeClosed or DeadlinePassed if none comes, BadReply if it is too long or not a pair in JSON.
     """
@@ -63,7 +63,6 @@ def receive_reply(fd: int, deadline: float) -> tuple[str, Any]:
 
 
 def _send(fd: int, body: bytes) -> None:
-    """Write a message and its length."""
     view = memoryview(_HEADER.pack(len(body)) + body)
     try:
         while view:

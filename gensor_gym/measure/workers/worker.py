@@ -1,7 +1,7 @@
 """The worker process: runs kernels on a device, so that a crash does not reach the harness.
 
-Started by `isolation/launch.py` with arguments DEVICE READ_FD WRITE_FD PARENT_PID LIBRARIES. It ends when its pipe closes, or
-when its parent has ended, even while a kernel hangs: a thread watches for that. Nothing is written to standard output.
+`isolation/launch.py` starts it with arguments DEVICE READ_FD WRITE_FD PARENT_PID LIBRARIES. It ends when its pipe closes, or when
+its parent has ended, even while a kernel hangs, because a thread watches the parent. Nothing is written to standard output.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _WATCH_SECONDS = 0.5
 _BEHIND = 5
 """Niceness of compilers, so that the timing process does not wait for them."""
 _DEVICE_LOST = 70
-"""Exit code after a sticky device error."""
+"""Exit code after a CUDA error that makes the device unusable."""
 
 
 def make_device(name: str) -> Device | None:
-    """The device of a backend, None for the worker that only compiles; ValueError names the available devices."""
+    """Device of a backend; None for the worker that only compiles. ValueError names the available devices."""
     return None if name == COMPILER else opened_by(name).device()
 
 
@@ -84,11 +84,11 @@ def answer_to(request: object, device: Device | None, cache: ExpectationCache, a
 
 
 class IsolationWarning(RuntimeWarning):
-    """This system cannot isolate a worker, or only in part."""
+    """The system cannot isolate a worker, or only in part."""
 
 
 def warn_of_isolation(bound: str) -> None:
-    """Warn about missing isolation, if it was requested."""
+    """Warn if isolation was requested and is missing or incomplete. `bound`: the value of `ISOLATED_BY`."""
     if bound not in ("", WHOLE):
         need = f"expected {WHOLE}: Linux 5.13 or newer, not forbidden by a container"
         text = f"kernels under trial run with more of your rights than they need: isolation is {bound}, {need}"
@@ -96,7 +96,7 @@ def warn_of_isolation(bound: str) -> None:
 
 
 def pass_warnings_on(write_fd: int) -> None:
-    """Send warnings about lock and isolation to the harness; other warnings go to standard error."""
+    """Send warnings about locks and isolation to the harness; other warnings go to standard error."""
     show = warnings.showwarning
 
     def send_or_show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
@@ -123,7 +123,7 @@ def main(arguments: list[str]) -> None:
     except PipeClosed:
         os._exit(0)
     except DeviceLost as error:
-        print(f"device lost: {error}", file=sys.stderr, flush=True)  # the harness reads it from there
+        print(f"device lost: {error}", file=sys.stderr, flush=True)  # the harness reads standard error
         os._exit(_DEVICE_LOST)
 
 

@@ -1,4 +1,4 @@
-"""Layout of boxes in layers: a box is below all boxes that it reads, and links pass between the boxes of other layers."""
+"""Layout of boxes in layers. A box is below all boxes that it reads, and links pass between the boxes of other layers."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ GAP, LANE, BELOW, STUB = 0.3, 0.12, 0.5, 0.25
 
 @dataclass
 class Box:
-    """A box with lines of text, texts of its outputs' sizes, and its width and height in inches; `layered` sets its position."""
+    """A box with lines of text, its outputs' sizes as text, width and height in inches. `layered` sets the position."""
 
     lines: list[str]
     sizes: list[str]
     width: float
     height: float
     x: float = 0.0
-    """Horizontal position of its centre."""
+    """Horizontal position of the centre."""
     top: float = 0.0
 
     @property
     def left(self) -> float:
-        """Horizontal position of its left edge."""
+        """Horizontal position of the left edge."""
         return self.x - self.width / 2
 
 
 @dataclass
 class Link:
-    """A link between two boxes, given by their indices; `layered` sets the points of its line."""
+    """A link from box `start` to box `end` (indices). `layered` sets the points of its line."""
 
     start: int
     end: int
@@ -47,10 +47,10 @@ class _Place:
 
 
 def layered(boxes: Sequence[Box], links: Sequence[Link]) -> tuple[float, float]:
-    """Set the positions of boxes and links; return (width, height) of the drawing, with its centre at x = 0 and its top at y = 0.
+    """Set the positions of boxes and links. Return (width, height) of the drawing; x = 0 is its centre, y = 0 its top.
 
-    Links lead from earlier boxes to later ones. In its layer a box is placed by the mean position of its predecessors: the
-    barycentre rule of Sugiyama, Tagawa and Toda (1981).
+    Links lead from earlier to later boxes. In its layer a box is placed by the mean position of its predecessors: the barycentre
+    rule of Sugiyama, Tagawa and Toda (1981).
     """
     depth = [0] * len(boxes)
     for link in sorted(links, key=lambda link: link.end):
@@ -74,7 +74,6 @@ def layered(boxes: Sequence[Box], links: Sequence[Link]) -> tuple[float, float]:
 
 
 def _lanes(link: Link, depth: Sequence[int], places: Sequence[_Place], layers: Sequence[list[_Place]]) -> list[_Place]:
-    """Add an entry for a link to every layer between the link's ends; return these entries."""
     found, last = [], places[link.start]
     for layer in range(depth[link.start] + 1, depth[link.end]):
         lane = _Place(LANE, [last])
@@ -86,7 +85,6 @@ def _lanes(link: Link, depth: Sequence[int], places: Sequence[_Place], layers: S
 
 
 def _side_by_side(layer: list[_Place]) -> float:
-    """Set the positions of a layer's entries, in the order of their predecessors; return the layer's width."""
     layer.sort(key=lambda place: sum(one.x for one in place.above) / len(place.above) if place.above else 0.0)
     width = sum(place.width for place in layer) + GAP * (len(layer) - 1)
     x = -width / 2
@@ -99,7 +97,7 @@ def _side_by_side(layer: list[_Place]) -> float:
 
 
 def _line(link: Link, boxes: Sequence[Box], passed: Sequence[tuple[float, float, float]]) -> None:
-    """Set the points of a link: from below its first box, upright through the layers (x, top, height), to its second box."""
+    """Set the points of a link: below its first box, upright through the layers (x, top, height), at its second box."""
     start, end = boxes[link.start], boxes[link.end]
     link.points = [point for x, top, height in passed for point in ((x, top), (x, top + height + STUB))]
     link.points[0] = (start.x, start.top + start.height)

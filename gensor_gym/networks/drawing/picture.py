@@ -1,4 +1,4 @@
-"""The picture of a plan: a box for each kernel with the nodes that it computes, and links for the values between kernels."""
+"""The picture of a plan: a box per kernel with the nodes that it computes, and links for the values between kernels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ INK, GREY, PALE, GIVEN = "#222222", "#757575", "#F0F0F0", "#FFFFFF"
 FONT, LETTER, SMALL, LINE, PADDING, MARGIN = 8.0, 0.070, 0.055, 0.165, 0.09, 0.15
 """Points of the font; inches of a letter's width, of a small letter's width, of a line, around texts, around the picture."""
 LONGEST = 64
-"""Most characters of a line."""
+"""Largest number of characters of a line."""
 
 
 def figure_of(plan: Plan) -> Figure:
-    """Draw a plan as a figure of matplotlib, as large as the plan needs; ImportError if matplotlib is missing.
+    """Draw a plan as a matplotlib figure, as large as the plan needs; ImportError without matplotlib.
 
     Boxes with a number are kernels, boxes without a number are inputs and outputs. Constants are named inside the boxes that read
-    them. The size of a value is below the box that makes it.
+    them. The size of a value is below the box that computes it.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -48,7 +48,7 @@ def figure_of(plan: Plan) -> Figure:
 
 
 def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
-    """(boxes of inputs, of kernels in their order, and of outputs; links from each box to the boxes that read its values)."""
+    """(boxes of inputs, of kernels in order and of outputs; links from each box to the boxes that read its values)."""
     network, sizes = plan.network, {value.name: value for value in plan.network.graph.values.values()}
     boxes = [_box([value.name], [value.name], sizes, ()) for value in network.inputs]
     maker = {value.name: number for number, value in enumerate(network.inputs)}
@@ -68,7 +68,7 @@ def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
 
 
 def said(network: Network, name: str) -> str:
-    """One line of text for a node; an input that is a view has the name of its source."""
+    """One line of text for a node. An input that is a view has the name of its source."""
     node = network.nodes[name]
     behind = {one: network.source_of(one) for one in node.inputs}
     text = f"{name} = {_made(node, behind)}"
@@ -88,7 +88,6 @@ def _made(node: Node, names: dict[str, str]) -> str:
 
 
 def _box(lines: list[str], made: Sequence[str], values: Any, returns: Sequence[str]) -> Box:
-    """A box with these lines, and with the sizes of the values `made` below it."""
     sizes = [f"{'x'.join(map(str, values[name].shape))}  {bytes_text(values[name].nbytes)}" for name in made]
     below = max(map(len, sizes), default=0)
     width = max(2 * PADDING + LETTER * max(map(len, lines)), 2 * (PADDING + SMALL * below))
@@ -96,7 +95,7 @@ def _box(lines: list[str], made: Sequence[str], values: Any, returns: Sequence[s
 
 
 def bytes_text(size: float) -> str:
-    """Text of a number of bytes with three digits and a unit."""
+    """Text of a number of bytes, with three digits and a unit."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:
             return f"{size / scale:.3g} {unit}"
@@ -104,7 +103,6 @@ def bytes_text(size: float) -> str:
 
 
 def _draw(axes: Any, box: Box) -> None:
-    """Draw a box with its lines, and the sizes below its right half."""
     from matplotlib.patches import FancyBboxPatch
 
     kernel = box.lines[0].startswith("kernel ")

@@ -1,1 +1,1 @@
-"""Networks on a GPU: the kernels of a plan in one block of memory, launched as one CUDA graph or run by the emulator."""
+"""Networks on a GPU: a plan's kernels in one block of memory, launched as one CUDA graph or run by the emulator."""

@@ -1,4 +1,4 @@
-"""A network whose kernels are run by the emulator, one after another in the memory that they share on a GPU."""
+"""A network whose kernels the emulator runs in order, in the memory that they share on a GPU."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gensor_gym.networks.gpu.memory import Memory, Tasks
 from gensor_gym.networks.plan import Plan
 
 POISON = 0xFF
-"""Byte that fills memory before a kernel writes to it; floats made of it are NaN."""
+"""Byte that fills memory before a kernel writes to it. Floats of such bytes are NaN."""
 
 
 class EmulatedNetwork:
     """A network on the emulator, called with host arrays. It is slow: use small networks."""
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole", sanitize: bool = True) -> None:
-        """Compile the kernels, with address and undefined-behaviour sanitizers if `sanitize`; EmulatorError if that fails."""
+        """Compile the kernels; EmulatorError if that fails. `sanitize` checks addresses and undefined behaviour."""
         self.tasks = Tasks(plan, kernels, mode)
         self.layout = self.tasks.layout
         self.signature = Signature(self.tasks.called)
@@ -29,10 +29,10 @@ class EmulatedNetwork:
         self._numbers = {digest: number for number, digest in enumerate(distinct)}
         self._kernels = EmulatedKernels(tuple(distinct.values()), sanitize) if distinct else None
         self.constants: dict[str, np.ndarray] = {}
-        """Constants that this object keeps instead of the network's arrays: none."""
+        """Empty: this object keeps no constants, and the network's arrays are used."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The outputs, an array of the first input's library or a tuple of several; or `out`, filled in.
+        """The outputs: an array of the first input's library, or a tuple of several. With `out`, write to it and return it.
 
         ValueError for arrays of wrong number, shape, type or device, and for ids outside their table; EmulatorError with a
         sanitizer's report.
@@ -44,7 +44,7 @@ class EmulatedNetwork:
         for task in self.tasks.listed:
             assert self._kernels is not None, "compiled, since there is a task"
             read, written, workspace = task.arrays(memory)
-            _poison(written, workspace[task.kernel.cleared_bytes :])  # it may not overlap data that will be read later
+            _poison(written, workspace[task.kernel.cleared_bytes :])  # its memory must not overlap data to be read
             made = self._kernels.run(self._numbers[task.kernel.digest], read)
             for array, result in zip(written, made if len(written) > 1 else [made], strict=True):
                 array[...] = result

@@ -1,6 +1,6 @@
-"""Export of a network on a GPU: a cubin for each distinct kernel, the weights, a C++ header on CUDA's driver API, a manifest.
+"""Export of a network on a GPU: a cubin per distinct kernel, weights, a C++ header on CUDA's driver API, a manifest.
 
-The header's class keeps all arrays in one block of memory and captures the launches as a CUDA graph, like `LoadedNetwork`.
+The header's class keeps all arrays in one block of memory and captures the launches as a CUDA graph, as `LoadedNetwork` does.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ INCLUDES = ("cstddef", "cstdio", "string", "vector")
 def export_gpu_network(
     plan: Plan, kernels: Sequence[Kernel], tasks: Tasks, folder: str | Path, known: Sequence[Mapping[str, Any]], library: str
 ) -> Exported:
-    """Write a network into a folder that needs no Python; NVRTC compiles the kernels, no GPU is needed.
+    """Write a network into a folder that needs no Python. NVRTC compiles the kernels; no GPU is needed.
 
-    `known` has the manifest's facts about the kernel of each step. ValueError for a folder that contains something else, or a
-    name that is not an identifier; NvrtcError with the compiler's message.
+    `known` has the manifest's facts about the kernel of each step. ValueError for a folder with other content, or a name that is
+    not an identifier; NvrtcError with the compiler's message.
     """
     target = check_folder(folder)
     whole = Exports(Kernel(tasks.called, "cuda", kernels[0].arch if kernels else "", "", (), 0))
@@ -96,10 +96,10 @@ def export_gpu_network(
 
 
 class Whole:
-    """C++ class of a network: places of its arrays in one block of memory, and launches of all kernels in order."""
+    """C++ class of a network: offsets of its arrays in one block of memory, and launches of all kernels in order."""
 
     def __init__(self, one: Exports, pieces: Mapping[str, Exports], tasks: Tasks) -> None:
-        """Lay out the block: inputs, outputs, workspace, weights, and copies of arrays not aligned to 16 bytes."""
+        """Lay out the block: inputs, outputs, workspace, weights, and copies of arrays that are not aligned to 16 bytes."""
         self.one, self.pieces, self.tasks = one, pieces, tasks
         self.arrays: list[int] = []
         end = 0
@@ -108,12 +108,12 @@ class Whole:
             end += rounded(tensor.nbytes)
         self.workspace, self.weights = end, end + rounded(tasks.layout.workspace_bytes)
         self.copies = self.weights + rounded(tasks.layout.fixed_bytes)
-        """Where the copies begin; steps share this memory."""
+        """Offset of the copies. Steps share this memory."""
         self.launches = "\n".join(line for task in tasks.listed for line in self._step(task))
         self.nbytes = self.copies + max(map(self._copied, tasks.listed), default=0)
 
     def text(self) -> str:
-        """The class, which loads, launches and unloads the network."""
+        """C++ text of the class, which loads, launches and unloads the network."""
         name, tensors = self.one.name, self.one.tensors
         shapes = ", ".join(f"{name}{list(tensor.shape)} {tensor.dtype}" for name, tensor in tensors)
         pointers = ", ".join(f"CUdeviceptr {name}" for name, _ in tensors)
@@ -146,7 +146,6 @@ class {name} {{
 """
 
     def _load_text(self) -> str:
-        """C++ text of the functions that load and unload the network."""
         pieces = [one.name for one in self.pieces.values()]
         return f"""\
     /* Loads the kernels and weights of a folder into memory of its own, and captures all launches as a graph. */
@@ -168,14 +167,13 @@ class {name} {{
 """
 
     def _at(self, place: Place) -> int:
-        """Offset of an array in the block."""
         inputs = len(self.one.inputs)
         if place.base in (Base.INPUT, Base.OUTPUT):
             return self.arrays[place.at + (0 if place.base is Base.INPUT else inputs)] + place.before
         return (self.workspace if place.base is Base.WORKSPACE else self.weights) + place.at + place.before
 
     def _placed(self, task: Task) -> list[tuple[int, int, Tensor]]:
-        """For each array of a kernel: (offset of the array, offset that the kernel gets, tensor)."""
+        """(offset of the array, offset that the kernel gets, tensor) of each array of a kernel."""
         op, copy, found = task.kernel.operator, self.copies, []
         for place, tensor in zip((*task.reads, *task.writes), (*op.inputs, *op.outputs), strict=True):
             at = self._at(place)
@@ -184,11 +182,10 @@ class {name} {{
         return found
 
     def _copied(self, task: Task) -> int:
-        """Bytes of copies of a kernel's arrays."""
         return sum(rounded(tensor.nbytes) for at, given, tensor in self._placed(task) if at != given)
 
     def _step(self, task: Task) -> Iterator[str]:
-        """Yield the statements that enqueue a kernel, and copies of arrays that it cannot use in place."""
+        """Yield the statements that enqueue a kernel, with copies of arrays that it cannot use in place."""
         placed, inputs = self._placed(task), len(task.reads)
         yield f"        /* {task.kernel.operator} */"
         yield from (_copy(f"memory + {given}", f"memory + {at}", t.nbytes) for at, given, t in placed[:inputs] if at != given)
@@ -207,10 +204,9 @@ class {name} {{
 
 
 def _checked(call: str) -> str:
-    """C++ statement that makes a call unless an earlier one failed."""
+    """C++ statement that makes a call unless an earlier call failed."""
     return f"        if (status == CUDA_SUCCESS) status = {call};"
 
 
 def _copy(to: str, of: str, nbytes: int) -> str:
-    """C++ statement that enqueues a copy."""
     return _checked(f"cuMemcpyDtoDAsync({to}, {of}, {nbytes}, stream)")

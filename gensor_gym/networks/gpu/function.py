@@ -23,7 +23,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE
 class GpuNetwork:
     """A network on the GPU that is current at the first call, which compiles and loads the kernels.
 
-    Calls on several streams wait for one another, since they share memory. Do not capture a call into a graph of your own.
+    Calls on several streams wait for one another, since they share memory. A call must not be captured into another graph.
     """
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole") -> None:
@@ -31,14 +31,15 @@ class GpuNetwork:
         self.tasks = Tasks(plan, kernels, mode)
         self.layout = self.tasks.layout
         self.constants: dict[str, np.ndarray] = {}
-        """Constants that this object keeps instead of the network's arrays: none."""
+        """Empty: this object keeps no constants, and the network's arrays are used."""
         self._held: LoadedNetwork | None = None
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Enqueue the network; return the outputs, or `out`, filled in. Streams, arrays and errors are like `CudaKernel`'s.
+        """Enqueue the network. Return the outputs; with `out`, write to it and return it.
 
-        ValueError also for ids outside their table; the check waits until the ids are computed.
+        Streams, arrays and errors are as for `CudaKernel`. ValueError also for ids outside their table; the check waits until the
+        ids are computed.
         """
         called = self.tasks.called
         if called.id_limits or called.limits:
@@ -47,7 +48,7 @@ class GpuNetwork:
             return self._load()(inputs, out)
 
     def loaded(self) -> LoadedNetwork:
-        """The network on the current GPU, loaded by the first call of this method or of the network."""
+        """The network on the current GPU. The first call of this method or of the network loads it."""
         with self._lock:
             return self._load()
 
@@ -66,7 +67,6 @@ class LoadedNetwork:
     """A network's kernels and memory on one GPU."""
 
     def __init__(self, tasks: Tasks, cupy: ModuleType) -> None:
-        """Load the kernels, copy the constants to the GPU, and capture all launches as a graph."""
         self.arrays, self._cupy = DeviceArrays(tasks.called, cupy), cupy
         own = [
             [cupy.zeros(tensor.shape, np.dtype(ARRAY_DTYPE[tensor.dtype])) for tensor in tensors]
@@ -83,10 +83,10 @@ class LoadedNetwork:
             self._done.record(self._stream)
         self._stream.synchronize()
         self.graph = self.captured(1)
-        """CuPy's graph of all launches, which reads and writes `memory`."""
+        """CuPy's graph of all launches. It reads and writes `memory`."""
 
     def captured(self, calls: int) -> Any:
-        """CuPy's graph of `calls` calls of the network on its own `memory`, without copies of inputs and outputs."""
+        """CuPy's graph of `calls` calls of the network on `memory`, without copies of inputs and outputs."""
         with self._stream:
             self._stream.begin_capture()
             try:
@@ -102,7 +102,7 @@ class LoadedNetwork:
             call()
 
     def _bound(self, task: Task) -> Callable[[], None]:
-        """A function that enqueues a kernel. Arrays at addresses not divisible by 16 bytes are copied before or after it."""
+        """Function that enqueues a kernel. Arrays at addresses not divisible by 16 bytes are copied before or afterwards."""
         inputs, outputs, workspace = task.arrays(self.memory)
         before, after = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
         for arrays, copies in ((inputs, before), (outputs, after)):
@@ -120,7 +120,7 @@ class LoadedNetwork:
         return call
 
     def __call__(self, inputs: Sequence[Any], out: Any) -> Any:
-        """See `GpuNetwork`."""
+        """Enqueue the network; see `GpuNetwork.__call__`."""
         with self.arrays.stream_of(inputs):
             given = self.arrays.inputs(inputs)
             outputs = self.arrays.outputs(out, given)
@@ -134,6 +134,6 @@ class LoadedNetwork:
 
 
 def _copy(pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Enqueue copies of (to, from) on the current stream."""
+    """Enqueue copies of pairs (to, from) on the current stream."""
     for to, of in pairs:
         to[...] = of

@@ -1,4 +1,4 @@
-"""Memory of a network on a GPU: views of a call's arrays and of two blocks of bytes, at the positions of the plan's layout."""
+"""Memory of a network on a GPU: views of a call's arrays and of two blocks of bytes, at the positions of a `Layout`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 
 @dataclass(frozen=True)
 class Memory:
-    """Arrays of a library with NumPy's interface, NumPy or CuPy."""
+    """Arrays of one library, NumPy or CuPy."""
 
     inputs: Sequence[Any]
     """Dense arrays of the network's inputs."""
     outputs: Sequence[Any]
-    """Dense arrays of its outputs."""
+    """Dense arrays of the network's outputs."""
     workspace: Any
-    """Values between kernels and workspaces of kernels, uint8 [`Layout.workspace_bytes`]."""
+    """Values between kernels, and kernels' workspaces: uint8 [`Layout.workspace_bytes`]."""
     fixed: Any
-    """Constants, and workspaces that keep their content between calls, uint8 [`Layout.fixed_bytes`]."""
+    """Constants, and workspaces that keep their content between calls: uint8 [`Layout.fixed_bytes`]."""
 
     def bytes_at(self, place: Place, nbytes: int) -> Any:
-        """The bytes of an array, uint8 [nbytes], on the same memory."""
+        """View of an array's bytes, uint8 [nbytes]."""
         if place.base in (Base.INPUT, Base.OUTPUT):
             whole = (self.inputs if place.base is Base.INPUT else self.outputs)[place.at].reshape(-1).view(np.uint8)
             return whole[place.before : place.before + nbytes]
@@ -38,7 +38,7 @@ class Memory:
         return (self.workspace if place.base is Base.WORKSPACE else self.fixed)[start : start + nbytes]
 
     def array_at(self, place: Place, tensor: Tensor) -> Any:
-        """An array of the tensor's shape and type, on the same memory."""
+        """View of an array with the tensor's shape and type."""
         dtype = np.dtype(ARRAY_DTYPE[tensor.dtype])
         return self.bytes_at(place, math.prod(tensor.shape) * dtype.itemsize).view(dtype).reshape(tensor.shape)
 
@@ -78,7 +78,7 @@ class Tasks:
         return Task(kernel, tuple(values[name] for name in step.reads), tuple(values[name] for name in step.writes), workspace)
 
     def fixed(self) -> np.ndarray:
-        """Fixed memory with the constants in it and zeros elsewhere, uint8 [`Layout.fixed_bytes`]."""
+        """Fixed memory with the constants, and zeros elsewhere: uint8 [`Layout.fixed_bytes`]."""
         found = np.zeros(self.layout.fixed_bytes, np.uint8)
         for name, array in self.constants.items():
             start = self.layout.values[name].at

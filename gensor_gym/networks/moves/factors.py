@@ -1,7 +1,7 @@
-"""Constant factors of a product's operand, which multiply the product instead.
+"""Multiplies a product by a constant factor, instead of its operand.
 
-Moves alone then make the operand, such as queries from an array of queries, keys and values. A block of products reads this array
-in place (`fusion.blocks`), whereas a factor of the operand would need a kernel and memory of its own.
+The operand, such as queries from an array of queries, keys and values, is then computed by moves alone. A block of products reads
+this array in place (`fusion.blocks`), whereas a factor of the operand would need a kernel and memory of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gensor_gym.networks.network import Network
 
 
 def with_factors_after(network: Network) -> Network:
-    """The network in which a float32 product, not its operand, is multiplied by the constant, if moves make the operand."""
+    """The network with constant factors applied to float32 products, instead of to operands that moves compute."""
     graph, nodes, origins = network.graph, list[tuple[str, Node]](), dict(network.origins)
     scaled = {
         _shaped(graph, name): found for name, node in graph.nodes if isinstance(node, Contract)
@@ -37,7 +37,7 @@ def with_factors_after(network: Network) -> Network:
 
 
 def _shaped(graph: Dataflow, name: str) -> str:
-    """Name of the last of the reshapes of a product, each the only reader of the value before; maps then read its shape."""
+    """Follow a product's reshapes while each is the only reader of the value before it; return the last one's name."""
     while name not in graph.returns and len(graph.readers[name]) == 1:
         (reader,) = graph.readers[name]
         if not isinstance(graph.makers[reader], Reshape):
@@ -62,7 +62,7 @@ def _scaled(graph: Dataflow, name: str) -> str | None:
 
 
 def _operand(node: Node) -> str:
-    """The value that a map multiplies or divides by a constant; empty for other nodes."""
+    """Value that a map multiplies or divides by a constant; empty for other nodes."""
     match node:
         case Map(Call("multiply" | "divide", (Operand(name), Constant()))) | Map(Call("multiply", (Constant(), Operand(name)))):
             return name
@@ -70,7 +70,6 @@ def _operand(node: Node) -> str:
 
 
 def _times(product: Expression, maps: list[Node]) -> Expression:
-    """Expression of `product` multiplied and divided by the constants of the maps."""
     for node in maps:
         assert isinstance(node, Map) and isinstance(node.expression, Call)
         arguments = tuple(product if isinstance(one, Operand) else one for one in node.expression.arguments)

@@ -1,6 +1,6 @@
 """Moves of whole rows in an order that no strides express, such as of rolled windows, as one gather by constant ids.
 
-A roll is a join of slices, with a kernel for each. A gather is a read of a row nest in another order: a sum or normalisation of
+A roll is a join of slices, each with a kernel. A gather is a read of a row nest in another order, so a sum or normalisation of
 the rows needs no kernel for it. A normalisation before the moves is computed after them.
 """
 
@@ -15,26 +15,25 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Contract, Gather, Map, Node, Reduce, Reshape, Slice, Transpose
 
 LEAST_COLUMNS = 16
-"""Fewest elements of a row, because an id is read for each row."""
+"""Smallest number of elements of a row, because an id is read per row."""
 MOST_MOVED = 1 << 24
-"""Most elements of a value whose moves are followed element by element."""
+"""Largest number of elements of a value whose moves are followed element by element."""
 _MOVES = (Reshape, Transpose, Slice, Concat)
 
 
 @dataclass
 class Shuffles:
-    """A graph's nodes after moves of rows become gathers."""
+    """Nodes of a graph in which gathers replace moves of rows."""
 
     graph: Dataflow
     nodes: dict[str, Node] = field(init=False)
-    """All nodes, also those that nothing reads any more."""
+    """All nodes, including those that no node reads any more."""
     ids: dict[str, np.ndarray] = field(default_factory=dict)
     """Name of a new constant -> ids, int32 [rows]."""
     instead: dict[str, str] = field(default_factory=dict)
     """Name of a new node -> the node that it replaces."""
 
     def __post_init__(self) -> None:
-        """Replace the moves."""
         self.nodes = dict(self.graph.makers)
         sources = _moved_from(self.graph)
         joined = _after(self.graph, sources, Concat)
@@ -58,7 +57,7 @@ class Shuffles:
         self.nodes[end] = self.nodes.pop(made[source])
 
     def _computed(self, name: str, made: Mapping[str, str], shape: tuple[int, ...]) -> str:
-        """Name of a row-wise node's value for the gathered rows; `made` has the values before it."""
+        """Name of a row-wise node's value for the gathered rows. `made` has the values before it."""
         node = self.graph.makers[name]
         if isinstance(node, Reshape):
             return made[node.source]
@@ -82,7 +81,7 @@ class Shuffles:
 
 
 def _moved_from(graph: Dataflow) -> dict[str, str]:
-    """Name of every floating-point value that only moves make from a single value -> name of this single value."""
+    """Name of every floating-point value that only moves compute from a single value -> name of the single value."""
     found: dict[str, str] = {}
     for name, node in graph.nodes:
         of = {found.get(one, one) for one in node.inputs}
@@ -93,7 +92,6 @@ def _moved_from(graph: Dataflow) -> dict[str, str]:
 
 
 def _after(graph: Dataflow, sources: Mapping[str, str], kind: type[Node]) -> set[str]:
-    """Moved values for which at least one of the moves is a node of class `kind`."""
     found = set[str]()
     for name in sources:
         if isinstance(graph.makers[name], kind) or not found.isdisjoint(graph.makers[name].inputs):
@@ -102,7 +100,10 @@ def _after(graph: Dataflow, sources: Mapping[str, str], kind: type[Node]) -> set
 
 
 def _ends(graph: Dataflow, sources: Mapping[str, str]) -> Iterator[str]:
-    """Last values of chains of moves with a concatenation, or with a reshape and a transpose: outputs, or read by other nodes."""
+    """Yield the last values of chains of moves with a concatenation, or with a reshape and a transpose.
+
+    They are outputs, or nodes other than such moves read them.
+    """
     moved = _after(graph, sources, Concat) | (_after(graph, sources, Transpose) & _after(graph, sources, Reshape))
     for name in sources:
         if name in moved and (name in graph.returns or any(one not in moved for one in graph.readers[name])):
@@ -110,7 +111,7 @@ def _ends(graph: Dataflow, sources: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_in_nest(graph: Dataflow, name: str, source: str) -> bool:
-    """Whether only maps and reductions read a value, whose rows are as long as its source's rows."""
+    """Whether only maps and reductions read a value whose rows are as long as those of `source`."""
     last = graph.values[name].shape[-1:] == graph.values[source].shape[-1:]
     return last and name not in graph.returns and all(isinstance(graph.makers[one], Map | Reduce) for one in graph.readers[name])
 
@@ -128,7 +129,7 @@ def _rows_moved(graph: Dataflow, name: str, source: str) -> np.ndarray | None:
 
 
 def _places(graph: Dataflow, name: str, known: dict[str, np.ndarray]) -> np.ndarray:
-    """For each element of the value `name`, its position in the source, int32; `known` has these arrays of earlier values."""
+    """Position in the source of each element of the value `name`, int32. `known` has these arrays of earlier values."""
     if name not in known:
         node = graph.makers[name]
         given = [_places(graph, one, known) for one in node.inputs]
@@ -145,10 +146,10 @@ def _places(graph: Dataflow, name: str, known: dict[str, np.ndarray]) -> np.ndar
 
 
 def _computed_before(graph: Dataflow, end: str, sources: Mapping[str, str]) -> tuple[str, list[str]]:
-    """(value whose rows are gathered, row-wise nodes that make the moved value of it, in order).
+    """(value whose rows are gathered, row-wise nodes that compute the moved value from it, in order).
 
-    Without such nodes the result is the moved value and an empty list: if other nodes read it or a node in between, or if
-    several values would be gathered.
+    It is (the moved value, []) if these nodes have no reduction, if other nodes read one of their values, or if several values
+    would be gathered.
     """
     source, columns = sources[end], (1, *graph.values[end].shape)[-1]
     moves = {name for name, of in sources.items() if of == source}
@@ -180,7 +181,7 @@ def _is_row_wise(graph: Dataflow, name: str, columns: int) -> bool:
     if name in graph.whole or values[name].dtype != graph.dtype or last not in ((columns,), (1,)):
         return False
     match node:
-        case Map():  # a product's kernel takes maps of its result alone
+        case Map():  # a product's kernel takes maps of only its own result
             made = [graph.makers.get(one) for one in node.inputs if not _is_vector(graph, one, columns)]
             return not any(isinstance(one, Contract) for one in made) or any(isinstance(one, Broadcast) for one in made)
         case Reduce(source, _, axes):
@@ -193,7 +194,6 @@ def _is_row_wise(graph: Dataflow, name: str, columns: int) -> bool:
 
 
 def _is_vector(graph: Dataflow, name: str, columns: int) -> bool:
-    """Whether a value repeats a vector of `columns` numbers in every row."""
     node = graph.makers.get(name)
     if not isinstance(node, Broadcast):
         return False

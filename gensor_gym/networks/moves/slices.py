@@ -1,7 +1,7 @@
 """Slices of a transposed value, taken before the transpose: each reader then moves its own part, in its reads.
 
-An example is an array of queries, keys and values, made by one product. If the whole array is transposed before it is sliced, the
-transpose needs a kernel as soon as one part is normalised, for example. If it is sliced first, each reader transposes its part.
+An example is an array of queries, keys and values, computed by one product. If the whole array is transposed before it is sliced,
+the transpose needs a kernel as soon as one part is normalised. If it is sliced first, each reader transposes its part.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gensor_gym.networks.network import Network
 
 
 def slices_first(network: Network) -> tuple[list[tuple[str, Node]], Mapping[str, str]]:
-    """(nodes with slices before transposes that only slices read, name of each new node -> the slice it serves)."""
+    """(nodes with slices before transposes that only slices read, name of each new node -> the slice for which it was added)."""
     graph, nodes, served = network.graph, list[tuple[str, Node]](), dict[str, str]()
     for name, node in graph.nodes:
         turned = graph.makers.get(node.source) if isinstance(node, Slice) else None
@@ -29,7 +29,10 @@ def slices_first(network: Network) -> tuple[list[tuple[str, Node]], Mapping[str,
 
 
 def _is_cut(graph: Dataflow, name: str) -> bool:
-    """Whether several slices alone read a transposed value, and row nests and perhaps products of a batch read the slices."""
+    """Whether only slices, two or more, read a transposed value, and the slices' readers move them in their reads.
+
+    At least one reader must be a map or reduction.
+    """
     parts = graph.readers[name]
     if len(parts) < 2 or name in graph.returns or not all(isinstance(graph.makers[one], Slice) for one in parts):
         return False
@@ -43,6 +46,5 @@ def _folds(node: Node) -> bool:
 
 
 def _readers(graph: Dataflow, name: str) -> Iterator[str]:
-    """Readers of a value and of its reshapes."""
     for reader in graph.readers[name]:
         yield from _readers(graph, reader) if isinstance(graph.makers[reader], Reshape) else [reader]

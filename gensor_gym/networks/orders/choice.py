@@ -1,9 +1,10 @@
-"""The choice of the values of a network that have channels last in memory, "nhwc", because convolutions by wgmma read them so.
+"""Chooses the values of a network that have channels last in memory ("nhwc"), as convolutions by wgmma read them.
 
-Values that a map reads or makes, and a pooling's input and output, have one order: a *class*. A convolution reads and writes
-either order, so classes do not depend on each other, and each gets the order that costs less. With channels first, a convolution
-that reads a value lays it out before every call. With channels last, a kernel turns what other operations make or read. Both
-costs are the model's; that a kernel may itself be faster in one order is left out.
+The values that a map reads and computes have one order, and so have a pooling's input and output. Values tied in this way are a
+*class*. A convolution reads and writes either order, so classes do not depend on each other, and each gets the order that costs
+less. With channels first, a convolution that reads a value lays it out before every call. With channels last, a kernel transposes
+the images that other operations compute or read. Both costs are predicted by the model. A kernel's own speed in either order is
+ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ IMAGE_AXES = (2, 3)
 
 
 def with_orders(op: Operator, **orders: str) -> Operator:
-    """An operator without epilogue whose arguments name other orders (`operators.images`)."""
+    """An operator without epilogue, whose arguments name other orders (`operators.images`)."""
     return parse(str(op.renamed(arguments=tuple((dict(op.arguments) | orders).items()))))
 
 
@@ -50,17 +51,17 @@ class Uses:
 
     members: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
-    """Images that are made with channels first: inputs, and results of other operations."""
+    """Images that are computed with channels first: inputs, and results of other operations."""
     read: set[str] = field(default_factory=set)
     """Images that other operations read with channels first."""
     laid_out: float = 0.0
-    """Seconds that convolutions take to lay images of the class out if channels are first."""
+    """Seconds that convolutions take to lay out images of the class if channels are first."""
     is_fixed: bool = False
-    """Whether channels have to be first: an output of the network is among the images."""
+    """Whether channels must be first, because an output of the network is among the images."""
 
 
 def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
-    """Names of the values that get channels last: all values of the classes that take less time with channels last."""
+    """Names of the values that get channels last: all values of the classes that cost less with channels last."""
     graph = network.graph
     return frozenset(
         name
@@ -72,21 +73,21 @@ def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
 
 
 def turning_seconds(nbytes: int, machine: Hardware) -> float:
-    """Seconds of a kernel that transposes an image of `nbytes`; the model uses the same formula for laying out operands."""
+    """Seconds of a kernel that transposes an image of `nbytes`. The model has the same formula for laying out operands."""
     levels = {level.name: level for level in machine.memory}
     return machine.launch_overhead + 2 * nbytes / levels["dram" if 2 * nbytes > levels["l2"].capacity else "l2"].bandwidth
 
 
 @lru_cache(maxsize=1024)
 def layout_seconds(op: Operator, machine: Hardware) -> float:
-    """Seconds in which a convolution lays operands out before a program with wgmma, by the model; 0 if it reads them in place."""
+    """Predicted seconds of a convolution for laying out operands before a program with wgmma; 0 if it reads them in place."""
     tables, row = ConstructionGraph(op, machine, "extended").tables, np.zeros(ROW, np.int32)
     row[TENSOR_CORE] = 2
     return float(layout_kernel(row, tables.ints, tables.floats))
 
 
 def classes_of(network: Network, machine: Hardware) -> list[Uses]:
-    """The classes of a network's images, and how its nodes use them."""
+    """Classes of a network's images, and how its nodes use them."""
     graph, of = network.graph, _Classes()
     images = [name for name in graph.values if is_image(network, name)]
     for name in images:
@@ -119,18 +120,18 @@ class _Classes:
         self.parents: dict[str, str] = {}
 
     def add(self, name: str) -> None:
-        """A class of its own for a new name."""
+        """Add a new name as a class of its own."""
         self.parents.setdefault(name, name)
 
     def root(self, name: str) -> str:
-        """The name that stands for the class of a name."""
+        """Name that represents the class of a name."""
         while self.parents[name] != name:
             self.parents[name] = self.parents[self.parents[name]]
             name = self.parents[name]
         return name
 
     def join(self, one: str, other: str) -> None:
-        """Make two classes one."""
+        """Merge two classes."""
         self.add(one)
         self.add(other)
         self.parents[self.root(one)] = self.root(other)
@@ -143,7 +144,7 @@ def is_image(network: Network, name: str) -> bool:
 
 
 def tied(network: Network, name: str) -> Iterator[str]:
-    """Images that have the same order as the value of a node: operands of a map, and the input of a pooling."""
+    """Images with the same order as a node's value: operands of a map, and the input of a pooling."""
     node = network.nodes[name]
     if isinstance(node, Map) and all(_turns(network, one) for one in node.inputs):
         return (one for one in node.inputs if is_image(network, one))
@@ -162,12 +163,12 @@ def _turns(network: Network, name: str) -> bool:
 
 
 def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape with axes of extent 1 put in front, so that it has the four axes of an image."""
+    """A shape with leading axes of extent 1 added, so that it has the four axes of an image."""
     return (1,) * (len(IMAGE_AXES) + 2 - len(shape)) + shape
 
 
 def makes_either(network: Network, name: str, machine: Hardware) -> bool:
-    """Whether the node of a value can make it in both orders: a convolution with wgmma, a pooling, or a map of images."""
+    """Whether a value's node can compute it in both orders: a convolution with wgmma, a pooling, or a map of images."""
     node = network.nodes.get(name)
     if isinstance(node, Map):
         return all(_turns(network, one) for one in node.inputs)
@@ -191,5 +192,5 @@ def is_convolution(node: Node) -> bool:
 
 
 def is_over_pixels(node: Node) -> bool:
-    """Whether a node reduces all pixels of each channel, for which it can read an image in both orders."""
+    """Whether a node reduces all pixels of each channel. Such a node reads an image in either order."""
     return isinstance(node, Reduce) and node.axes == IMAGE_AXES

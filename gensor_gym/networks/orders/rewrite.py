@@ -1,6 +1,6 @@
-"""The network whose chosen values have channels last: operators and maps in that order, and constant weights laid out once.
+"""Rewrites a network so that chosen values have channels last: operators, maps, and constant weights laid out once.
 
-A value keeps its name. Where an operation needs an image in the other order, a transposition makes it. The graph computes equal
+A value keeps its name. If an operation needs an image in the other order, a transposition computes it. The graph computes equal
 results, so references, plans, memory and exports need no changes for orders.
 """
 
@@ -35,9 +35,9 @@ TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IM
 
 
 def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None) -> Network:
-    """The network for a machine, with the values `chosen` (by default `channels_last`) with channels last in memory.
+    """The network for a machine, with channels last in memory for the values `chosen` (default: `channels_last`).
 
-    A machine without wgmma, or a network without a convolution for it, gets the network as it is.
+    A network for a machine without wgmma, or without a convolution that uses it, is returned unchanged.
     """
     if machine.arch != "sm_90":
         return network
@@ -50,7 +50,7 @@ def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None)
 
 
 class _Rewriting:
-    """The new network's nodes so far; values of the old network keep their names."""
+    """Nodes of the new network so far. Values of the old network keep their names."""
 
     def __init__(self, network: Network, machine: Hardware, chosen: Set[str]) -> None:
         self.old, self.machine, self.chosen = network, machine, chosen
@@ -59,19 +59,19 @@ class _Rewriting:
         self.last: dict[str, str] = {}
         """Name of an image or repeated value -> name of the value with channels last."""
         self.first: dict[str, str] = {}
-        """Name of an image that is made with channels last -> name of the value with channels first."""
+        """Name of an image computed with channels last -> name of the value with channels first."""
         self.weights: dict[str, str] = {}
-        """Name of a convolution's weights -> name of those in the order rskc."""
+        """Name of a convolution's weights -> name of the weights in the order rskc."""
         self.moved: dict[str, str] = {}
         """Name of a reduction that has become a reshape -> name of the reduction."""
 
     def given(self, name: str) -> None:
-        """Add a transposition of a value that has channels first, if channels last are chosen for this value."""
+        """Add a transposition of a value with channels first, if channels last are chosen for it."""
         if name in self.chosen:
             self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, TO_LAST))
 
     def add(self, name: str, node: Node) -> None:
-        """Add a node that makes the value `name` in the order chosen for this value."""
+        """Add a node that computes the value `name` in the order chosen for it."""
         if name in self.chosen and makes_either(self.old, name, self.machine):
             self.last[name] = name
             self.nodes.append((name, self._last(name, node)))
@@ -85,7 +85,6 @@ class _Rewriting:
             self.given(name)
 
     def _last(self, name: str, node: Node) -> Node:
-        """The node that makes the value `name` with channels last in place of `node`."""
         if isinstance(node, Map):
             return Map(renamed(node.expression, {one: self._operand(one) for one in node.inputs}))
         assert isinstance(node, Contract)
@@ -94,7 +93,6 @@ class _Rewriting:
         return self._convolution(node, result=IMAGES[1])
 
     def _operand(self, name: str) -> str:
-        """Name of the value that holds a map's operand with channels last, which is added if missing."""
         if name not in self.last:
             node, shape = self.old.nodes.get(name), self.old.graph.values[name].shape
             if isinstance(node, Broadcast):
@@ -123,11 +121,10 @@ class _Rewriting:
         return Contract(with_orders(node.operator, **orders), (image, weights))
 
     def _first(self, node: Node) -> Node:
-        """The node `node` with operands that have channels first."""
         return node.reading({one: self._plain(one) for one in node.inputs})
 
     def _plain(self, name: str) -> str:
-        """Name of a value with channels first, which a transposition makes if it was made with channels last."""
+        """Name of a value with channels first. A transposition computes it if the value has channels last."""
         if self.last.get(name) != name:
             return name
         if name not in self.first:
@@ -135,7 +132,6 @@ class _Rewriting:
         return self.first[name]
 
     def _fresh(self, name: str, node: Node) -> str:
-        """Add a node under a name that no other value has."""
         while name in self.names:
             name += "_"
         self.names.add(name)
@@ -143,7 +139,7 @@ class _Rewriting:
         return name
 
     def network(self) -> Network:
-        """The network of these nodes, whose constants are in memory as its kernels read them."""
+        """Network of these nodes, whose constants are in memory as its kernels read them."""
         graph = self.old.graph
         rounded = frozenset((self.moved.get(name, name), kind) for name, kind in graph.rounded)
         made = needed(graph.name, graph.inputs, self.nodes, graph.returns, graph.whole, rounded)

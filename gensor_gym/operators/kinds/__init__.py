@@ -1,4 +1,4 @@
-"""The operators. Each module of this folder registers its operators when it is imported, and all are imported here."""
+"""All operators. Each module of this folder registers its operators when it is imported; the package imports all modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions over images: conv2d (grouped, dilated and with channels last too) and depthwise_conv2d, in NCHW layout."""
+"""Convolutions over images: conv2d (also grouped, dilated, or with channels last) and depthwise_conv2d."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pair = int | tuple[int, int]
 
 
 def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Reference of conv2d: for each window position and group a matrix product over channels, summed over the positions."""
+    """For each window position and group a matrix product over channels, summed over the positions."""
     groups = options(op, groups=1)["groups"]
     x, w = in_order(x, IMAGES[0], order_of(op, "image")), in_order(w, WEIGHTS[0], order_of(op, "weights"))
     n, k, (p, q) = len(x), len(w), outputs(op)
@@ -36,7 +36,7 @@ def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _torch_conv2d(torch: Any, op: Operator) -> Any:
-    """Torch's convolution for the operator's orders; permuted tensors are views, such as torch calls channels last."""
+    """Torch's convolution for the operator's orders. Permuted tensors are views, such as torch calls channels last."""
     given = options(op, stride=1, padding=0, dilation=1, groups=1)
 
     def convolve(x: Any, w: Any) -> Any:
@@ -54,10 +54,10 @@ def conv2d(
 ) -> Operator:  # fmt: skip
     """Two-dimensional convolution as in deep learning (the kernel is not flipped).
 
-    Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is
-    an axis g before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`,
-    `padding` and `dilation` are one integer or a pair (height, width). int8 operands give an int32 result. Padding is zeros, of
-    int8 `pad_value`, such as a zero point.
+    Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is an axis g
+    before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`, `padding` and `dilation`
+    are one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any
+    number of int8, such as a zero point.
 
     Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory.
     """
@@ -89,19 +89,19 @@ def conv2d(
 
 
 def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
-    """Name of an order -> (order, default); ValueError for an unknown order, and unless `any_order` for any but the default."""
+    """Name of an order -> (order, default). ValueError for an unknown order. Unless `any_order`, only the default is known."""
     known = {name: WEIGHTS if name == "weights" else IMAGES for name in orders}
     return {name: (one_of(name, orders[name], some if any_order else some[:1]), some[0]) for name, some in known.items()}
 
 
 def _check_pad_value(pad_value: object, dtype: str) -> None:
-    """Check that it is a number of int8, and 0 for other types; ValueError if not."""
+    """ValueError unless it is 0, or a number of int8 for dtype int8."""
     if pad_value != 0 and not (dtype == "int8" and -128 <= integer("pad_value", pad_value, -128) <= 127):
         raise ValueError(f"pad_value={pad_value} of {dtype}: expected 0, or of int8 -128 to 127")
 
 
 def _groups(groups: object, c: int, k: int) -> int:
-    """Number of groups; ValueError unless it divides the input and output channels."""
+    """Number of groups. ValueError unless it divides the input and output channels."""
     groups = integer("groups", groups)
     if c % groups or k % groups:
         raise ValueError(f"groups={groups}: expected a divisor of c={c} and of k={k}")
@@ -118,9 +118,9 @@ def depthwise_conv2d(
 ) -> Operator:  # fmt: skip
     """Convolution of every channel with a separate window.
 
-    Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride`
-    and `padding` are one integer or a pair (height, width). int8 operands give an int32 result. Padding is zeros, of int8
-    `pad_value`, such as a zero point.
+    Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride` and `padding` are
+    one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any number
+    of int8, such as a zero point.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}
     n, c, h, w, r, s = sizes.values()

@@ -17,7 +17,7 @@ def gemm(m: int, n: int, k: int, dtype: str = "float32", weights: str = "kn") ->
     """Matrix product C[m, n] = sum over k of A[m, k] * B[k, n].
 
     int8 operands give an int32 result, float8_e4m3fn operands a bfloat16 result. A bias is per column n. With `weights="nk"` B is
-    [n, k] in memory, as torch's layers have it.
+    [n, k] in memory, as in torch's layers.
     """
     order = one_of("weights", weights, MATRICES)
     return plain(

@@ -11,7 +11,7 @@ from gensor_gym.operators.types import OUTPUT, Operator
 from gensor_gym.registry import near
 
 FUNCTIONS = {"relu": 1, "gelu": 1, "sigmoid": 1, "tanh": 1, "exp": 1, "copy": 1, "add": 2, "mul": 2}
-"""Name of an elementwise function -> number of tensors that it reads."""
+"""Elementwise functions: name -> number of tensors that the function reads."""
 
 INTEGER_FUNCTIONS = ("relu", "copy", "add", "mul")
 """Functions that map integers to integers, and so support int8."""
@@ -21,8 +21,8 @@ INTEGER_FUNCTIONS = ("relu", "copy", "add", "mul")
 def elementwise(name: str, *shape: int, dtype: str = "float32") -> Operator:
     """A function of each element of one tensor (relu, gelu with erf, sigmoid, tanh, exp, copy) or of two (add, mul).
 
-    The loop is one flat axis over all elements. A per-channel epilogue (bias, scale), whose channel is the last
-    dimension, turns it into two axes, rows and columns. int8 is accepted by relu, copy, add and mul and gives int32.
+    The loop is one flat axis over all elements. A per-channel epilogue (bias, scale), whose channel is the last dimension, turns
+    it into two axes, rows and columns. int8 is accepted by relu, copy, add and mul and gives int32.
     """
     if not isinstance(name, str) or name not in FUNCTIONS:
         raise ValueError(f"name={name!r}: expected one of {', '.join(FUNCTIONS)}{near(name, FUNCTIONS)}")

@@ -34,7 +34,6 @@ def _over_places(op: Operator, x: np.ndarray, start: float, combine: Callable[..
 
 
 def _in_torch(function: Callable[..., Any], op: Operator) -> Callable[[Any], Any]:
-    """Torch's pooling function for the operator's window and order."""
     order, window = order_of(op, "image"), {"kernel_size": op.extents[-2:], **options(op, stride=1, padding=0)}
     return lambda x: in_order(function(in_order(x, IMAGES[0], order), **window), order, IMAGES[0])
 
@@ -46,8 +45,8 @@ def avg_pool2d(
 ) -> Operator:  # fmt: skip
     """Mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8
-    is rejected, since a mean of integers is not an integer and there is no agreed rounding. With `image="nhwc"` input and output
+    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8 is
+    rejected, because a mean of integers is not an integer and there is no agreed rounding. With `image="nhwc"` input and output
     have their channels last.
     """
     accepted = tuple(name for name in PLAIN_TYPES if name != "int8")
@@ -61,9 +60,8 @@ def max_pool2d(
 ) -> Operator:  # fmt: skip
     """Maximum over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    Padding is never the maximum: it reads -inf, or -128 for int8 (whose result is int32, like for every operator here).
-    It is at most half the window, so that every window contains an element. With `image="nhwc"` input and output have their
-    channels last.
+    Padding is never the maximum: it is -inf, or -128 for int8 (whose result is int32, like for every operator). Padding is at
+    most half the window, so that every window contains an element. With `image="nhwc"` input and output have their channels last.
     """
     return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max", image)
 
@@ -71,7 +69,7 @@ def max_pool2d(
 def _pool(
     name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str, image: str
 ) -> Operator:
-    """The average or maximum pooling `name`; `sizes` are n, c, h, w, r, s."""
+    """`sizes` are n, c, h, w, r, s."""
     named = {key: integer(key, value) for key, value in zip("nchwrs", sizes, strict=True)}
     n, c, h, w, r, s = named.values()
     stride, padding = pair("stride", stride), pair("padding", padding, 0)

@@ -1,1 +1,1 @@
-"""Published shapes of operators as named data, and the rule that splits all operators into parts."""
+"""Published shapes of operators as named data, and the rule that splits all operators into train, validation and test."""

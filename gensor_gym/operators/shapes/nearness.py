@@ -21,17 +21,14 @@ def near(one: Operator, other: Operator) -> bool:
 
 
 def _by_name(one: Operator, other: Operator) -> bool:
-    """Whether axes of the same name have similar extents."""
     mine, theirs = ({axis.name: axis.extent for axis in op.axes} for op in (one, other))
     return all(_alike(mine.get(name, 1), theirs.get(name, 1)) for name in mine | theirs)
 
 
 def _in_order(one: Operator, other: Operator) -> bool:
-    """Whether the extents are similar in descending order."""
     pairs = zip_longest(*(sorted(op.extents, reverse=True) for op in (one, other)), fillvalue=1)
     return all(_alike(*pair) for pair in pairs)
 
 
 def _alike(one: int, other: int) -> bool:
-    """Whether two extents are similar."""
     return max(one, other) <= FACTOR * min(one, other)

@@ -1,8 +1,8 @@
-"""Train, validation and test: a rule that assigns every operator to one part, and its frozen result for the tables.
+"""Train, validation and test parts: a rule that assigns every operator to one part, and its frozen result for the tables.
 
-Version v1 keeps groups of similar sizes in one part. Version v2 has the same groups, more tables, and a distance: no train or
-validation operator is near its test part, which is a subset of the test part of v1's rule. So anything trained or tuned under v1
-has not seen v2's test part, but may have seen similar sizes.
+Version v1 keeps groups of similar sizes in one part. Version v2 has the groups of v1, more tables, and a distance: no train or
+validation operator is near an operator of v2's test part. That part is a subset of the test part of v1's rule. So anything
+trained or tuned under v1 has not seen v2's test part, but may have seen similar sizes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gensor_gym.registry import check_known
 PARTS = ("train", "validation", "test")
 VERSIONS = ("v1", "v2")
 TABLES_OF = {"v1": TABLES[: TABLES.index("networks")], "v2": TABLES}
-"""Version -> tables whose shapes it divides into parts."""
+"""Tables whose shapes a version divides into parts, by version."""
 NETWORKS = "networks/"
-"""Prefix of the ids that are preferred when the held-out class is cut."""
+"""Prefix of the ids that are kept first when the held-out class is cut."""
 LARGEST_SHARE = 4
-"""In v2 the held-out class, which has most test operators of v1, is cut to less than 1 / LARGEST_SHARE of the test part."""
+"""In v2 the held-out class, with most test operators of v1, is cut to less than 1 / LARGEST_SHARE of the test part."""
 
 SALT = 8
 """Number in the hash of a group. Counting from 0, 8 is the first number with at least two shapes of every class but HELD_OUT in
@@ -34,8 +34,8 @@ every part, and with the parts' shares within five points of their targets. It w
 
 HELD_OUT = "depthwise_conv2d"
 """The class that is only in the test part. It has dozens of published shapes, so a score on it is meaningful. Its body (a sum of
-products over a window without channels) is close to, yet unlike, convolution and pooling, which stay in training. All bodies
-remain in the train part without it."""
+products over a window without channels) is close to, yet unlike, convolution and pooling, which stay in training. The train part
+still has all bodies."""
 
 
 def group(op: Operator) -> str:
@@ -50,10 +50,10 @@ def group(op: Operator) -> str:
 
 
 def part_of(op: Operator, version: str = "v1") -> str:
-    """The part, one of PARTS, of any operator, whether or not a table lists it.
+    """The part, one of PARTS, of any operator, even if no table lists it.
 
-    A hash of its group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 an operator near an operator of
-    the frozen test part belongs to test as well, though the frozen part does not list it.
+    A hash of the operator's group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 an operator near an
+    operator of the frozen test part belongs to test as well, though the frozen part does not list it.
     """
     check_known("split", version, VERSIONS)
     part = _by_hash(op)
@@ -63,7 +63,6 @@ def part_of(op: Operator, version: str = "v1") -> str:
 
 
 def _by_hash(op: Operator) -> str:
-    """The part of an operator by the hash of its group; "test" for the held-out class."""
     if op.name == HELD_OUT:
         return "test"
     digest = hashlib.sha256(f"v1:{SALT}:{group(op)}".encode()).digest()
@@ -73,13 +72,12 @@ def _by_hash(op: Operator) -> str:
 
 @cache
 def _test_operators() -> tuple[Operator, ...]:
-    """Operators of v2's frozen test part."""
     shapes = named_shapes()
     return tuple(parse(shapes[name]) for name in split("test", "v2"))
 
 
 def build(version: str = "v1") -> dict[str, list[str]]:
-    """Part -> full ids by the rule, without duplicates. `shapes/splits.json` contains the frozen result."""
+    """Full ids of each part by the rule, without duplicates. `shapes/splits.json` contains the frozen result."""
     check_known("split", version, VERSIONS)
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     shapes = dict(_different(version))
@@ -94,7 +92,7 @@ def build(version: str = "v1") -> dict[str, list[str]]:
 
 
 def _different(version: str) -> Iterator[tuple[str, Operator]]:
-    """(full id, operator) for the tables of a version, only the first of several operators with the same loops."""
+    """Full ids and operators of the tables of a version. Of several operators with the same loops, only the first."""
     seen: set[Operator] = set()
     for name, text in named_shapes().items():
         op = parse(text)
@@ -106,7 +104,7 @@ def _different(version: str) -> Iterator[tuple[str, Operator]]:
 def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
     """The test part with fewer operators of the held-out class: operators of networks are kept first, then others by a hash."""
     held = [name for name in test if shapes[name].name == HELD_OUT]
-    room = (len(test) - len(held)) // (LARGEST_SHARE - 1) - 1  # a quarter would be one more
+    room = (len(test) - len(held)) // (LARGEST_SHARE - 1) - 1  # one more would make a quarter
 
     def rank(name: str) -> tuple[bool, str]:
         return not name.startswith(NETWORKS), hashlib.sha256(f"v2:{name}".encode()).hexdigest()
@@ -116,7 +114,7 @@ def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
 
 
 def split(part: str, version: str = "v1") -> tuple[str, ...]:
-    """Full ids of one part, from the frozen file; ValueError for an unknown part or version."""
+    """Full ids of one part, from the frozen file. ValueError for an unknown part or version."""
     check_known("split", version, VERSIONS)
     check_known(f"split {version}: part", part, PARTS)
     return tuple(read("splits")[version][part])

@@ -1,4 +1,4 @@
-"""Named shapes: tables of operators from publications, stored as data files next to this one."""
+"""Named shapes: tables of operators from publications, stored as data files in this folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(file: str) -> dict[str, Any]:
 
 
 def table(name: str) -> Mapping[str, str]:
-    """Id -> operator text of one table, such as {"C0": "conv2d(...)"}; ValueError for an unknown table."""
+    """Operator text by id of one table, such as {"C0": "conv2d(...)"}. ValueError for an unknown table."""
     check_known("table", name, TABLES)
     return MappingProxyType(read(name)["operators"])
 
@@ -36,5 +36,5 @@ def source(name: str) -> str:
 
 
 def named_shapes() -> dict[str, str]:
-    """Full id -> operator text of all tables in order, such as {"roller/C0": "conv2d(...)"}."""
+    """Operator text by full id of all tables in order, such as {"roller/C0": "conv2d(...)"}."""
     return {f"{name}/{key}": text for name in TABLES for key, text in table(name).items()}

@@ -61,10 +61,28 @@ def test_random_programs(batch: int) -> None:
     check(made[1::2], 2)
 
 
+def pixels(width: int, q: int, lanes: int, arch: str = "native", window: int = 1) -> Program:
+    """A convolution with channels as lanes and a residual, in register tiles of `q` of the output's `width` pixels of a row."""
+    shape = f"n=2, c=5, h=3, w={width}, k={2 * lanes}, r={window}, s={window}, padding={window // 2}"
+    op = operators.parse(f'conv2d({shape}, dtype="int8")+bias+dequantize+bias+residual_int8+relu+scale+quantize')
+    task = (2, 2 * lanes, 3, width, 8, window, window)
+    tiles = (1, lanes, 1, q, 4, 1, 1), (1, lanes, 1, q, *task[4:]), task
+    return program(op, *tiles, hw=machine(lanes, arch), convolution=1, pack_a=1, pack_b=1)
+
+
+@pytest.mark.parametrize("lanes", (4, 8, 16))
+def test_pixels_in_words(lanes: int) -> None:
+    """Rows of pixels that words divide or not, tiles that stick out of the row, and windows with padding."""
+    made = [pixels(width, q, lanes) for width, q in ((8, 4), (7, 7), (14, 7), (6, 3), (9, 4), (10, 2), (5, 1))]
+    texts = [generate_c(one).source for one in made]
+    assert [f"scatter_words_{lanes}(" in text and f"= gather_words_{lanes}(" in text for text in texts] == [True] * 6 + [False]
+    check([*made, pixels(7, 7, lanes, window=3)], 2)
+
+
 @pytest.mark.parametrize("arch", thorough_but(ARCHES, "x86-64"))
 def test_every_instruction_set(arch: str) -> None:
     needs(arch)
-    check([random_quantised(500 + seed, arch) for seed in range(7)], 1)
+    check([*(random_quantised(500 + seed, arch) for seed in range(7)), pixels(14, 7, 8, arch)], 1)
 
 
 @pytest.mark.parametrize("right, wrong", [
@@ -81,9 +99,25 @@ def test_planted_faults_show(right: str, wrong: str) -> None:
     assert worst_error(op, inputs, load(faulty, 1)(*inputs)) > 1.0
 
 
+@pytest.mark.parametrize("right, wrong", [
+    ("<< (24 - 8 * i)) >> 24", ">> 8 * i)"),  # without the sign
+    ("((bits)x & 255) << 8 * i", "(bits)x << 8 * i"),  # into the next pixel
+    ("byte_of_16(residual_int8_0_0, 2)", "byte_of_16(residual_int8_0_0, 1)"),
+    ("const int32_t word = x[lane];", "const int32_t word = x[lane ^ 1];"),
+])  # fmt: skip
+def test_planted_faults_of_words_show(right: str, wrong: str) -> None:
+    made = pixels(14, 7, 16)
+    kernel, inputs = generate_c(made), inputs_of(made.operator)
+    assert worst_error(made.operator, inputs, load(kernel, 1)(*inputs)) <= 1.0 and right in kernel.source
+    faulty = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))
+    assert worst_error(made.operator, inputs, load(faulty, 1)(*inputs)) > 1.0
+
+
 @pytest.mark.thorough
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
-    assert sanitized_apart(tmp_path, [generate_c(random_quantised(seed)) for seed in range(600, 621)]) == ""
+    kernels = [generate_c(random_quantised(seed)) for seed in range(600, 621)]
+    kernels += [generate_c(pixels(*sizes)) for sizes in ((14, 7, 16), (8, 4, 8), (6, 3, 4))]
+    assert sanitized_apart(tmp_path, kernels) == ""
 
 
 def test_tensors_between_guard_pages() -> None:
@@ -93,6 +127,8 @@ def test_tensors_between_guard_pages() -> None:
 def run_between_guard_pages() -> None:
     for seed in range(700, 707):
         run_kernel_between_guard_pages(generate_c(random_quantised(seed)))
+    for q in (3, 4, 7):
+        run_kernel_between_guard_pages(generate_c(pixels(q, q, 8)))
 
 
 @pytest.mark.parametrize("text, said", [

@@ -1,1 +1,1 @@
-"""Helpers in C for elements whose type in memory, or in the epilogue, is not that of the accumulators."""
+"""C helpers for elements whose type in memory or in the epilogue differs from the type of the accumulators."""

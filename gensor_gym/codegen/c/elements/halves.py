@@ -1,10 +1,11 @@
-"""Templates of helpers in C for 16-bit floats in memory, which are float32 in registers.
+"""Templates of C helpers that load 16-bit floats as float32 and store float32 as 16-bit floats.
 
-`uint16_t` are the bits of numbers: of bfloat16 in helpers named `_bfloat`, of float16 in helpers named `_half`. A load widens,
-which is exact. A store rounds to nearest, ties to even, and keeps NaN. Helpers are written in vector extensions,
-with the processor's conversions where it has them. `vcvtneps2bf16` stores zeros for float32 numbers below 2^-126.
+A `uint16_t` holds the bits of a bfloat16 in helpers named `_bfloat`, of a float16 in helpers named `_half`. Loads are exact.
+Stores round to nearest, ties to even, and keep NaN. Helpers use the processor's conversions if it has them, else vector
+extensions. The instruction `vcvtneps2bf16` stores zeros for float32 numbers below 2^-126.
 
-`{w}` is the number of lanes, `{s}` the helper's ending, `halves{w}` a vector of bits. Fill values are bits too.
+In templates, `{w}` is the number of lanes, `{s}` the ending of the helper's name, and `halves{w}` a vector of bits. Fill values
+are bits too.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 from gensor_gym.codegen.c.micro.turn import butterflies
 
 ENDINGS = ("_bfloat", "_half")
-"""Endings of helpers' names: of bfloat16 and of float16."""
+"""Endings of the names of helpers for bfloat16 and for float16."""
 CONVERSIONS = ("widened", "rounded")
-"""Helpers that others call; those of one lane call those of four."""
+"""Conversions from and to 16 bits, which the other helpers call. Some of one lane call the conversion of four lanes."""
 TYPE = "typedef uint16_t halves{w} __attribute__((vector_size({bytes}), aligned(2), may_alias));\n"
 
 _WORDS = "    typedef uint32_t words __attribute__((vector_size({bytes})));\n"
@@ -157,7 +158,7 @@ _PROCESSOR = {
     ("rounded_half", 8): ("__F16C__", "(halves8)_mm256_cvtps_ph((__m256)x, 0)"),
     ("rounded_half", 4): ("__F16C__", "(halves8)_mm_cvtps_ph((__m128)x, 0)"),
 }
-"""(conversion, lanes) -> (macro of the instruction set, C text of the result; eight lanes in place of four when rounded)."""
+"""(conversion, lanes) -> (macro of the instruction set, C text of the result). Rounding four lanes returns eight."""
 
 
 def text(name: str, ending: str, width: int) -> str:
@@ -175,7 +176,7 @@ def text(name: str, ending: str, width: int) -> str:
 
 
 def _processor(name: str, width: int) -> dict[str, str]:
-    """Placeholder -> C text of a processor's conversion instruction, placed before the plain alternative; empty without one."""
+    """Placeholder -> C text that uses the processor's conversion instruction before plain vector code; empty without one."""
     if (name, width) not in _PROCESSOR:
         return {"processor": "", "end": ""}
     macro, value = _PROCESSOR[name, width]
@@ -187,7 +188,7 @@ def _processor(name: str, width: int) -> dict[str, str]:
 
 
 def _masked(width: int) -> dict[str, str]:
-    """Placeholder -> C text of masked memory access with a mask register of AVX-512, before the plain alternative."""
+    """Placeholder -> C text of masked loads and stores by AVX-512, before the plain loop."""
     if width not in (4, 8, 16):
         return dict.fromkeys(("masked_load", "masked_store", "masked_end"), "")
     prefix, words = ("_mm" if width == 4 else f"_mm{32 * width}"), f"__m{32 * width}i"

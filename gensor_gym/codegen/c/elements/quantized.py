@@ -1,6 +1,6 @@
-"""Epilogues that change the type of an int8 product's elements, from int32 to float32 and int8, and int8 numbers in memory.
+"""C helpers for int8 products: int32 sums become float32 and int8 in the epilogue, and int8 elements are loaded and stored.
 
-Helpers of floats are those of float32 kernels, under names that begin with `real_`; their vectors are `real16` and so on.
+In these kernels, names of helpers for floats begin with `real_`, and vectors of floats are called `real16` and so on.
 """
 
 from __future__ import annotations
@@ -47,8 +47,39 @@ static inline void scatter_narrow_{w}(int8_t *p, long stride, long count, vec{w}
     for (long lane = 0; lane < count; lane++) p[lane * stride] = all[lane];
 }
 """,
+    "gather_words": """/* The `count` bytes at p + lane * stride in every lane, then zeros; `count` is a constant. */
+static inline __attribute__((always_inline)) vec{w} gather_words_{w}(const int8_t *p, long stride, unsigned long count) {
+    vec{w} x = {0};
+    for (int lane = 0; lane < {w}; lane++) {
+        int32_t word = 0;
+        memcpy(&word, p + lane * stride, count);
+        x[lane] = word;
+    }
+    return x;
 }
-"""Helper -> template of its C text, in the form of `c/micro/vectors.py`. Numbers to store are whole and fit int8."""
+""",
+    "byte_of": """/* Byte number i of every lane, signed. */
+static inline vec{w} byte_of_{w}(vec{w} x, int i) {
+    typedef uint32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return (vec{w})((bits)x << (24 - 8 * i)) >> 24;
+}
+""",
+    "byte_at": """/* The low byte of every lane as byte number i. */
+static inline vec{w} byte_at_{w}(vec{w} x, int i) {
+    typedef uint32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return (vec{w})(((bits)x & 255) << 8 * i);
+}
+""",
+    "scatter_words": """/* The first `count` bytes of every lane to p + lane * stride; `count` is a constant. */
+static inline __attribute__((always_inline)) void scatter_words_{w}(int8_t *p, long stride, unsigned long count, vec{w} x) {
+    for (int lane = 0; lane < {w}; lane++) {
+        const int32_t word = x[lane];
+        memcpy(p + lane * stride, &word, count);
+    }
+}
+""",
+}
+"""Helper -> template of its C text, as in `c/micro/vectors.py`. Values to store are integers that fit int8."""
 TYPE = "typedef int8_t octets{w} __attribute__((vector_size({w}), aligned(1), may_alias));\n"
 SCALARS = {
     "reals": "static inline float reals_1(int32_t x) { return (float)x; }\n",
@@ -67,27 +98,30 @@ SCALARS = {
 
 
 def finished(plan: LoopPlan, name: str) -> str:
-    """C variable of an element after the epilogue; `name` is the variable of the element's sum."""
+    """Name of the C variable of an element after the epilogue; `name` is the variable of the element's sum."""
     return f"{name}_real" if plan.accumulator == "int32_t" and plan.op.output.dtype == "float32" else name
 
 
 def of_written(plan: LoopPlan, helper: str, whole: bool = False) -> str:
-    """Name of a helper, such as `store`, for what the kernel writes; `whole` means after a split reduction was joined."""
+    """Name of the variant of `helper`, such as `store`, for the type that the kernel writes.
+
+    If the reduction is split, micro-kernels write partial sums; `whole` chooses the type of the final output.
+    """
     dtype = plan.op.output.dtype if whole else plan.output.dtype
     return f"real_{helper}" if plan.accumulator == "int32_t" and dtype == "float32" else f"{helper}{ENDINGS.get(dtype, '')}"
 
 
 def real(load: str) -> str:
-    """C text of a load of floats in a kernel of integers."""
+    """Replace the helper in the C text of a load by the helper that loads floats in an integer kernel."""
     return _LOADS.sub(r"real_\1", load)
 
 
 def plain_names(text: str) -> str:
-    """The helpers and vectors of floats that a text uses, by their names in kernels of float32."""
+    """Names, as in float32 kernels, of the helpers and vectors of floats in the text of an integer kernel."""
     return " ".join([*_REAL.findall(text), *(f"vec{width} " for width in re.findall(r"\breal(\d+)\b", text))])
 
 
 def named_real(text: str) -> str:
-    """C helpers of floats under their names in a kernel of integers."""
+    """Rename the helpers and vectors in a C text of float32 kernels to their names in integer kernels."""
     text = re.sub(r"\bvec(\d+)\b", r"real\1", text)
     return re.sub(r"(?<![\w.])([a-z][a-z0-9]*(?:_[a-z]+)*_\d+\()", r"real_\1", text)

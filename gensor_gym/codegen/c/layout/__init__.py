@@ -1,1 +1,1 @@
-"""How tensors lie in memory for a kernel: in place or packed, and how their copies are laid out."""
+"""Layouts in memory of a kernel's tensors: in place or packed."""

@@ -1,4 +1,4 @@
-"""Layouts of copies: panels and boxes of packed operands, planes of a shifted product's input."""
+"""Layouts of packed copies: panels or boxes of an operand, planes of the input of a shifted matrix product."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 
 def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
-    """The operand of a shifted matrix product's copied input."""
+    """The copied input of a shifted matrix product, as an operand."""
     task = whole_tiles(op.extents, tiles[0], op.reduce, shift.axis) if shift.shared else tiles[2]
     shape = [1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients[:-1]]
     pitch = (shape[1] * shift.plane, shift.plane, 1)
@@ -26,7 +26,7 @@ def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, na
             strides[axis] = step
         else:
             tables.append(axis)
-    padded = tuple(map(round_up, op.extents, task))  # the last task's box has the full size, too
+    padded = tuple(map(round_up, op.extents, task))  # the box of the last task has the full size, too
     leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
     size = shape[0] * pitch[0] + tiles[0][shift.axis]
     packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)
@@ -36,7 +36,7 @@ def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, na
 def packed(
     program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
 ) -> Operand:
-    """A packed operand: one copy for all tasks if all can use this copy and it is not too large, else a copy by each task."""
+    """A packed operand: one copy that all tasks share if it can serve them and is not too large, else one copy per task."""
     op, task = program.operator, tiles[2]
     if serves_all(op, access, task):
         whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, GROUPS.get(op.dtype, 1))
@@ -48,9 +48,10 @@ def packed(
 
 
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
-    """An operand packed for one tile `task`: in panels of the register tile's width if possible, else as a box.
+    """An operand packed for one tile `task`: in panels as wide as the register tile if possible, else as a box.
 
-    Panels of groups of int8 also contain the accumulators' initial values. Pitches inside the grouped dimension include groups.
+    Panels of int8 groups also contain the accumulators' initial values. Neighbours along dimensions inside the grouped one are
+    whole groups apart.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1
@@ -84,7 +85,7 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
 
 
 def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
-    """The dimension that only the vector axis indexes within a task tile, with stride one; -1 if no dimension is like this."""
+    """The dimension that only the vector axis indexes within a task tile, with stride one; -1 if there is none."""
     moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
     touched = [d for d, axes in enumerate(moving) if vector in axes]
     if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
@@ -95,7 +96,11 @@ def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
 def whole_tiles(
     extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1, size: int = 1
 ) -> tuple[int, ...]:
-    """Sizes of a task tile that covers the whole operator, rounded up to whole register tiles and groups of `size`."""
+    """Sizes of a tile that covers the whole operator, one for each axis.
+
+    Sizes along spatial axes and `vector` are rounded up to multiples of the register tile, the size along `group` (-1 for no
+    axis) to a multiple of `size`.
+    """
     steps = [1 if a in reduce and a != vector else step for a, step in enumerate(register)]
     if group >= 0:
         steps[group] = size

@@ -1,15 +1,15 @@
 """Prefetches of the cache lines that the next lanes read, while all rows of the current lanes are computed.
 
-If the loop over lanes is the outer loop, all tiles of rows read the same lines of an operand, before the next lanes read new
-lines. The operand is either packed weights, which are in no cache when a network is called, or an image that a 1x1 convolution
-reads in place: a few lines of every channel's plane, which hardware prefetchers do not predict. Without prefetches the memory is
-idle while rows are computed, then the rows wait for it. So every tile prefetches its share of the next lanes' lines, evenly over
-its steps.
+If the loop over lanes is the outer loop, all tiles of rows read the same cache lines of an operand, before the next lanes read
+new ones. The operand is either packed weights, which are in no cache when a network is called, or an image that a 1x1
+convolution reads in place: a few lines of every channel's plane, which hardware prefetchers do not predict. Without prefetches
+the memory is idle while rows are computed, then the rows of the next lanes wait for it. So every tile prefetches a share of the
+next lanes' cache lines, spread evenly over its steps.
 
-Measured on one thread of an Intel Xeon (2 MB of L2 cache), alternating with the same program without prefetches: a convolution of
-56x56 from 256 to 64 channels takes 7 to 10 % less time, one from 144 to 24 channels takes 22 % less, and one of 112x112 from 32
-to 16 takes 0 to 5 % less. With 128 or more output channels there is no gain, and an image within half of L2 loses 2 to 5 %. BERT,
-whose weights fit no cache, takes 0.80 of the time, ResNet-50 0.94.
+Measured on one thread of an Intel Xeon (2 MB of L2 cache), alternating with the same program without prefetches: a convolution
+of 56x56 from 256 to 64 channels takes 7 to 10 % less time, one from 144 to 24 channels takes 22 % less, and one of 112x112 from
+32 to 16 takes 0 to 5 % less. With 128 or more output channels there is no gain, and an image within half of L2 loses 2 to 5 %.
+BERT, whose weights fit no cache, takes 0.80 of the time, ResNet-50 0.94.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from gensor_gym.operators.types import ITEM_BYTES
 LINE = 64
 """Size of a cache line in bytes."""
 FEW_TILES, MANY_TILES = 8, 32
-"""Largest number of tiles that share the prefetches of an image, and of panels, since sharing costs time in every step."""
+"""Largest number of tiles that share the prefetches of an image and of panels. Sharing costs time in every step."""
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """Prefetches in the loop over a reduce axis: `lines` cache lines of an operand per step, shared by `tiles` tiles."""
+    """Prefetches in the loop over a reduction axis: `lines` cache lines of an operand per step, shared by `tiles` tiles."""
 
     operand: Operand
     axis: int
@@ -52,14 +52,14 @@ def turns(plan: LoopPlan) -> int:
 
 
 def asks_by_turns(plan: LoopPlan) -> bool:
-    """Whether a tile must know its task's `turn`, to prefetch its share."""
-    return turns(plan) > 1 and plan.splits == 1 and any(_found(plan, a) for a in plan.op.reduce)
+    """Whether a register tile needs the `turn` of its task to find its share of the prefetches."""
+    return turns(plan) > 1 and plan.splits == 1 and any(_prefetches(plan, a) for a in plan.op.reduce)
 
 
 def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
-    """Write this step's share of the prefetches, if the loop over this reduce axis has any."""
+    """Write the prefetches of one step of the loop over a reduction axis, if this loop has any."""
     plan = reader.plan
-    found = None if reader.edge else _found(plan, axis)
+    found = None if reader.edge else _prefetches(plan, axis)
     if found is None:
         return
     operand, item = found.operand, ITEM_BYTES[found.operand.access.tensor.dtype]
@@ -70,7 +70,7 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
     for more in range(ceil_div(found.lines, found.tiles)):
         line = f"ahead_{more}"
         lines.add(f"const unsigned long {line} = (unsigned long)({share}){f' + {more}' if more else ''};")
-        # The last element of a line's length: if the array is not aligned to lines, the first may be in a line read before.
+        # The last element of each line: in an unaligned array, the first one may be in a line that was read before.
         apart = f"{line} / {found.lines} * {stride} + {line} % {found.lines} * {LINE // item}"
         place = f"{line} * {LINE // item}" if stride * item == found.lines * LINE else apart
         start = linear([(1, operand.name), (stride, begin)], operand.strides[plan.vector] * width + LINE // item - 1)
@@ -83,12 +83,11 @@ def _number(plan: LoopPlan) -> str:
     for a in _rows(plan):
         name, size = plan.axes[a], plan.tiles[0][a]
         place = name if size == 1 else f"({name} + {size - 1}) / {size}"
-        terms = [place] if not terms else [f"({' '.join(terms)}) * {_tiles(plan, a)} + {place}"]
+        terms = [place] if not terms else [f"({' '.join(terms)}) * {_tile_count(plan, a)} + {place}"]
     return " ".join(terms) or "0"
 
 
-def _found(plan: LoopPlan, axis: int) -> Ahead | None:
-    """The prefetches in the loop over an axis; None if there are none."""
+def _prefetches(plan: LoopPlan, axis: int) -> Ahead | None:
     first = next((a for a in plan.op.reduce if plan.op.extents[a] > 1), None)
     if axis != first or plan.group >= 0 or plan.program.knob("prefetch") or not _lanes_stay(plan):
         return None
@@ -100,8 +99,7 @@ def _rows(plan: LoopPlan) -> list[int]:
     return [a for a in plan.op.spatial if a != plan.vector and plan.moves(a)]
 
 
-def _tiles(plan: LoopPlan, axis: int) -> int:
-    """Number of register tiles of a task along an axis."""
+def _tile_count(plan: LoopPlan, axis: int) -> int:
     return ceil_div(min(plan.tiles[2][axis], plan.op.extents[axis]), plan.tiles[0][axis])
 
 
@@ -118,11 +116,11 @@ def _lanes_stay(plan: LoopPlan) -> bool:
 
 def _sharing(plan: LoopPlan) -> int:
     """Number of consecutive register tiles that read the same lanes."""
-    return turns(plan) * math.prod(_tiles(plan, a) for a in _rows(plan))
+    return turns(plan) * math.prod(_tile_count(plan, a) for a in _rows(plan))
 
 
 def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """Prefetches of weights in panels, if two panels fit in the L2 cache but the weights take much of it; else None."""
+    """Prefetches of weights in panels if two panels fit in L2 but all weights take much of it; else None."""
     if read.packing is None or read.packing.panel < 0 or not read.packing.shared or _moved_by_rows(plan, read):
         return None
     inner = [a for a in plan.op.reduce if a > axis]
@@ -137,7 +135,7 @@ def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
 
 
 def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """Prefetches of an image that lanes read in place, with a plane for each step, if it exceeds half of L2; else None."""
+    """Prefetches of an image that lanes read in place, with one plane per step, if the image exceeds half of L2; else None."""
     item, caches = ITEM_BYTES[read.access.tensor.dtype], _caches(plan)
     if read.packing is not None or read.guarded or not read.lane_stride == read.strides[plan.vector] == 1:
         return None
@@ -157,5 +155,4 @@ def _moved_by_rows(plan: LoopPlan, read: Operand) -> bool:
 
 
 def _caches(plan: LoopPlan) -> dict[str, int]:
-    """Memory level -> capacity in bytes."""
     return {level.name: level.capacity for level in plan.program.hardware.memory}

@@ -1,8 +1,9 @@
 """Products in groups with lanes along the reduction: each lane adds up products of adjacent elements.
 
-Of int8, the operand with more rows in the register tile is made unsigned by adding 128 when it is loaded. The excess, 128 times
-the sum of the other operand's elements, is accumulated too, once for all rows that read these elements. It is subtracted before
-lanes are added up. Past the end of the reduction, the other operand's elements become zeros; of bfloat16, both operands'.
+For int8, the operand with more distinct rows in the register tile is made unsigned: 128 is added when it is loaded. The excess,
+128 times the sum of the other operand's elements, is accumulated too, once for all rows that read these elements. It is
+subtracted before lanes are added up. Past the end of the reduction, elements of the other operand become zeros; for bfloat16,
+elements of both operands.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ static inline vec{w} words_part_{w}(const int8_t *p, long count) {
 }
 """,
 }
-"""Helper -> template of its C text, in the form of `c/micro/vectors.py`."""
+"""Helper -> template of its C text, as in `c/micro/vectors.py`."""
 
 SCALARS = {name: text.replace("vec{w}", "int32_t").replace("{w}", "1").replace("{0}", "0") for name, text in HELPERS.items()}
 
 
 def roles(reader: Reader) -> tuple[Operand, Operand]:
-    """(the operand that is made unsigned, the other operand); the other operand has fewer or equally many distinct rows."""
+    """(operand that is made unsigned, other operand). The other operand has at most as many distinct rows."""
     other, unsigned = sorted(reversed(reader.plan.reads), key=lambda read: len(reader.distinct(read)))
     return unsigned, other
 
@@ -49,7 +50,7 @@ def start(lines: Lines, reader: Reader) -> None:
 
 
 def finish(lines: Lines, reader: Reader) -> None:
-    """Write the subtraction of the excess from the accumulators."""
+    """Write C that subtracts the excess from the accumulators."""
     _, other = roles(reader)
     for r, row in enumerate(reader.plan.rows):
         place = reader.distinct(other).index(reader.key(other, row))
@@ -57,15 +58,15 @@ def finish(lines: Lines, reader: Reader) -> None:
 
 
 def tail_table(plan: LoopPlan) -> str:
-    """C definition of `not_done`: zeros, then elements with all bits 1. A window of this array masks elements already summed."""
+    """C definition of `not_done`: zeros, then elements with all bits 1. Windows of this array mask elements already summed."""
     width, item, ones = plan.step(plan.vector), plan.reads[0].c_type, "-1" if plan.groups_bytes else "0xffff"
     return f"static const {item} not_done[{2 * width}] = {{[{width} ... {2 * width - 1}] = {ones}}};\n"
 
 
 def reads_back(plan: LoopPlan) -> bool:
-    """Whether the last step begins earlier so that it ends with the reduction, and masks the elements that are finished.
+    """Whether the last step begins early enough to end with the reduction, and masks elements that are already summed.
 
-    It does if the extent is more than one step and not a multiple of a step.
+    True if the extent is more than one step and not a multiple of a step.
     """
     extent, width = plan.op.extents[plan.vector], plan.step(plan.vector)
     return extent > width and extent % width != 0
@@ -96,7 +97,7 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _loaded(reader: Reader, operand: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool, kept: bool = False) -> str:
-    """C text that loads groups of an operand; with `kept`, elements that an earlier step has processed become zeros."""
+    """C text that loads groups of an operand; if `kept`, elements that an earlier step has summed become zeros."""
     plan, words = reader.plan, "words" if reader.plan.groups_bytes else "words_bfloat"
     offset = plan.group_size * chunk.offset
     address = f"{operand.name} + {reader.index(operand, row, chunk)}"

@@ -1,9 +1,9 @@
 """Products in groups: a lane adds four products of unsigned and signed bytes (`vpdpbusd` on x86) or two of bfloat16 (`pairs.py`).
 
-Of int8, the scalar operand is made unsigned by adding 128 (flipping the top bit of each byte), when it is packed or when it is
-loaded. The excess, 128 times the sums of the other operand's columns, is computed when that operand is packed. Its negative is
-stored after each panel as the accumulators' initial value: in every reduce block or, if tasks share panels over the whole
-reduction, in the first block only. 32-bit sums wrap, so the result is exact.
+For int8, the scalar operand, which is equal in all lanes, is made unsigned when it is packed or loaded: adding 128 flips the
+top bit of each byte. The excess is 128 times the sums of the other operand's columns, and is computed when that operand is
+packed. Its negative is stored after each panel as the initial value of the accumulators: in every block of the reduction or, if
+tasks share panels over the whole reduction, in the first block only. 32-bit sums wrap, so the result is exact.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ static inline vec{w} dot_{w}(vec{w} sum, vec{w} a, vec{w} b) {
 {dot_end}}
 """,
 }
-"""Helper -> template of its C text, in the form of `c/micro/vectors.py`."""
+"""Helper -> template of its C text, as in `c/micro/vectors.py`."""
 
 SCALARS = {
     "spread": """/* The four bytes at p. */
@@ -128,7 +128,7 @@ _SPREAD = """#ifdef {macro}
 
 
 def intrinsics(width: int) -> dict[str, object]:
-    """Replacements in the templates of `dot` and `spread`: x86 code before the plain alternative; empty for other widths."""
+    """Placeholder -> x86 code in the templates of `dot` and `spread`, before the plain alternative; empty for other widths."""
     if width not in _X86:
         return dict.fromkeys(("dot", "dot_end", "spread", "spread_end"), "")
     prefix, kind, fallback, choices = _X86[width]
@@ -150,7 +150,7 @@ def intrinsics(width: int) -> dict[str, object]:
 
 
 def helper_text(plan: LoopPlan) -> str:
-    """C helpers that pack panels in groups, and of int8 make bytes unsigned."""
+    """C helpers that pack panels in groups and, for int8, make bytes unsigned."""
     if not plan.groups_bytes:
         return INTERLEAVE_PAIRS + PACK_PAIRS
     return _PART + interleave_text() + _GROUPS + UNSIGNED
@@ -168,7 +168,7 @@ def interleave_text() -> str:
 
 
 def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, rows: tuple[str, int], target: str) -> list[str]:
-    """C statements that pack one panel and, of int8, store the accumulators' initial values after it.
+    """C statements that pack one panel and, for int8, store the accumulators' initial values after it.
 
     `source` and `target` are addresses, `columns` is the source's number of columns, `rows` its (number of rows, row stride).
     """
@@ -183,7 +183,7 @@ def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, row
 def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[tuple[int, str]]) -> list[str]:
     """C statements that sum up the panel at `panel_at` and store the accumulators' initial values after it.
 
-    `heads` are the loops over the panel's words, `place` are the terms of a word's offset.
+    `heads` are the heads of loops over the panel's words, `place` holds the (stride, index) terms of a word's offset.
     """
     assert operand.packing is not None
     dimension, lines = plan.group_dimension(operand), Lines()
@@ -207,23 +207,22 @@ def start_row(plan: LoopPlan, operand: Operand) -> int:
 
 
 def start_axes(plan: LoopPlan) -> list[int]:
-    """Axes along which a task must know its reduce block, because only the first block starts from the panels' values."""
+    """Axes along which a task must know its block of the reduction: only the first block starts from the values after panels."""
     packing = plan.reads[1].packing if plan.has_starts else None
     return [a for a in plan.op.reduce if packing is not None and packing.shared and plan.grid[a] > 1]
 
 
 def start_field(plan: LoopPlan, axis: int) -> str:
-    """Name of the field of `struct task` for the start of the reduce block along an axis."""
+    """Name of the field of `struct task` for the start of the reduction block along an axis."""
     return f"{plan.axes[axis]}_start"
 
 
 def _words(address: str, width: int) -> str:
-    """C text that loads the groups of `width` lanes at an address."""
     return f"spread_1({address})" if width == 1 else f"load_{width}((const int32_t *)({address}))"
 
 
 def start(lines: Lines, reader: Reader) -> None:
-    """Declare the accumulators, with the initial values that follow the panels (or 0 after the first block)."""
+    """Declare the accumulators, which start from the values after the panels; later blocks of a shared panel start from 0."""
     plan = reader.plan
     lanes, axis = plan.reads[1], plan.group
     tests = [f"t->{start_field(plan, a)} == 0" for a in start_axes(plan)]
@@ -242,7 +241,7 @@ def start(lines: Lines, reader: Reader) -> None:
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """Write one step of one group: load the register tile's operands and add their products, row by row."""
+    """Write one step over one group: load the operands of the register tile and add their products, row by row."""
     plan = reader.plan
     scalar, lanes = plan.reads
     kind, dot = ("vec", "dot") if plan.groups_bytes else ("pairs", "dot_bfloat")
@@ -260,10 +259,10 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _scalar(reader: Reader, scalar: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool) -> str:
-    """C text of a group of the scalar operand, unsigned if of int8, in every lane."""
+    """C text of a vector with a group of the scalar operand in every lane; int8 is made unsigned."""
     address = add(scalar.name, reader.index(scalar, row, Chunk(0, 1)))
     if not reader.plan.groups_bytes:
-        lone = tail and not reader.plan.groups_channels  # copies of channels have a zero there
+        lone = tail and not reader.plan.groups_channels  # packed channels end with zeros
         return f"spread{'_part' if lone else ''}_bfloat_{chunk.width}({address})"
     if scalar.packing is not None:
         return f"spread_{chunk.width}({address})"

@@ -1,10 +1,13 @@
-"""Print the end of a register tile: adding up lanes, divisor and epilogue in registers, and the store."""
+"""Print the end of a register tile: the reduction of lanes, divisor and epilogue in registers, and the stores."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from gensor_gym.codegen.c.elements.quantized import finished, of_written, real
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
+from gensor_gym.codegen.c.micro import quads as c_quads
 from gensor_gym.codegen.c.micro.fold import fold_lanes
 from gensor_gym.codegen.c.operand import SCALAR, Reader, count, literal, stored, tile_start
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan
@@ -22,22 +25,22 @@ def results(plan: LoopPlan) -> list[tuple[int, int, Chunk]]:
 
 
 def result_name(plan: LoopPlan, row: int, chunk: int) -> str:
-    """C variable of a finished value."""
+    """Name of the C variable of a finished sum."""
     return f"total_{row}" if plan.vector_is_reduced else f"sum_{row}_{chunk}"
 
 
 def written_name(plan: LoopPlan, row: int, chunk: int) -> str:
-    """C variable of the value that is stored: of a partial sum, or of an element after the epilogue."""
+    """Name of the C variable that is stored: a partial sum if the reduction is split, else the element after the epilogue."""
     return result_name(plan, row, chunk) if plan.splits > 1 else finished(plan, result_name(plan, row, chunk))
 
 
 def accumulate(plan: LoopPlan, name: str, term: str, width: int) -> str:
-    """C statement that adds a term to an accumulator of `width` lanes (or takes the maximum, as the reduction requires)."""
+    """C statement that combines a term with an accumulator of `width` lanes by the operator's reduction."""
     return plan.op.reduction.taken(name, term, f"{plan.op.reduction.name}_{width}")
 
 
 def finish(lines: Lines, reader: Reader) -> None:
-    """Write the addition of lanes and, for the last block of the reduction, the divisor and the epilogue."""
+    """Write the reduction of lanes and, for the last block of the reduction, the divisor and the epilogue."""
     plan = reader.plan
     if plan.groups_lanes and plan.groups_bytes:
         c_along.finish(lines, reader)
@@ -61,16 +64,29 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
     operands = [operand for operand in plan.stages if operand is not None]
     for operand in operands:
         lines.add(*reader.prologue(operand))
-    for r, c, chunk in results(plan):
-        name = result_name(plan, r, c)
-        loads = [None if o is None else reader.value(o, plan.rows[r], chunk) for o in plan.stages]
-        lines.add(*epilogue_lines(plan, name, chunk.width, loads))
+    for group in (groups := c_quads.quads(reader)):
+        for c, chunk in enumerate(plan.chunks):
+            loads, words = c_quads.words(reader, group, c, chunk)
+            lines.add(*loads)
+            for number, r in enumerate(group):
+                known = {name: c_quads.element(word, chunk, number) for name, word in words.items()}
+                lines.add(*_finished(reader, r, c, chunk, known))
+    for r, c, chunk in () if groups else results(plan):
+        lines.add(*_finished(reader, r, c, chunk, {}))
+
+
+def _finished(reader: Reader, r: int, c: int, chunk: Chunk, known: Mapping[str, str]) -> list[str]:
+    """C statements of the epilogue of a row and chunk; `known` has the texts of operands that are loaded already, by name."""
+    plan = reader.plan
+    loads = [None if o is None else known.get(o.name) or reader.value(o, plan.rows[r], chunk) for o in plan.stages]
+    return epilogue_lines(plan, result_name(plan, r, c), chunk.width, loads)
 
 
 def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None]) -> list[str]:
     """C statements that apply divisor and epilogue to the finished sum `name`, a variable of `width` lanes.
 
-    The result is in the variable `finished(plan, name)`.
+    `loads` holds the C text of each stage's operand, or None. The result is in the variable `finished(plan, name)`. An unknown
+    stage raises a ValueError.
     """
     lines, value, prefix = [], name, ""
     if plan.op.divisor != 1:
@@ -100,6 +116,9 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
 def store(lines: Lines, reader: Reader) -> None:
     """Write the stores of the results that are inside the extents."""
     plan = reader.plan
+    if groups := c_quads.quads(reader):
+        lines.add(*c_quads.store(reader, groups))
+        return
     if not plan.vector_is_reduced and plan.output.lane_stride != 1 and plan.tiles[0][plan.vector] > 1:
         _scatter(lines, reader)
         return
@@ -108,7 +127,7 @@ def store(lines: Lines, reader: Reader) -> None:
 
 
 def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
-    """C text such as `if (m + 3 < count) `, for rows that may be past the end in an edge tile; else empty."""
+    """C condition such as `if (m + 3 < count) ` for a row that may be past the end in an edge tile; else empty."""
     plan = reader.plan
     tests = [
         f"{linear([(1, tile_start(plan, a))], row[a])} < {count(plan, a)}"
@@ -141,7 +160,7 @@ def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Ch
 
 
 def _scatter(lines: Lines, reader: Reader) -> None:
-    """Write the store of lanes that are strided in the output: through a small buffer of its type, lane by lane."""
+    """Write the stores of lanes that are strided in the output: into a small buffer, then lane by lane."""
     plan, output = reader.plan, reader.plan.output
     width, rows = plan.tiles[0][plan.vector], len(plan.rows)
     lines.add(f"{output.c_type} lanes[{rows}][{width}];")
@@ -167,7 +186,6 @@ def _scatter(lines: Lines, reader: Reader) -> None:
 
 
 def _loop(reader: Reader, axis: int, step: str) -> str:
-    """C head of the loop over the register tile's valid elements along an axis."""
     plan = reader.plan
     size = str(plan.tiles[0][axis])
     if reader.sticks_out(axis):

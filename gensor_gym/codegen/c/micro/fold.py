@@ -1,4 +1,4 @@
-"""Print the reduction of lanes to one result per row, for a reduced vector axis; several rows are reduced together."""
+"""Print the reduction of lanes to one result per row, if the vector axis is reduced. Several rows are reduced together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 
 def _helpers(reduction: Reduction) -> dict[str, str]:
-    """Templates of the helpers `pair_NAME` and `halve_NAME`, which combine adjacent lanes by a reduction."""
     name, what = reduction.name, "Sums" if reduction.infix else f"The {reduction.word} ones"
     lanes = [f"__builtin_shufflevector({of}, {{{which}}})" for of in ("a, b", "x, x") for which in _LANES[of]]
     pair, half = reduction.joined(lanes[0], lanes[1], "{w}"), reduction.joined(lanes[2], lanes[3], "{half}")
@@ -31,7 +30,7 @@ static inline vec{{half}} halve_{name}_{{w}}(vec{{w}} x) {{
 
 _LANES = {"a, b": ("evens", "odds"), "x, x": ("half_evens", "half_odds")}
 HELPERS = {name: text for reduction in REDUCTIONS.values() for name, text in _helpers(reduction).items()}
-"""Helper -> template of its C text, in the form of `c/micro/vectors.py`.
+"""Helper -> template of its C text, as in `c/micro/vectors.py`.
 
 Combining rows in pairs, then pairs of pairs and so on, transposes the rows and adds up their lanes at the same time.
 """
@@ -53,11 +52,11 @@ def fold_lanes(lines: Lines, reader: Reader) -> None:
     plan = reader.plan
     for first, size in groups(plan):
         if size == 1:
-            lines.add(f"{plan.accumulator} total_{first} = {_row(plan, first)};")
+            lines.add(f"{plan.accumulator} total_{first} = {_row_total(plan, first)};")
             continue
         words = []
         for width in _widths(plan):
-            word = _tree([_partial(plan, r, width) for r in range(first, first + size)], plan.op.reduction, width)
+            word = _pairwise([_partial(plan, r, width) for r in range(first, first + size)], plan.op.reduction, width)
             while width > size:
                 word, width = f"halve_{plan.op.reduction.name}_{width}({word})", width // 2
             words.append(word)
@@ -71,7 +70,7 @@ def fold_lanes(lines: Lines, reader: Reader) -> None:
 
 
 def groups(plan: LoopPlan) -> list[tuple[int, int]]:
-    """(first row, number of rows) of the groups that are reduced together: powers of two, at most a vector's lanes."""
+    """(first row, size) of each group of rows that is reduced together; the size is a power of two, at most a vector's lanes."""
     found, first = [], 0
     while first < len(plan.rows):
         size = min(_widths(plan))
@@ -83,18 +82,15 @@ def groups(plan: LoopPlan) -> list[tuple[int, int]]:
 
 
 def _widths(plan: LoopPlan) -> list[int]:
-    """Distinct widths of the chunks, widest first."""
     return sorted({chunk.width for chunk in plan.chunks}, reverse=True)
 
 
 def _partial(plan: LoopPlan, row: int, width: int) -> str:
-    """C text that combines all chunks of one width of a row, lane by lane."""
     names = [f"sum_{row}_{c}" for c, chunk in enumerate(plan.chunks) if chunk.width == width]
     return _joined(names, plan.op.reduction, width)
 
 
-def _row(plan: LoopPlan, row: int) -> str:
-    """C text of the total of one row."""
+def _row_total(plan: LoopPlan, row: int) -> str:
     words = []
     for width in _widths(plan):
         word = _partial(plan, row, width)
@@ -102,13 +98,11 @@ def _row(plan: LoopPlan, row: int) -> str:
     return _joined(words, plan.op.reduction, 1)
 
 
-def _tree(words: list[str], reduction: Reduction, width: int) -> str:
-    """C text that combines vectors in pairs, then pairs of pairs, until one vector is left."""
+def _pairwise(words: list[str], reduction: Reduction, width: int) -> str:
     while len(words) > 1:
         words = [f"pair_{reduction.name}_{width}({a}, {b})" for a, b in zip(words[::2], words[1::2], strict=True)]
     return words[0]
 
 
 def _joined(words: list[str], reduction: Reduction, width: int) -> str:
-    """C text of the reduction of several expressions, from left to right."""
     return functools.reduce(lambda a, b: reduction.joined(a, b, width), words)

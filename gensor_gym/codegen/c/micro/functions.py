@@ -1,7 +1,7 @@
 """Templates of elementwise functions in C, for vectors and for scalars.
 
-The coefficients were fitted for this project by reweighted least squares on Chebyshev points against double precision;
-in float32 arithmetic the error is below 4e-7: absolute for erf and tanh, relative for exp, expm1, log and log1p.
+The coefficients were fitted for this project by reweighted least squares on Chebyshev points against double precision. In
+float32 arithmetic the error is below 4e-7: absolute for erf and tanh, relative for exp, expm1, log and log1p.
 """
 
 from __future__ import annotations
@@ -143,16 +143,12 @@ _ABSOLUTE = """static inline vec{w} absolute_{w}(vec{w} x) {
 
 
 def _compared(name: str, sign: str) -> tuple[str, str]:
-    """(vector template, scalar template) of a comparison whose result is 1 or 0."""
     number = f"static inline float {name}_1(float a, float b) {{ return a {sign} b ? 1.0f : 0.0f; }}\n"
     return _COMPARED.replace("NAME", name).replace("SIGN", sign), number
 
 
 def _by_lane(name: str, number: str) -> tuple[str, str]:
-    """(vector template, scalar template) of a function that a loop applies to each lane.
-
-    Compilers vectorise the loop for roots and rounding.
-    """
+    """Templates of a function that a loop applies to each lane. Compilers vectorise the loop for roots and rounding."""
     return (
         f"static inline vec{{w}} {name}_{{w}}(vec{{w}} x) {{\n"
         f"    for (int lane = 0; lane < {{w}}; lane++) x[lane] = {number.format('x[lane]')};\n    return x;\n}}\n",

@@ -23,7 +23,7 @@ _PLAIN = {
     "slli_epi16": "(a, n)|(({i})(({h})(a) << n))",
     "srli_epi16": "(a, n)|(({i})(({u})(a) >> n))",
 }
-"""Intrinsic without its prefix -> `parameters|expansion` of its macro, in plain vector arithmetic."""
+"""Intrinsic without its prefix -> `parameters|expansion` of a macro in plain vector arithmetic."""
 
 _WIDE = {
     "cmplt_epu32_mask": ("ucmpd{bits}_mask", "(a, b)|{call}(a, b, 1, -1)"),
@@ -80,7 +80,7 @@ typedef unsigned short {u} __attribute__((vector_size({bytes})));
 typedef char {c} __attribute__((vector_size({bytes})));
 """
 _BFLOATS = "typedef short __m{bits}bh __attribute__((vector_size({bytes}), may_alias));\n"
-"""The type of bfloat16 numbers of gcc 12; later versions have a type of their own."""
+"""The vector type of bfloat16 in gcc 12; later versions have a built-in type."""
 _MASKS = "typedef unsigned char __mmask8;\ntypedef unsigned short __mmask16;\n"
 
 _CHOICE = """#if defined(__GNUC__) && !defined(__clang__) && defined(__has_builtin)
@@ -111,15 +111,14 @@ def intrinsics(text: str) -> str:
     used = [_WIDTHS[prefix] for prefix, _ in names]
     defined = "".join(text for text, _ in definitions)
     used += [width for width in _WIDTHS.values() if f"__m{32 * width}i)" in text or f"gg_short_{width})" in defined]
-    types = [_TYPES.format(**_words(prefix)) for prefix, width in _WIDTHS.items() if width in used]
+    types = [_TYPES.format(**_replacements(prefix)) for prefix, width in _WIDTHS.items() if width in used]
     types += [_BFLOATS.format(bits=32 * width, bytes=4 * width) for width in _WIDTHS.values() if f"__m{32 * width}bh" in text]
     conditions = sorted({condition for _, condition in definitions if condition})
     body = "".join([*types, _MASKS, defined])
     return _CHOICE.replace("{condition}", " && \\\n    ".join(conditions) or "1").replace("{definitions}", body)
 
 
-def _words(prefix: str) -> dict[str, object]:
-    """Placeholder -> replacement in the tables above, for the width of a prefix."""
+def _replacements(prefix: str) -> dict[str, object]:
     width = _WIDTHS[prefix]
     bits, wide = 32 * width, width == 8
     kinds = {"f": f"__m{bits}", "i": f"__m{bits}i"}
@@ -133,7 +132,7 @@ def _words(prefix: str) -> dict[str, object]:
 
 def _definition(prefix: str, name: str) -> tuple[str, str] | None:
     """(definition, preprocessor condition under which it is valid) of an intrinsic; None if this module has no definition."""
-    words = _words(prefix)
+    words = _replacements(prefix)
     plain = {key.format(**words): text for key, text in _PLAIN.items()}
     if name in plain:
         return _define(prefix, name, plain[name], words), ""

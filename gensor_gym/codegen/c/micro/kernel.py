@@ -1,4 +1,4 @@
-"""Print the micro-kernel: one register tile over one L1 tile of the reduction, as interior variant or guarded edge variant."""
+"""Print the micro-kernel: a register tile over one L1 tile of the reduction, in an interior or a guarded edge variant."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gensor_gym.operators.bodies import BODIES, limited
 MAX_UNROLLED = 512
 """Largest number of multiply-adds in an unrolled loop body, since compile time grows with it."""
 MAX_GUARDED = 128
-"""The same limit for guarded loads: gcc 12 took 5 s to compile 250 of them without masked instructions."""
+"""Largest number of multiply-adds with guarded loads: gcc 12 took 5 s to compile 250 of them without masked instructions."""
 
 
 def parameters(plan: LoopPlan) -> list[str]:
-    """Names of the micro-kernel's parameters after the task: starts of the register tile, begins and ends of the L1 tile."""
+    """Names of the micro-kernel's parameters: starts of the register tile, begins and ends of the L1 tile, unless constant."""
     names = [plan.axes[a] for a in plan.op.spatial if plan.moves(a)]
     for a in plan.op.reduce:
         begin, end = bounds(plan, a)
@@ -32,7 +32,7 @@ def parameters(plan: LoopPlan) -> list[str]:
 
 
 def flags(plan: LoopPlan) -> list[str]:
-    """Names of the micro-kernel's flags: `first` and, if needed, `last`, which mark blocks of a carried reduction; else none."""
+    """Names of the micro-kernel's flags, `first` and `last`, which mark blocks of a carried reduction (`LoopPlan.is_carried`)."""
     if not plan.is_carried:
         return []
     finishes = plan.splits == 1 and (plan.op.divisor != 1 or plan.op.epilogue)
@@ -61,7 +61,7 @@ def micro_kernel(kind: Variant) -> str:
             order, unrolls = _reduce_order(plan), _unrolls(plan, MAX_UNROLLED)
             if edge and not written_out(plan, order, unrolls):
                 unrolls = _unrolls(plan, MAX_GUARDED)
-            # If nothing precedes the accumulators, the first term that is added to each declares it.
+            # Without initial values, an accumulator is declared by its first term.
             at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
             if not at_once:
                 _start(lines, reader)
@@ -75,7 +75,7 @@ def micro_kernel(kind: Variant) -> str:
 
 
 def accumulator(row: int, chunk: int) -> str:
-    """C variable of the accumulator of a row and chunk."""
+    """Name of the C variable that accumulates one chunk of lanes of a row."""
     return f"sum_{row}_{chunk}"
 
 
@@ -89,7 +89,6 @@ def identity(plan: LoopPlan) -> str:
 
 
 def _start(lines: Lines, reader: Reader) -> None:
-    """Declare the accumulators, with the identity or with the partial results of earlier blocks."""
     plan = reader.plan
     if plan.groups_bytes:
         (c_along if plan.groups_lanes else c_dot).start(lines, reader)
@@ -107,12 +106,11 @@ def _start(lines: Lines, reader: Reader) -> None:
 
 
 def _reduce_order(plan: LoopPlan) -> list[int]:
-    """Reduce axes in the order of their loops, outermost first; a reduced vector axis is last."""
     return sorted(plan.op.reduce, key=lambda a: (a == plan.vector, a))
 
 
 def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
-    """Reduce axis -> unroll factor, such that the loop body has at most `most` multiply-adds; inner loops come first."""
+    """Reduction axis -> unroll factor. The loop body has at most `most` multiply-adds; inner loops are unrolled first."""
     budget = max(1, most // (len(plan.rows) * len(plan.chunks)))
     factors = {}
     for depth, axis in enumerate(reversed(_reduce_order(plan))):
@@ -126,7 +124,6 @@ def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
 
 
 def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int, int]) -> None:
-    """Write the loops over the reduce axes in `order`, with the step inside the innermost loop."""
     plan = reader.plan
     if not order:
         (_step if plan.group < 0 else c_dot.step)(lines, reader, False)
@@ -155,7 +152,6 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
 
 
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
-    """Write the loop along a reduce axis, several elements a step, then a masked or partial step for the remaining elements."""
     plan = reader.plan
     name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
     step = c_along.step if plan.groups_lanes else _step if axis == plan.vector else c_dot.step
@@ -177,7 +173,6 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
 
 
 def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
-    """Write prefetches of the largest operand that lanes index, `prefetch` (a knob) steps of the loop ahead."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
     if not distance or not moving or reader.edge:
@@ -190,7 +185,6 @@ def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -
 
 
 def _step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """Write one step: load the register tile's operands and combine them, row by row."""
     plan = reader.plan
     loaded: dict[tuple[object, ...], str] = {}
     for r, row in enumerate(plan.rows):
@@ -211,7 +205,7 @@ def _loaded(
     tail: bool,
     loaded: dict[tuple[object, ...], str],
 ) -> str:
-    """C variable of a loaded value; its load is written at the first use."""
+    """Name of the C variable of a loaded value. The load is written at the first use."""
     plan = reader.plan
     key = reader.key(read, row)
     scalar = read.lane_stride == 0
@@ -247,7 +241,6 @@ def _needs_mask(plan: LoopPlan) -> bool:
 
 
 def _map(plan: LoopPlan, words: list[str], chunk: Chunk) -> str:
-    """C text of a map's function, applied to loaded operands."""
     width = chunk.width
     words = [
         f"splat_{width}({word})" if read.lane_stride == 0 and width > 1 else word

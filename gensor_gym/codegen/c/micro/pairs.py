@@ -1,14 +1,14 @@
 """bfloat16 products in pairs: one lane adds two products of adjacent elements of the reduction (`vdpbf16ps` on x86).
 
-A pair is 32 bits in memory, its first element in the lower half; `pairs{w}` is a vector of pairs. Without the instruction two
-multiply-adds in float32 do the same. Pairs that the reduction does not fill end with a zero in both operands. `vdpbf16ps` takes
-elements below 2^-126 as zeros.
+A pair has 32 bits in memory, the first element in the lower half; `pairs{w}` is a vector of pairs. Without the instruction, two
+multiply-adds in float32 compute the same. An incomplete pair ends with a zero in both operands. `vdpbf16ps` treats elements
+below 2^-126 as zeros.
 """
 
 from __future__ import annotations
 
 ENDING = "_bfloat"
-"""Ending of helpers' names."""
+"""Ending of the names of helpers for pairs."""
 TYPE = "typedef uint32_t pairs{w} __attribute__((vector_size({bytes}), aligned(2), may_alias));\n"
 TYPE_OF_ONE = "typedef uint32_t pairs1;\n"
 

@@ -1,4 +1,4 @@
-"""Print parts of a shifted matrix product (`c/fuse.py`): the copy of its input, and the store, which omits gaps."""
+"""Print two parts of a shifted matrix product (`c/fuse.py`): the copy of its input, and the store without pixels in gaps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PAIRS = """    for (; step == 2 && i + {lanes} <= end; i += {lanes}) {
 
 
 def shift_constants(plan: LoopPlan) -> str:
-    """C tables of the shifts by window row or column, if they are not multiples of a constant."""
+    """C tables of the shifts by window row or window column that are not multiples of a constant."""
     shift, text = plan.shift, ""
     for read in plan.reads:
         for axis in read.tables if shift is not None else ():
@@ -80,7 +80,10 @@ def plane_function(plan: LoopPlan, operand: Operand) -> str:
 
 
 def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, target: str) -> list[str]:
-    """C statements that copy all planes of a box; `starts` are its first image and channel."""
+    """C statements that copy all planes of a box to `target`.
+
+    `starts` holds the first image and channel, `line` the first row of the output; all are C texts.
+    """
     packing = operand.packing
     assert packing is not None
     lines = Lines()
@@ -92,7 +95,7 @@ def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, 
 
 
 def plane_call(operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
-    """C statement that copies one plane; `steps` are its (image, channel) in the box, `starts` those of the box's first plane."""
+    """C statement that copies one plane: its image and channel are `starts`, those of the box's first plane, plus `steps`."""
     packing, access = operand.packing, operand.access
     assert packing is not None
     height, width = access.tensor.shape[-2:]
@@ -106,7 +109,7 @@ def plane_call(operand: Operand, starts: list[str], line: str, target: str, step
 
 
 def store_rows(lines: Lines, reader: Reader) -> None:
-    """Write the epilogue and the store of a register tile's pixels, row by row of the image, without pixels in gaps."""
+    """Write the epilogue and the stores of a register tile, row by row of the image, without the pixels in gaps."""
     plan, shift = reader.plan, reader.plan.shift
     assert shift is not None
     lanes = plan.program.hardware.lanes
@@ -133,7 +136,6 @@ def store_rows(lines: Lines, reader: Reader) -> None:
 
 
 def _store_row(lines: Lines, reader: Reader, r: int, row: tuple[int, ...], chunk: Chunk) -> None:
-    """Write the epilogue and the store of one vector of one accumulator row."""
     plan, lanes = reader.plan, chunk.width
     source = f"&lanes[{r}][at - {plan.axes[plan.vector]}_begin + i]"
     value = f"load_{lanes}({source})" if lanes > 1 else f"*({source})"

@@ -1,14 +1,14 @@
-"""Helpers that load a block of rows and columns and transpose it in registers.
+"""C helpers that load a matrix with contiguous columns and transpose it, so that every vector holds a row.
 
-Element (g, lane) of a block is at `p[lane * stride + g]`, so a lane's elements of all rows are contiguous. `turn` loads them lane
-by lane, then exchanges halves, quarters and so on. If lanes are contiguous too (`stride` is the number of rows), `apart` loads
-whole vectors and separates even from odd elements. Compilers find an instruction or two for each exchange.
+Element (row g, lane) is at `p[lane * stride + g]`. `turn` loads the elements of each lane, then exchanges halves, quarters and
+so on between vectors. `apart`, for a stride equal to the number of rows, loads whole vectors, then separates even from odd
+elements. Compilers find one or two instructions for each exchange.
 """
 
 from __future__ import annotations
 
 COUNTS = {2: "two", 4: "four", 8: "eight"}
-"""Number of rows of a block -> word for it in names of helpers."""
+"""Number of rows -> word for it in the names of helpers."""
 HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart") for word in COUNTS.values()}
 """Helper -> template, which is one placeholder that `texts` replaces."""
 
@@ -23,7 +23,7 @@ _BUTTERFLY = """    UNROLL({w})
 
 
 def texts(width: int) -> dict[str, str]:
-    """Helper -> its C text for vectors of `width` lanes, for blocks of at most `width` rows."""
+    """Helper -> C text for vectors of `width` lanes and matrices of at most `width` rows."""
     found = {}
     for count, word in COUNTS.items():
         if count <= width:
@@ -33,7 +33,7 @@ def texts(width: int) -> dict[str, str]:
 
 
 def butterflies(width: int) -> str:
-    """C text of the stages of a transposition; the stage of distance h swaps the off-diagonal blocks of size h."""
+    """C text that transposes `width` vectors; the stage of distance h swaps the off-diagonal blocks of size h."""
     text, distance = "", width // 2
     while distance >= 1:
         lanes = range(width)
@@ -46,7 +46,7 @@ def butterflies(width: int) -> str:
 
 
 def _turn(count: int, word: str, width: int) -> str:
-    """C text of the helper `turn_WORD`, for any stride; lanes past the last lane repeat the last lane."""
+    """C text of the helper `turn_WORD`, for any stride; lanes past the last valid lane repeat it."""
     lines = [
         f"/* x[g][lane] = p[lane * stride + g] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void turn_{word}_{width}(const {{acc}} *p, long stride, long lanes,",
@@ -73,7 +73,7 @@ def _turn(count: int, word: str, width: int) -> str:
 
 
 def _apart(count: int, word: str, width: int) -> str:
-    """C text of the helper `apart_WORD`, for contiguous lanes; lanes past the last lane are zeros."""
+    """C text of the helper `apart_WORD`, for contiguous lanes; lanes past the last valid lane are zeros."""
     lines = [
         f"/* x[g][lane] = p[lane * {count} + g] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void apart_{word}_{width}(const {{acc}} *p, long lanes, vec{width} *x) {{",
@@ -81,7 +81,7 @@ def _apart(count: int, word: str, width: int) -> str:
     for i in range(count):
         masked = f"load_masked_{width}(p + {i * width}, {i * width}, lanes * {count}, 0)"
         lines.append(f"    const vec{width} a{i} = lanes == {width} ? load_{width}(p + {i * width}) : {masked};")
-    parts = [(0, 1, [f"a{i}" for i in range(count)])]  # (first row, step of rows, vectors in which these alternate)
+    parts = [(0, 1, [f"a{i}" for i in range(count)])]  # (first row, step between rows, vectors in which these rows alternate)
     number = 0
     while parts:
         first, step, names = parts.pop()

@@ -1,9 +1,9 @@
-"""Templates of vector helpers in C, and the definitions that a kernel needs, for the widths that it uses.
+"""Templates of vector helpers in C, and the definitions of those helpers that a kernel uses.
 
-Helpers are written in the vector extensions that gcc, clang and zig share. Intrinsics are used only if the extensions lack
-an operation (masked memory access, maximum), and always have a plain alternative. `{w}` is the number of lanes, `{acc}`
-their type, `{item}` the type in memory. Helpers named `_narrow` convert between these types, those of `c/elements` convert
-16-bit floats.
+Helpers are written in the vector extensions that gcc, clang and zig share. Intrinsics are used only if the extensions lack an
+operation (masked memory access, maximum), and always have a plain alternative. In templates, `{w}` is the number of lanes,
+`{acc}` the type of lanes, `{item}` the type in memory. Helpers named `_narrow` convert between these types, helpers of
+`c/elements` convert 16-bit floats.
 """
 
 from __future__ import annotations
@@ -115,7 +115,6 @@ static inline __attribute__((always_inline)) void store_first_{w}({acc} *p, long
 
 
 def _folds(reduction: Reduction) -> str:
-    """Template of the helper `fold_NAME`, which reduces all lanes to one, by halves."""
     name, both = reduction.name, reduction.joined("low", "high", "{half}")
     return f"""static inline {{acc}} fold_{name}_{{w}}(vec{{w}} x) {{
 {{halves}}    return fold_{name}_{{half}}({both});
@@ -124,7 +123,6 @@ def _folds(reduction: Reduction) -> str:
 
 
 def _chosen(choice: Reduction) -> str:
-    """Template of the helper `max` or `min`, which propagates NaN of its first argument only."""
     return f"""/* The {choice.word} lanes; a where one is not a number. */
 static inline vec{{w}} {choice.name}_{{w}}(vec{{w}} a, vec{{w}} b) {{
 {{chosen}}    typedef int32_t bits __attribute__((vector_size({{bytes}}), aligned(4), may_alias));
@@ -135,7 +133,6 @@ static inline vec{{w}} {choice.name}_{{w}}(vec{{w}} a, vec{{w}} b) {{
 
 
 def _sticky(choice: Reduction) -> str:
-    """Template of the helper `maximum` or `minimum`, which propagates NaN of either argument, like NumPy."""
     return f"""/* The {choice.word} lanes; what is not a number where one is not. */
 static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
 {{sticky}}    typedef int32_t bits __attribute__((vector_size({{bytes}}), aligned(4), may_alias));
@@ -205,26 +202,29 @@ _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS |
 _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()} | c_quantized.HELPERS
 _SCALAR = _SCALARS | c_quantized.SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _CALLED = ("absolute", "at_most", "less", "where", "log")
-"""Functions that other functions call, which must be defined first."""
+"""Functions that other functions call and that must be defined first."""
 _ORDER = (
     *c_halves.CONVERSIONS, "narrowed", "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf",
     *_CALLED, *_PAIRS,
 )  # fmt: skip
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
-"""Constants of `exp` without an instruction for powers of two: at the lowest argument, the power's bits become zero."""
+"""Constants of `exp` for processors without an instruction for powers of two. At `lowest` the bits of the power become zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")
 
 
 def prelude(body: str, accumulator: str, item: str) -> str:
-    """C definitions of the types and helpers that `body` uses (`vec8`, `load_16`, ...)."""
+    """C definitions of the types and helpers that `body` uses (`vec8`, `load_16`, ...).
+
+    `accumulator` and `item` are the C types of accumulators and of elements in memory.
+    """
     types, index, helpers = _definitions(body, accumulator, item)
     return "\n".join(["".join(types), "".join(index), *helpers])
 
 
 def _definitions(body: str, accumulator: str, item: str) -> tuple[list[str], list[str], list[str]]:
-    """C definitions that `body` uses: of types, of helpers of indices, and of other helpers."""
+    """(types, helpers for indices, other helpers) that `body` uses, as C definitions."""
     texts = _wanted(body, accumulator, item)
     used, reals = body + "".join(texts.values()), list[str]()
     if names := c_quantized.plain_names(used):
@@ -253,7 +253,7 @@ def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """A helper's name in two parts: (name without the ending for a type in memory, ending or empty)."""
+    """Split a helper's name into (base name, ending for a type in memory or empty)."""
     ending = next((ending for ending in ("_narrow", *c_halves.ENDINGS) if name.endswith(ending)), "")
     return name.removesuffix(ending), ending
 
@@ -339,7 +339,7 @@ def _pieces(width: int) -> str:
 
 
 def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
-    """Placeholder -> C text with x86 intrinsics, placed before the plain alternative; empty for a helper without intrinsics."""
+    """Placeholder -> C text with x86 intrinsics, before the plain alternative; empty for a helper without intrinsics."""
     if name in _CHOICES and width in _CHOSEN and accumulator == "float":
         macro, prefix = _CHOSEN[width]
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}

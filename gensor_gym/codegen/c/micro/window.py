@@ -1,8 +1,8 @@
-"""Print fully unrolled windows: a register tile's reduction line by line of the input, with every element loaded once.
+"""Print fully unrolled windows of poolings and convolutions, so that a register tile loads every input element once.
 
-Adjacent outputs of a pooling or a convolution read the same lines of the input, and adjacent lanes the same elements. If
-the schedule unrolls the loops over the window completely, the window's positions are sorted by the line that they read,
-so that a line in registers serves all output rows.
+Adjacent outputs read the same rows of the input, and adjacent lanes the same elements. If the schedule unrolls the loops over
+the window completely, window positions are sorted by the input row (`line`) that they read, so that an input row in registers
+serves all output rows.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gensor_gym.operators.bodies import BODIES
 
 @dataclass(frozen=True)
 class _Use:
-    """One multiply-add: accumulator (row r, chunk c) takes the input element of the window position `point`.
+    """A multiply-add: accumulator (row r, chunk c) takes the input element at the window position `point`.
 
-    `line` identifies the input line, `tap` is the element's offset along it.
+    `line` identifies the input row, `tap` is the element's offset in this row.
     """
 
     line: tuple[int, ...]
@@ -33,7 +33,7 @@ class _Use:
 
 
 def windowed(plan: LoopPlan) -> Operand | None:
-    """The operand whose window shifts from lane to lane; None without such an operand, and for a shifted product."""
+    """The operand that a window slides over; None if there is none, and for a shifted matrix product."""
     op = plan.op
     if plan.shift is not None:
         return None
@@ -46,7 +46,7 @@ def windowed(plan: LoopPlan) -> Operand | None:
 
 
 def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> list[int]:
-    """The innermost axes of `order` whose loops are fully unrolled, with constant bounds; empty if there is no window."""
+    """The innermost axes of `order` whose loops have constant bounds and are fully unrolled; empty without a window."""
     if windowed(plan) is None or plan.vector_is_reduced:
         return []
     axes: list[int] = []
@@ -58,7 +58,7 @@ def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> li
 
 
 def window(lines: Lines, reader: Reader, axes: list[int], declared: bool) -> None:
-    """Write all positions of the window. Unless `declared`, the first term that an accumulator takes declares it."""
+    """Write the multiply-adds of all window positions. Unless `declared`, the first term of an accumulator declares it."""
     plan = reader.plan
     primary = windowed(plan)
     assert primary is not None
@@ -74,7 +74,7 @@ def _accumulators(plan: LoopPlan) -> set[tuple[int, int]]:
 
 
 def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
-    """All multiply-adds that have an effect; a multiply-add is omitted if its input row is known to be padding."""
+    """All multiply-adds except those whose input row is known to be padding without effect."""
     plan, access = reader.plan, primary.access
     points = [dict(zip(axes, at, strict=True)) for at in itertools.product(*(range(plan.op.extents[a]) for a in axes))]
     neutral = BODIES[plan.op.body].absorbs and plan.op.pad_value == plan.op.reduction.identity
@@ -89,28 +89,28 @@ def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
                 tap += steps * access.strides()[d]
                 steps = 0
             line.append(steps + sum(c * i for c, i in zip(coefficients, row, strict=True)))
-        # Positions of clamped rows differ from their index.
+        # Clamped rows have other positions than their index.
         key = (*reader.start(primary, row), *line)
         uses += [_Use(key, tap, r, c, point) for c in range(len(plan.chunks))]
     return uses
 
 
 class _Writer:
-    """Writes multiply-adds line by line, with each load at its first use."""
+    """Writes multiply-adds input row by input row, and each load at its first use."""
 
     def __init__(self, lines: Lines, reader: Reader, primary: Operand, declared: set[tuple[int, int]]) -> None:
-        """`declared` is the set of (row, chunk) of the accumulators that are declared already."""
+        """`declared` is the set of (row, chunk) of accumulators that are declared already."""
         self._lines, self._reader, self._primary, self._declared = lines, reader, primary, declared
         self._names: dict[str, str] = {}
 
     def line(self, group: list[_Use]) -> None:
-        """Write all multiply-adds of one input line into the accumulators of one chunk."""
+        """Write the multiply-adds of one input row into the accumulators of one chunk."""
         plan, chunk = self._reader.plan, self._reader.plan.chunks[group[0].c]
         loaded = self._loads(group, chunk)
         taps = {tap: [use for use in group if use.tap == tap] for tap in loaded}
         takers = {tuple(use.r for use in uses) for uses in taps.values()}
         if BODIES[plan.op.body].plain and len(taps) > 1 and len(takers) == 1:
-            # Every row that takes one element of the line takes all its elements: combine them first.
+            # The same output rows take all elements of this input row: combine the elements first.
             first, *others = loaded
             part = self._named("part", _type(chunk), loaded[first], "")
             for tap in others:
@@ -121,20 +121,19 @@ class _Writer:
                 self._take(use, self._term(use, loaded[tap], chunk), chunk)
 
     def rest(self) -> None:
-        """Declare the accumulators that have taken no term, with the pad value."""
+        """Declare the accumulators without any term, with the pad value."""
         chunks = self._reader.plan.chunks
         for r, c in sorted(_accumulators(self._reader.plan) - self._declared):
             self._lines.add(f"{_type(chunks[c])} sum_{r}_{c} = {self._reader.filled(chunks[c])};")
 
     def _take(self, use: _Use, term: str, chunk: Chunk) -> None:
-        """Write the statement that adds a term to an accumulator, or declares it with this term."""
         name, key = f"sum_{use.r}_{use.c}", (use.r, use.c)
         statement = accumulate(self._reader.plan, name, term, chunk.width)
         self._lines.add(statement if key in self._declared else f"{_type(chunk)} {name} = {term};")
         self._declared.add(key)
 
     def _term(self, use: _Use, word: str, chunk: Chunk) -> str:
-        """C text of a multiply-add's product, or of the element itself if nothing multiplies it; write its other loads."""
+        """C text of a multiply-add's product, or of the element alone in a pooling. Writes the loads of the other operands."""
         reader, words = self._reader, list[str]()
         for read in reader.plan.reads:
             if read is self._primary:
@@ -146,7 +145,7 @@ class _Writer:
         return BODIES[reader.plan.op.body].term.format(*words)
 
     def _loads(self, group: list[_Use], chunk: Chunk) -> dict[int, str]:
-        """Tap -> variable of its loaded value, in the order of taps; write the loads."""
+        """Tap -> C variable of the loaded element, in the order of taps. Writes the loads."""
         reader, read, plan = self._reader, self._primary, self._reader.plan
         firsts = {use.tap: use for use in reversed(group)}
         loaded: dict[int, str] = {}
@@ -170,7 +169,7 @@ class _Writer:
         return loaded
 
     def _address(self, use: _Use, chunk: Chunk) -> Address:
-        """(C pointer, offset) of the first lane's element; a line that may be outside the view gets a separate pointer."""
+        """(C pointer, offset) of the first lane's element; an input row that may be outside the view gets a separate pointer."""
         reader, read, row = self._reader, self._primary, self._reader.plan.rows[use.r]
         base, constant = reader.address(read, row, chunk, use.point)
         condition = reader.condition(read, row, use.point)

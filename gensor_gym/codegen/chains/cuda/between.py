@@ -1,7 +1,7 @@
-"""CUDA text of the row nest between a chain's products, on scores in registers; it is printed from the nest's cells.
+"""CUDA text of the row nest between a chain's products, for scores in registers.
 
-A lane has four scores of every instruction: element i is in row l / 4 + 8 (i / 2). Numbers of a row are arrays [M_TILES][2],
-which the four lanes of the row hold alike after a reduction has been folded.
+Lane l has four scores of every instruction: element i is in row l / 4 + 8 (i / 2). A scalar of a row is an array [M_TILES][2],
+equal in the four lanes of the row after a reduction has been folded.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ _ROW, _ELEMENT = "[tile_m][half]", "[tile_m][i / 2]"
 
 
 class Between:
-    """Prints the nest between the products; without a nest it prints nothing."""
+    """Writes the nest between the products; without a nest it writes nothing."""
 
     def __init__(self, plan: Plan) -> None:
-        """Choose names of cells and of pointers to rows."""
         self.plan, self.stream = plan, plan.stream
         self.guarded = plan.chain.columns % plan.value("keys") > 0
         cells = self.nest.cells if plan.stream.nest is not None else ()
@@ -47,7 +46,7 @@ class Between:
         return self.stream.nest
 
     def begin(self, out: Writer) -> None:
-        """Declare pointers to the lane's rows of the nest's tensors, and the numbers of rows that are known before all passes."""
+        """Declare pointers to the lane's rows of the nest's tensors, and the scalars of rows that are known before all passes."""
         if self.pointers is not None:
             for access, name in self.pointers.names.items():
                 out.line(f"const {type_of(self.nest, access)} *{name}[M_TILES][2];")
@@ -62,7 +61,7 @@ class Between:
         self._numbers(out, self.stream.numbers(-1))
 
     def begin_pass(self, out: Writer, place: int) -> None:
-        """Declare the reductions of a pass."""
+        """Declare the reductions of pass `place`."""
         for cell in self.stream.reductions(place):
             self._declare(out, self.names[cell.name], FLOAT.number(FLOAT.identity(cell.made)))  # type: ignore[arg-type]
         if place == self.stream.passes - 1 and (running := self.stream.running) is not None:
@@ -76,7 +75,7 @@ class Between:
             out.line(f"{name}{_ROW} = {value};")
 
     def step(self, out: Writer, place: int) -> None:
-        """Write a pass's work on the scores of a tile of keys: it updates reductions; the last pass also makes the weights."""
+        """Write the work of pass `place` on a tile's scores: update the reductions, and in the last pass compute the weights."""
         if self.stream.nest is None:
             return
         last = place == self.stream.passes - 1
@@ -124,7 +123,7 @@ class Between:
 
     @property
     def known(self) -> str:
-        """CUDA condition that always holds, and that a lane knows only when it has a tile's powers; empty without their sum.
+        """CUDA condition that always holds but depends on a tile's powers, so that code waits for them; empty without their sum.
 
         Sums of powers are not negative; they may be NaN.
         """
@@ -135,7 +134,7 @@ class Between:
         return f"!({name}[0][0] + {name}[0][1] < 0.0f)"
 
     def rescale(self, out: Writer) -> None:
-        """Write the code that rescales the sums of the output, if the plan defers this work of `step`."""
+        """Write the rescaling of the output's sums, which `step` leaves out if the plan defers it."""
         if self.stream.running is not None:
             with out.nest([TILE_M, _HALF]):
                 self._rescale(out, f"scale{_ROW}")
@@ -146,14 +145,13 @@ class Between:
 
     @contextmanager
     def _elements(self, out: Writer) -> Iterator[None]:
-        """Loops over the lane's scores of a tile: `score` is one of them, `column` its key."""
+        """Loops over the lane's scores of a tile. They define `score` and its key `column`."""
         with out.nest([TILE_M, Loop("tile_n", "KEY_TILES"), Loop("i", "4")]):
             out.line(f"float &score = {self.plan.score};")
             out.line("const int column = key + tile_n * 8 + lane % 4 * 2 + i % 2;")
             yield
 
     def _cells(self, out: Writer, place: int) -> None:
-        """Declare a pass's cells of one element."""
         for cell in self.stream.wide(place):
             if isinstance(cell.made, Access):
                 value = "score" if cell.made.tensor == self.plan.chain.scores else self._inside(self._loaded(cell.made), "0.0f")
@@ -162,28 +160,24 @@ class Between:
             out.line(f"const float {self.names[cell.name]} = {value};")
 
     def _loaded(self, access: Access) -> str:
-        """CUDA text of an element that is loaded for the current column."""
         assert self.pointers is not None
         place = "" if not access.column else " + column" if access.column == 1 else f" + column * {access.column}ll"
         return converted(self.nest, access, f"*({self.pointers.names[access]}{_ELEMENT}{place})")
 
     def _inside(self, value: str, other: str) -> str:
-        """CUDA text of a value, or of `other` past the last column."""
         return f"column < COLUMNS ? {value} : {other}" if self.guarded else value
 
     def _text(self, name: str) -> str:
-        """CUDA variable of a cell at the current element."""
         return self.names[name] if self.nest.cell[name].wide else f"{self.names[name]}{_ELEMENT}"
 
     def _reduce(self, out: Writer, cell: Cell) -> None:
-        """Write the accumulation of one element into a reduction."""
         own = f"{self.names[cell.name]}{_ELEMENT}"
         identity = FLOAT.number(FLOAT.identity(cell.made))  # type: ignore[arg-type]
         value = f"({self._inside(self._text(cell.sources[0]), identity)})"
         out.line(f"{own} = {_joined(cell.made, own, value)};")  # type: ignore[arg-type]
 
     def end_pass(self, out: Writer, place: int) -> None:
-        """Write the folds of a pass's reductions over the lanes of a row, and the numbers of rows computed from them."""
+        """Write the combination of a pass's reductions over the lanes of a row, then the scalars of rows computed from them."""
         found = [(self.names[cell.name], cell.made) for cell in self.stream.reductions(place)]
         running = self.stream.running if place == self.stream.passes - 1 else None
         found += [(self.names[name], "sum") for name in (running.sums if running is not None else ())]
@@ -194,7 +188,6 @@ class Between:
             self._numbers(out, self.stream.numbers(place))
 
     def _fold(self, out: Writer, name: str, kind: str) -> None:
-        """Write shuffles, after which the lanes of a row have the same number."""
         distance = _LANES_OF_ROW // 2
         while distance:
             other = f"__shfl_xor_sync({ALL}, {name}, {distance})"
@@ -202,7 +195,6 @@ class Between:
             distance //= 2
 
     def _numbers(self, out: Writer, cells: Sequence[Cell]) -> None:
-        """Declare numbers of rows that are loaded, or computed from others."""
         for cell in cells:
             out.line(f"float {self.names[cell.name]}[M_TILES][2];")
             with out.nest([TILE_M, _HALF]):
@@ -217,7 +209,7 @@ class Between:
         return c_text(made, {name: f"{self.names[name]}{_ROW}" for name in sources}, {}, 1)
 
     def factor(self) -> str:
-        """CUDA text of the number by which a row of the output is multiplied; empty if there is none."""
+        """CUDA text of the scalar by which a row of the output is multiplied; empty if there is none."""
         running = self.stream.running
         if running is None or running.factor == Constant(1.0):
             return ""
@@ -225,5 +217,4 @@ class Between:
 
 
 def _joined(kind: str, a: str, b: str) -> str:
-    """CUDA text that joins two partial results of a reduction."""
     return f"larger({a}, {b})" if kind == "max" else f"({a} + {b})"

@@ -1,6 +1,6 @@
 """CUDA text that copies tiles of a chain's operands to shared memory, with zeros outside the tensors.
 
-Copies of 4, 8 or 16 bytes are asynchronous (cp.async). Elements that are not side by side are copied one by one.
+Copies of 4, 8 or 16 bytes are asynchronous (cp.async). Elements that are not adjacent are copied one by one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gensor_gym.codegen.cuda.text import Loop, Writer, total
 
 
 def write_copy(out: Writer, plan: Plan, tile: Tile, buffer: str, row: str, column: str) -> None:
-    """Write the copy of the tile that begins at `row` and `column` of the matrix, to `buffer` (bytes behind the tile's own)."""
+    """Write the copy of the tile at (`row`, `column`) of its matrix to shared memory, `buffer` bytes after the tile's offset."""
     rows, columns = tile.shape[0], tile.shape[1] // tile.width
     copies = rows * columns
     with out.block(""):
@@ -23,7 +23,6 @@ def write_copy(out: Writer, plan: Plan, tile: Tile, buffer: str, row: str, colum
 
 
 def _write_element(out: Writer, tile: Tile, columns: int, row: str, column: str) -> None:
-    """Write one copy: `tile.width` neighbours of a row."""
     width, steps = tile.width, tile.steps
     out.line(f"const int r = copy / {columns}, c = {total([(width, f'copy % {columns}')])};")
     inside = [
@@ -44,7 +43,7 @@ def _write_element(out: Writer, tile: Tile, columns: int, row: str, column: str)
 
 
 def write_rights(out: Writer, plan: Plan, key_tile: str, buffer: str, both: bool) -> None:
-    """Write the copies of a tile of keys of the first right operand, and of the second if `both`."""
+    """Write the copy of tile `key_tile` of the first product's right operand, and of the second product's if `both`."""
     first = f"{key_tile} * KEYS" if " " not in key_tile else f"({key_tile}) * KEYS"
     for tile, by_columns in zip(plan.rights[: 1 + both], (True, False), strict=False):
         along_rows = tile.deep != by_columns  # keys are columns of the first operand, rows of the second

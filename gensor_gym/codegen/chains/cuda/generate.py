@@ -1,9 +1,7 @@
-"""Generate CUDA for a schedule of a chain. With mma.sync it is in the style of FlashAttention-2 (Dao, arXiv 2307.08691).
+"""CUDA for a schedule of a chain, with mma.sync in the style of FlashAttention-2 (Dao, arXiv 2307.08691); wgmma is in `ring.py`.
 
-`ring.py` writes kernels with wgmma.
-
-A block owns some rows of one element of the batch and loops over tiles of keys. Its warps have rows of their own, so the scores
-and the sums of the output stay in registers and warps meet only where the tile in shared memory changes.
+A block computes some rows of one batch element in a loop over tiles of keys. Its warps have rows of their own, so the scores and
+the sums of the output stay in registers, and warps synchronise only where the tile in shared memory changes.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _ENTRY = "gg_chain"
 
 
 def generate_chain_cuda(program: ChainProgram) -> Kernel:
-    """The CUDA kernel of a chain's schedule; ValueError if the chain has no such kernel on tensor cores."""
+    """Generate the CUDA kernel of a chain's schedule; ValueError if the chain has no such kernel on tensor cores."""
     if program.schedule.value("tensor") == 2:
         ring = RingPlan(program)
         return _kernel(ring, ring_body(ring), f"{program.hardware.arch}a", ring_functions(ring), ring.maps)
@@ -41,7 +39,7 @@ def generate_chain_cuda(program: ChainProgram) -> Kernel:
 
 
 def _kernel(plan: Plan, body: str, arch: str, own: Mapping[str, str], maps: tuple[TensorMap, ...] = ()) -> Kernel:
-    """The kernel with this body, which may call the functions `own` by name and takes tensor maps of its three operands."""
+    """Assemble the kernel around `body`. `own` are device functions by name, `maps` the tensor maps of the operands."""
     graph, program = plan.chain.graph, plan.program
     arguments = [f"const __grid_constant__ TensorMap {name}_map" for name in ("left", "first", "second")[: len(maps)]]
     arguments += [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
@@ -57,7 +55,6 @@ def _kernel(plan: Plan, body: str, arch: str, own: Mapping[str, str], maps: tupl
 
 
 def _body(plan: Plan) -> str:
-    """CUDA text of the kernel's body."""
     out, between = Writer(depth=1), Between(plan)
     _write_positions(out, plan)
     between.begin(out)
@@ -72,7 +69,6 @@ def _body(plan: Plan) -> str:
 
 
 def _write_positions(out: Writer, plan: Plan) -> None:
-    """Declare the indices of the block, the warp and the lane, and pointers to the element's matrices."""
     out.line("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;")
     write_element(out)
     for name, matrix in (("left", plan.chain.left), ("first", plan.chain.first), ("second", plan.chain.second)):
@@ -81,7 +77,7 @@ def _write_positions(out: Writer, plan: Plan) -> None:
 
 
 def _write_pass(out: Writer, plan: Plan, between: Between, place: int) -> None:
-    """Write a pass along the tiles of keys, whose copies run `stages - 1` tiles ahead."""
+    """Write a pass over the tiles of keys, whose copies run `stages - 1` tiles ahead."""
     ahead, last = plan.ahead, place == plan.stream.passes - 1
     if place:
         out.line("__syncthreads();  // every warp is done with the tiles of the pass before")
@@ -111,7 +107,6 @@ def _write_pass(out: Writer, plan: Plan, between: Between, place: int) -> None:
 
 
 def _write_held(out: Writer, plan: Plan) -> None:
-    """Write the loads of the left operand's fragments, which stay in registers."""
     out.line(f"wait_for_copies<{plan.ahead}>();")
     out.line("__syncthreads();  // the rows of the left operand are complete")
     out.line("unsigned left_rows[M_TILES][POINTS][4];")
@@ -120,7 +115,6 @@ def _write_held(out: Writer, plan: Plan) -> None:
 
 
 def _write_arrival(out: Writer, plan: Plan, last: bool) -> None:
-    """Write the wait for the tile of keys in `buffer`, and the copies of the tile that is `stages - 1` ahead."""
     ahead = plan.ahead
     if not ahead:
         write_rights(out, plan, "tile", "0", last)

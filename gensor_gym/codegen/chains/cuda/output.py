@@ -1,4 +1,4 @@
-"""CUDA text of a block's element of the batch and rows in a chain's tensors, and of the output that it stores."""
+"""CUDA text that finds a block's batch element and rows in a chain's tensors, and that stores the block's output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gensor_gym.codegen.gir.rows import c_name
 
 
 def write_element(out: Writer) -> None:
-    """Declare the block's element of the batch and its first row."""
+    """Declare the block's batch element, `element`, and its first row, `first_row`."""
     out.line("const int element = blockIdx.x / PARTS, first_row = blockIdx.x % PARTS * BLOCK_ROWS;")
 
 
 def write_start(out: Writer, plan: Plan, name: str, matrix: Matrix) -> None:
-    """Declare the pointer `name` to the first element of a matrix for the block's element of the batch."""
+    """Declare the pointer `name` to the first element of a matrix for the block's batch element."""
     chain = plan.chain
     below, digits = 1, list[str]()
     for axis in reversed(range(len(chain.batch))):
@@ -32,7 +32,7 @@ def write_start(out: Writer, plan: Plan, name: str, matrix: Matrix) -> None:
 
 
 def write_output(out: Writer, plan: Plan, between: Between) -> None:
-    """Write the stores of a lane's sums, two at a time if they are adjacent in memory."""
+    """Write the stores of a lane's sums to the output, two at a time if they are adjacent in memory."""
     chain, factor = plan.chain, between.factor()
     columns = chain.products[1].columns
     pairs = columns % 2 == 0 and all(step % 2 == 0 for step in (chain.out.row, chain.out.offset, *chain.out.batch))

@@ -1,4 +1,4 @@
-"""The layout of a chain's kernel: tiles in shared memory, a warp's instructions, and conditions on the chain."""
+"""The layout of a chain's kernel: rows and threads of a block, tiles in shared memory, and a warp's instructions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from gensor_gym.codegen.chains.program import ChainProgram
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of an operand in shared memory: `shape` elements, with rows `pitch` elements apart, from byte `offset` on."""
+    """A tile of an operand in shared memory: `shape` elements from byte `offset` on, in rows that are `pitch` elements apart."""
 
     name: str
     matrix: Matrix
     shape: tuple[int, int]
     steps: tuple[int, int]
-    """Strides in the tensor, in elements, of the tile's rows and columns."""
+    """Strides of the tile's rows and columns in the tensor, in elements."""
     limits: tuple[int, int]
-    """Extents in the tensor of the tile's rows and columns."""
+    """Extents of the matrix along the tile's rows and columns."""
     deep: bool
-    """Whether rows of the tile go along the reduction: `ldmatrix` then transposes it. False for a left operand."""
+    """Whether the tile has a row for each element of the reduction, so `ldmatrix` transposes it. False for a left operand."""
     offset: int
 
     @property
     def pitch(self) -> int:
-        """Distance between rows in elements."""
+        """Distance between rows in shared memory, in elements."""
         return self.shape[1] + PAD
 
     @property
@@ -42,7 +42,7 @@ class Tile:
 
     @cached_property
     def width(self) -> int:
-        """Number of elements of a copy: as many as are adjacent, aligned, and either all inside or all outside the tensor."""
+        """Elements of one copy: as many as are adjacent, aligned, and either all inside or all outside the matrix."""
         places = (self.matrix.offset, *self.matrix.batch, self.steps[0], self.limits[1])
         beside = self.steps[1] == 1 or self.limits[1] == 1
         return next(w for w in (8, 4, 2, 1) if w == 1 or (beside and all(place % w == 0 for place in places)))
@@ -50,31 +50,30 @@ class Tile:
 
 @dataclass(frozen=True)
 class Plan:
-    """A schedule of a chain as blocks of threads. ValueError if the chain has no kernel on tensor cores."""
+    """The layout of a schedule's kernel. ValueError if the chain has no kernel on tensor cores."""
 
     program: ChainProgram
 
     def __post_init__(self) -> None:
-        """Check that the chain has a kernel."""
         check(self.chain, self.program.hardware)
 
     @property
     def chain(self) -> Chain:
-        """The chain."""
+        """The chain that the kernel computes."""
         return self.program.chain
 
     @cached_property
     def stream(self) -> Stream:
-        """The passes along tiles of keys."""
+        """Passes of the nest along tiles of keys."""
         return Stream.of(self.chain)
 
     @cached_property
     def room(self) -> Room:
-        """Padded extents."""
+        """Resources and padded extents of the chain's blocks."""
         return Room(self.chain, self.program.hardware)
 
     def value(self, name: str) -> int:
-        """Value of a field of the schedule."""
+        """Value of the schedule's field `name`."""
         return self.program.schedule.value(name)
 
     @property
@@ -84,12 +83,12 @@ class Plan:
 
     @property
     def defers(self) -> bool:
-        """Whether the sums of the output are rescaled later than the running maximum changes."""
+        """Whether the sums of the output are rescaled later than the running maximum changes, by `Between.rescale`."""
         return False
 
     @property
     def score(self) -> str:
-        """CUDA text of a lane's score `i` of instruction `tile_n` along a tile of keys."""
+        """CUDA text of a lane's score `i` of instruction `tile_n` along the keys."""
         return "scores[tile_m][tile_n][i]"
 
     def sum(self, place: str) -> str:
@@ -108,12 +107,12 @@ class Plan:
 
     @cached_property
     def resident(self) -> int:
-        """Number of blocks that a multiprocessor runs at a time, by the model."""
+        """Number of resident blocks of a multiprocessor."""
         return int(self.room.resident(self.header)[0])
 
     @property
     def parts(self) -> int:
-        """Number of blocks for one element of the batch."""
+        """Number of blocks for one batch element."""
         return -(-self.chain.rows // self.rows)
 
     @property
@@ -135,14 +134,14 @@ class Plan:
 
     @cached_property
     def rights(self) -> tuple[Tile, Tile]:
-        """Tiles of both right operands in the first buffer."""
+        """Tiles of both right operands in the first buffer of shared memory."""
         keys, (one, other) = self.value("keys"), self.chain.products
         first = self._right("first", self.chain.first, (self.room.inner, keys), (one.inner, one.columns), self.left.nbytes)
         place = first.offset + first.nbytes
         return first, self._right("second", self.chain.second, (keys, self.room.out), (other.inner, other.columns), place)
 
     def _right(self, name: str, matrix: Matrix, shape: tuple[int, int], limits: tuple[int, int], offset: int) -> Tile:
-        """The tile of a right operand of `shape` (reduction, columns)."""
+        """The tile of a right operand, whose `shape` and `limits` are for (reduction, columns)."""
         steps = matrix.row, matrix.column
         if is_deep(matrix):
             return Tile(name, matrix, shape, steps, limits, deep=True, offset=offset)
@@ -150,7 +149,7 @@ class Plan:
 
     @property
     def buffer(self) -> int:
-        """Bytes of one buffer."""
+        """Bytes of one buffer: a tile of each right operand."""
         return sum(tile.nbytes for tile in self.rights)
 
     @property
@@ -160,7 +159,7 @@ class Plan:
 
     @property
     def constants(self) -> dict[str, tuple[int, str]]:
-        """Constants of the kernel's text by name: (value, meaning)."""
+        """Constants of the kernel's text, by name: (value, meaning)."""
         chain, room = self.chain, self.room
         return {
             "ROWS": (chain.rows, "rows of an element of the batch"),

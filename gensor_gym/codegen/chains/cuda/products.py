@@ -1,8 +1,8 @@
 """CUDA text of a chain's products on a tile of keys, with `ldmatrix` and `mma.sync` (layouts: `codegen/cuda/mma/compute.py`).
 
 Scores never leave the registers. Lane l has columns 2 (l % 4) and 2 (l % 4) + 1 of rows l / 4 and l / 4 + 8 of every
-instruction's 16 x 8 scores. Two neighbouring instructions' scores, rounded in pairs, are then the lane's part of the 16 x 16 left
-operand of the second product.
+instruction's 16 x 8 scores. The scores of two adjacent instructions, rounded in pairs, are then the lane's fragment of the
+second product's 16 x 16 left operand.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ def write_lanes(out: Writer, plan: Plan) -> None:
 
 
 def write_left(out: Writer, plan: Plan, target: str, point: str) -> None:
-    """Write the load of the left operand's fragment of one instruction at a point of the reduction."""
+    """Write the load of one instruction's fragment of the left operand to `target`, at the point `point` of the reduction."""
     place = total([(1, "left_lane"), (ITEM * HEIGHT * plan.left.pitch, "tile_m"), (ITEM * DEPTH, point)])
     out.line(f"load_matrices_x4({target}, shared_memory + ({place}));")
 
 
 def _write_right(out: Writer, tile: Tile, point: str, pair: str) -> None:
-    """Write the load of a right operand's fragments of two instructions along the columns at a point of the reduction."""
     steps = (DEPTH * tile.pitch, 16) if tile.deep else (DEPTH, 16 * tile.pitch)
     place = total([(1, f"{tile.name}_lane"), (ITEM * steps[0], point), (ITEM * steps[1], pair)])
     out.line("unsigned b[4];")
@@ -54,7 +53,6 @@ def write_scores(out: Writer, plan: Plan) -> None:
 
 
 def _write_pair(out: Writer, plan: Plan, sums: str, left: str) -> None:
-    """Write the multiply-adds of two instructions along the columns, for all along the rows."""
     with out.nest([TILE_M]):
         for half in (0, 1):
             place = f"{sums}[tile_m][2 * pair{f' + {half}' if half else ''}]"
@@ -62,7 +60,7 @@ def _write_pair(out: Writer, plan: Plan, sums: str, left: str) -> None:
 
 
 def write_second(out: Writer, plan: Plan) -> None:
-    """Write the second product: the weights, which have replaced the scores, times a tile of the second operand."""
+    """Write the second product: the weights, which have replaced the scores, times a tile of its right operand."""
     with out.nest([Loop("point", "KEY_TILES / 2")]):
         out.line("unsigned weights[M_TILES][4];")
         with out.nest([TILE_M, Loop("i", "4")]):

@@ -1,12 +1,12 @@
 """CUDA text of a chain's kernel with wgmma, in the style of FlashAttention-3 (Shah and others, arXiv 2407.08608).
 
-A thread of one warpgroup, the producer, copies the block's rows and then tiles of both right operands into a ring, each as soon
-as its place is free. The other warpgroups, the consumers, have 64 rows of the block each: scores of a tile of keys are made
-from shared memory, stay in registers, become weights there and are the left operand of the second product.
+A thread of one warpgroup, the producer, copies the block's rows and then tiles of both right operands into a ring of buffers,
+each as soon as its buffer is free. The other warpgroups, the consumers, have 64 rows of the block each. They compute a tile's
+scores from shared memory, turn them into weights in registers, and use these as the left operand of the second product.
 
-With `overlap` the second product of a tile is issued behind the first product of the next, and runs while that tile's scores
-become weights. Consumers may also take turns to issue both (ping-pong), so that one has products while another has powers. A
-lane's scores and sums lie as with mma.sync (`products.py`), in the 16 rows of its warp.
+With `overlap`, the second product of a tile is issued after the first product of the next tile, and runs while that tile's scores
+become weights. Consumers may also take turns to issue both (ping-pong), so that one computes products while another computes
+powers. A lane's scores and sums have the layout of mma.sync (`products.py`) in the 16 rows of its warp.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def ring_functions(plan: RingPlan) -> dict[str, str]:
 
 
 def ring_body(plan: RingPlan) -> str:
-    """CUDA text of the kernel's body."""
+    """CUDA text of the body of a wgmma kernel."""
     out = Writer(depth=1)
     _write_barriers(out, plan)
     write_element(out)
@@ -53,7 +53,6 @@ def ring_body(plan: RingPlan) -> str:
 
 
 def _write_barriers(out: Writer, plan: RingPlan) -> None:
-    """Declare the addresses of tiles and barriers. One thread initializes the barriers."""
     out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
     out.line("const unsigned firsts = tiles + LEFT_BYTES, seconds = firsts + STAGES * FIRST_BYTES;")
     out.line("const unsigned left_full = seconds + STAGES * SECOND_BYTES;  // barriers: data is there,")
@@ -76,21 +75,19 @@ def _write_barriers(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_ring(out: Writer, parity: int) -> None:
-    """Declare the places in the ring where either right operand's next tile lies."""
     for name in ("first", "second"):
         out.line(f"int {name}_stage = 0;")
         out.line(f"unsigned {name}_parity = {parity};")
 
 
 def _write_advance(out: Writer, name: str) -> None:
-    """Write the step to the next place of the ring. The parity changes with every round."""
+    """Write the step to the next stage of the ring. The parity changes with every round."""
     with out.block(f"if (++{name}_stage == STAGES)"):
         out.line(f"{name}_stage = 0;")
         out.line(f"{name}_parity ^= 1;")
 
 
 def _write_producer(out: Writer, plan: RingPlan) -> None:
-    """Write the code of the copying warpgroup, in which one thread starts all copies."""
     _, own, consumer = plan.registers
     if consumer:
         out.line(f"release_registers<{own}>();")
@@ -118,7 +115,7 @@ def _write_producer(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_boxes(out: Writer, tile: Panels, to: str, ready: str, position: str) -> None:
-    """Write the copies of a tile whose rows, or else columns, begin at `position`."""
+    """Write the copies of a tile that begins at `position` along the keys, or along the block's rows for the left operand."""
     rank = len(tile.boxes.shape)
     batch = [
         f"element{f' / {below}' if below > 1 else ''} % {extent}" for below, extent in reversed(tile.boxes.batch)
@@ -131,7 +128,6 @@ def _write_boxes(out: Writer, tile: Panels, to: str, ready: str, position: str) 
 
 
 def _write_consumer(out: Writer, plan: RingPlan) -> None:
-    """Write the code of a warpgroup that multiplies."""
     if plan.registers[2]:
         out.line(f"request_registers<{plan.registers[2]}>();")
     between = Between(plan)
@@ -167,7 +163,6 @@ def _write_descriptors(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_pass(out: Writer, plan: RingPlan, between: Between, place: int) -> None:
-    """Write a pass along the tiles of keys, in which a tile is done before the next begins."""
     out.line("#pragma unroll 1")
     with out.block("for (int tile = 0; tile < TILES; ++tile)"):
         out.line("const int key = tile * KEYS;")
@@ -181,7 +176,7 @@ def _write_pass(out: Writer, plan: RingPlan, between: Between, place: int) -> No
 
 
 def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
-    """Write the last pass, in which a tile's second product waits for the first product of the next."""
+    """Write the last pass, in which a tile's second product is issued after the first product of the next tile."""
     place = plan.stream.passes - 1
     with out.block(""):
         out.line("const int key = 0;")
@@ -204,7 +199,7 @@ def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
             out.line("if (lane == 0) barrier_arrive(turns + (consumer + 1) % CONSUMERS * 8);")
         _write_wait(out, 1, "scores")
         between.step(out, place)
-        # The assembler moves powers behind the wait below, unless an instruction before it needs them.
+        # The assembler moves powers below the wait, unless an instruction before the wait needs them.
         _write_release(out, "first", between.known)
         _write_wait(out, 0, "sums", "second")
         between.rescale(out)
@@ -214,7 +209,6 @@ def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
 
 
 def _write_first(out: Writer, plan: RingPlan) -> None:
-    """Declare the scores of a tile of keys and issue the first product, as soon as the tile has arrived."""
     left, first, _ = plan.panels
     out.line("float scores[KEY_TILES * 4];")
     out.line("barrier_wait(first_full + first_stage * 8, first_parity);")
@@ -228,7 +222,6 @@ def _write_first(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_second(out: Writer, plan: RingPlan) -> None:
-    """Issue the second product: the weights times a tile of the second operand, as soon as it has arrived."""
     second = plan.panels[2]
     out.line("barrier_wait(second_full + second_stage * 8, second_parity);")
     out.line("wgmma_fence();")
@@ -240,14 +233,13 @@ def _write_second(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_weights(out: Writer, plan: RingPlan) -> None:
-    """Write the rounding of a tile's weights, which have replaced the scores, to the left operand of the second product."""
     with out.nest([Loop("point", "KEY_TILES / 2"), Loop("i", "4")]):
         out.line("const float *const two = &scores[4 * (2 * point + i / 2) + i % 2 * 2];")
         out.line(f"weights[point][i] = pack_{plan.chain.dtype}(two[0], two[1]);")
 
 
 def _write_wait(out: Writer, left: int, sums: str, name: str = "") -> None:
-    """Write the wait for all products but `left`, after which a tile of the operand `name`, if any, is given back."""
+    """Write the wait for all products except the last `left`, then release a tile of the operand `name`, unless it is empty."""
     out.line(f"wgmma_wait<{left}>();")
     out.line(f"settle({sums});")
     if name:
@@ -255,18 +247,18 @@ def _write_wait(out: Writer, left: int, sums: str, name: str = "") -> None:
 
 
 def _write_release(out: Writer, name: str, condition: str = "") -> None:
-    """Write that a tile of the operand `name` is not needed any more, where a `condition` holds that always does."""
+    """Write the release of a tile of the operand `name`, after `condition`, which always holds, has been evaluated."""
     out.line(f"if (lane == 0{' && ' if condition else ''}{condition}) barrier_arrive({name}_empty + {name}_stage * 8);")
     _write_advance(out, name)
 
 
 def _in_row(panel: str) -> str:
-    """CUDA text of the bytes from a tile to point `point` of the reduction along its rows."""
+    """CUDA text of the offset in bytes of point `point` of the reduction, in a tile whose rows go along the reduction."""
     return f"point / {PANEL // DEPTH} * {panel} + point % {PANEL // DEPTH} * {DEPTH * ITEM}"
 
 
 def _point(tile: Panels) -> str:
-    """CUDA text of the bytes from a right operand's tile to point `point` of the reduction."""
+    """CUDA text of the offset in bytes of point `point` of the reduction, in a right operand's tile."""
     return f"point * {DEPTH * ROW_BYTES}" if tile.deep else _in_row(f"{tile.name.upper()}_PANEL")
 
 

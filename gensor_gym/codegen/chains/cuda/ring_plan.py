@@ -1,4 +1,4 @@
-"""The layout of a chain's kernel with wgmma: a ring of tiles in shared memory, copied by tensor maps (`chains/gpu/ring.py`)."""
+"""The layout of a chain's kernel with wgmma: a ring of tiles in shared memory, copied with tensor maps (`chains/gpu/ring.py`)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gensor_gym.codegen.cuda.tensor_map import TensorMap
 
 @dataclass(frozen=True)
 class Panels:
-    """A tile of an operand in shared memory: panels of 64 contiguous elements, with `rows` swizzled rows of 128 bytes each."""
+    """A tile of an operand in shared memory: panels 64 elements wide, each of `rows` swizzled rows of 128 bytes."""
 
     name: str
     boxes: Boxes
     rows: int
     panels: int
     deep: bool
-    """Whether rows go along the product's columns, one row for each element of the reduction; wgmma then transposes the tile."""
+    """Whether the tile has a row for each element of the reduction, so that wgmma transposes it. False for a left operand."""
     by_keys: bool
-    """Whether the keys are the tile's rows; they are contiguous if not. Of the left operand the rows are its own."""
+    """Whether the tile has a row for each key, or for each row of the left operand. Otherwise keys are contiguous."""
 
     @property
     def panel_bytes(self) -> int:
@@ -37,7 +37,7 @@ class Panels:
         return self.panels * self.panel_bytes
 
     def map(self, argument: int, dtype: str) -> TensorMap:
-        """Tensor map of the tensor, argument `argument` of the kernel, with panels as boxes."""
+        """Tensor map of the operand's tensor, which is argument `argument` of the kernel; its boxes are panels."""
         boxes = self.boxes
         box = (*(1 for _ in boxes.batch), self.rows, PANEL)
         strides = tuple(ITEM * step for step in boxes.strides)
@@ -46,10 +46,9 @@ class Panels:
 
 @dataclass(frozen=True)
 class RingPlan(Plan):
-    """A schedule of a chain with wgmma. ValueError if tensor maps do not describe its operands, or it is no sm_90."""
+    """The layout of a kernel with wgmma. ValueError if tensor maps cannot describe the operands, or the machine is not sm_90."""
 
     def __post_init__(self) -> None:
-        """Check that the chain has a kernel, by wgmma."""
         super().__post_init__()
         about = f"{self.chain.graph.name} on {self.program.hardware.name}, {self.program.schedule}"
         if not has_wgmma(self.chain, self.program.hardware):
@@ -59,36 +58,36 @@ class RingPlan(Plan):
 
     @property
     def defers(self) -> bool:
-        """Whether the second product of the tile before runs while weights are computed."""
+        """Whether a tile's second product runs while the next tile's weights are computed."""
         return bool(self.value("overlap"))
 
     @property
     def takes_turns(self) -> bool:
-        """Whether consumers issue products in turn."""
+        """Whether consumers take turns to issue products."""
         return self.value("overlap") == 2
 
     @property
     def score(self) -> str:
-        """CUDA text of a lane's score `i` of eight columns `tile_n`."""
+        """CUDA text of a lane's score `i` in the eight columns `tile_n`."""
         return "scores[4 * tile_n + i]"
 
     def sum(self, place: str) -> str:
-        """CUDA text of a lane's sum `place` of eight columns `tile_out` of the output."""
+        """CUDA text of a lane's sum `place` in the eight columns `tile_out` of the output."""
         return f"sums[4 * tile_out + {place}]"
 
     @property
     def threads(self) -> int:
-        """Threads of a block: of consumers, and of the producer."""
+        """Number of threads of a block, in consumers and producer."""
         return int(self.room.threads(self.header)[0])
 
     @cached_property
     def registers(self) -> tuple[int, int, int]:
-        """Registers of a thread: at the start, of the producer, of a consumer; the last two are 0 where they do not change."""
+        """Registers of a thread: at the start, of the producer, of a consumer; the last two are 0 if they do not change."""
         return registers(self.value("warps") // GROUP, self.resident, self.program.hardware)
 
     @cached_property
     def panels(self) -> tuple[Panels, Panels, Panels]:
-        """Tiles of the left and of both right operands."""
+        """Tiles of the left and both right operands."""
         chain, keys, room = self.chain, self.value("keys"), self.room
         boxes = boxes_of(chain)
         assert boxes is not None, "checked"
@@ -113,7 +112,7 @@ class RingPlan(Plan):
 
     @property
     def constants(self) -> dict[str, tuple[int, str]]:
-        """Constants of the kernel's text by name: (value, meaning)."""
+        """Constants of the kernel's text, by name: (value, meaning)."""
         left, first, second = self.panels
         return {name: found for name, found in super().constants.items() if name not in ("BUFFER", "BUFFERS")} | {
             "STAGES": (self.value("stages"), "tiles of either right operand in the ring"),
@@ -128,5 +127,5 @@ class RingPlan(Plan):
 
     @property
     def buffer(self) -> int:
-        """Bytes of one buffer."""
+        """Bytes of one buffer: a tile of each right operand."""
         return sum(one.nbytes for one in self.panels[1:])

@@ -1,1 +1,1 @@
-"""Kernels on tensor cores by mma.sync (sm_80 and newer)."""
+"""Kernels on tensor cores with mma.sync (sm_80 and newer)."""

@@ -1,4 +1,4 @@
-"""CUDA C of a matrix product by mma.sync: the block copies tiles to shared memory ahead, and its warps multiply them.
+"""CUDA C of a matrix product with mma.sync: the block copies tiles to shared memory, and its warps multiply them.
 
 With one stage, a step is copied and then multiplied. With S stages, the copies run S - 1 steps ahead. One barrier per step
 ensures that the step's tiles have arrived and that all warps have finished the previous step, whose buffer the next copies
@@ -44,7 +44,6 @@ def generate_mma(program: Program) -> Kernel:
 
 
 def _constants(plan: MatrixPlan) -> dict[str, tuple[int, str]]:
-    """Constants of the kernel's text by name: (value, meaning)."""
     return sizes(plan) | {
         "BUFFER": (plan.stage_bytes, "bytes of a buffer of shared memory"),
         "BUFFERS": (plan.stages * plan.stage_bytes, "bytes of all of them"),
@@ -55,7 +54,6 @@ def _constants(plan: MatrixPlan) -> dict[str, tuple[int, str]]:
 
 
 def _write_positions(out: Writer, plan: MatrixPlan) -> None:
-    """Declare the indices of the block, the warp and the lane, and the first indices of the warp tile in the block tile."""
     if plan.slices > 1:
         write_slice(out, plan)
     write_block_tile(out, plan)
@@ -73,12 +71,10 @@ def _write_positions(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _range(plan: MatrixPlan) -> tuple[str, str]:
-    """C text of this block's first step, and of the step after its last."""
     return ("first_step", "last_step") if plan.slices > 1 else ("0", "STEPS")
 
 
 def _write_plain_loop(out: Writer, plan: MatrixPlan) -> None:
-    """Write the main loop with one buffer: copy a step's tiles, then multiply them."""
     first, last = _range(plan)
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         write_step_origin(out, plan, "step", plan.op.reduce)
@@ -90,7 +86,6 @@ def _write_plain_loop(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
-    """Write the main loop with several buffers, whose copies run `stages - 1` steps ahead."""
     first, last = _range(plan)
     ahead = plan.stages - 1
     copies = "async" in (plan.a_tile.way, plan.b_tile.way)
@@ -123,9 +118,9 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:
-    """Write the statement of `write` for the step `stages - 1` ahead, under the condition that this step exists.
+    """Write the statements of `write` for the step `stages - 1` ahead, under the condition that this step exists.
 
-    With `origin`, the first indices of that step are declared before the statement, if it uses them.
+    With `origin`, the first indices of that step are declared before, if the statements use them.
     """
     ahead = plan.stages - 1
     with ExitStack() as stack:

@@ -4,8 +4,8 @@ Lane l of a warp has the elements of a 16 x 8 tile of sums in rows l / 4 and l /
 every 8 rows of A (along m) and of B (along n) it has row l / 4: the 4 bytes at offset 4 (l % 4) of every 16 bytes along k. These
 are the layouts of mma.sync in the PTX ISA, and they are the same for all types.
 
-`ldmatrix` does not transpose B's elements of 8 and 32 bits. So a lane reads up to four neighbours along n, each for another
-instruction. With four, column c of instruction j is column 4 c + j of 32, so that a lane's sums are eight neighbours of a row.
+`ldmatrix` cannot transpose B's elements of 8 and 32 bits. So a lane reads up to four adjacent elements along n, each for another
+instruction. With four, column c of instruction j is column 4 c + j of 32, so that a lane's sums are eight adjacent elements.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def write_sums(out: Writer, plan: MatrixPlan) -> None:
 
 
 def wide_repeats(plan: MatrixPlan) -> tuple[int, ...]:
-    """Axes that repeat the product within a warp tile. They are the first dimensions of `sums` and of fragments."""
+    """Axes that repeat the product within a warp tile: the first dimensions of `sums` and of fragments."""
     return tuple(a for a in plan.repeats if plan.register[a] > 1)
 
 
 def repeat_indices(plan: MatrixPlan, tile: OperandTile | None = None) -> list[str]:
-    """Subscripts along the repeating axes. If `tile` is given, only axes that index this operand have one."""
+    """C subscripts along the repeating axes. If `tile` is given, only axes that index this operand have one."""
     return [f"reg_{plan.names[a]}" for a in wide_repeats(plan) if tile is None or a in tile.axes]
 
 
 def write_step(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Write the products of the tiles in the buffer that begins at byte `stage`."""
+    """Write the products of a step, whose tiles are in the buffer at byte `stage`."""
     out.line(f"const unsigned char *buffer = shared_memory{'' if stage == '0' else f' + {stage}'};")
     if plan.item != 2:
         kind, tile = SCALARS[plan.op.reads[plan.b_tile.read].tensor.dtype].name, plan.b_tile
@@ -71,7 +71,6 @@ def write_step(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def _write_fragments(out: Writer, plan: MatrixPlan, point: str, buffer: list[str]) -> None:
-    """Write the loads of both operands' fragments at point number `point` of a step."""
     index = _point_indices(plan, point)
     _write_a(out, plan, index, buffer)
     if plan.item == 2:
@@ -81,10 +80,7 @@ def _write_fragments(out: Writer, plan: MatrixPlan, point: str, buffer: list[str
 
 
 def _point_indices(plan: MatrixPlan, point: str) -> dict[int, str]:
-    """C text of the index within the step along every reduce axis at a point.
-
-    Along k, which runs fastest, it counts instructions.
-    """
+    """C text, by reduce axis, of the index within the step at fragment point `point`. Along k it counts instructions."""
     depths = plan.block[plan.roles.k] // plan.depth
     index, divisor = {}, plan.fragment_points
     order = [*plan.places, plan.roles.k]
@@ -98,7 +94,7 @@ def _point_indices(plan: MatrixPlan, point: str) -> dict[int, str]:
 
 
 def _row(plan: MatrixPlan, tile: OperandTile, index: dict[int, str], row: str, from_first: bool = False) -> str:
-    """C text of the row of a tile at the current indices of the repeating axes, and at `row` along the axis of rows.
+    """C text of a tile's row at the current indices of the repeating axes, and at `row` along the axis of rows.
 
     With `from_first`, spatial indices are relative to the warp's first element.
     """
@@ -108,18 +104,16 @@ def _row(plan: MatrixPlan, tile: OperandTile, index: dict[int, str], row: str, f
 
 
 def _first_row(plan: MatrixPlan, tile: OperandTile, row: str) -> str:
-    """C text of the row of a tile at the warp's first indices along the repeating axes, and at `row` along the axis of rows."""
     firsts = {a: _first(plan, a) for a in tile.axes[:-2] if a in plan.op.spatial}
     return total([*((tile.row_stride(a), first) for a, first in firsts.items()), (1, row)])
 
 
 def _first(plan: MatrixPlan, axis: int) -> str:
-    """C text of the first index of the warp tile in the block tile along an axis."""
     return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
 
 
 def _variants(tile: OperandTile, units: int, count: int) -> int:
-    """Number of pieces, of `units` units of a row each, after which the swizzle's pattern repeats; at most `count`.
+    """Number of pieces, at most `count`, after which the swizzle's pattern repeats along a row; a piece has `units` units.
 
     Addresses of later pieces are constant distances from the addresses of these pieces. Loops add rows in multiples of eight,
     after which the pattern repeats as well.
@@ -166,7 +160,6 @@ def write_lanes(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _split(piece: str, count: int) -> tuple[str, str]:
-    """(`piece % count`, `piece / count`) as C text: the variant of a piece, and the number of repetitions before it."""
     if piece.isdigit():
         return str(int(piece) % count), str(int(piece) // count)
     inner = f"({piece})" if " " in piece else piece
@@ -174,7 +167,6 @@ def _split(piece: str, count: int) -> tuple[str, str]:
 
 
 def _write_a(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
-    """Write the loads of A's fragments: matrices of 8 rows along m and 16 bytes along k."""
     tile, k = plan.a_tile, plan.roles.k
     count = _variants(tile, plan.units, plan.block[k] // plan.depth)
     loops = spatial_loops(plan, tuple(a for a in wide_repeats(plan) if a in tile.axes))
@@ -190,7 +182,6 @@ def _write_a(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[
 
 
 def _offset(place: str) -> str:
-    """The offset, in parentheses if it is a sum, so that it is added to a pointer as a whole."""
     return f"({place})" if " " in place else place
 
 
@@ -204,17 +195,14 @@ def _grouped(tile: OperandTile, text: str) -> str:
 
 
 def _loop(name: str, count: int) -> list[Loop]:
-    """An unrolled loop of `count` passes; empty for a single pass."""
     return [Loop(name, str(count))] if count > 1 else []
 
 
 def _scope(out: Writer, loops: list[Loop]) -> AbstractContextManager[None]:
-    """Context of the loops, or of a bare scope if there are no loops."""
     return out.nest(loops) if loops else out.block("")
 
 
 def _b_loops(plan: MatrixPlan) -> list[Loop]:
-    """Loops over the axes that repeat B's fragments."""
     return spatial_loops(plan, tuple(a for a in wide_repeats(plan) if a in plan.b_tile.axes))
 
 
@@ -235,7 +223,7 @@ def _write_b_transposed(out: Writer, plan: MatrixPlan, index: dict[int, str], bu
 
 
 def _write_b_gathered(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
-    """Write the loads of B's fragments of 8- and 32-bit elements: neighbours along n, each for another instruction."""
+    """Write the loads of B's fragments of 8- and 32-bit elements: adjacent elements along n, each for another instruction."""
     tile, n, each = plan.b_tile, plan.roles.n, plan.interleave
     first = f"first_{plan.names[n]}" if plan.program.threads[n] > 1 else "0"
     groups = plan.n_tiles // each
@@ -258,7 +246,6 @@ _VECTORS = {1: "unsigned", 2: "int2", 4: "int4"}
 
 
 def _write_words(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
-    """Write the load of neighbours along n of one row: a 32-bit element for each instruction."""
     tile = plan.b_tile
     place = shared_address(tile, plan.item, "row", "column")
     kind = _VECTORS[len(targets)]
@@ -268,7 +255,7 @@ def _write_words(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
 
 
 def _write_bytes(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
-    """Write the load of neighbours along n of four rows and their transposition: four bytes along k for each instruction."""
+    """Write the load of adjacent elements along n of four rows, transposed to four bytes along k for each instruction."""
     tile = plan.b_tile
     kind = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}[len(targets)]
     out.line("unsigned rows[4];")
@@ -283,7 +270,6 @@ def _write_bytes(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
 
 
 def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
-    """Write the multiply-adds at one point, of every pair of fragments of a repetition."""
     loops = spatial_loops(plan, wide_repeats(plan))
     a = subscript("a", [*buffer, *repeat_indices(plan, plan.a_tile), "tile_m"])
     b = subscript("b", [*buffer, *repeat_indices(plan, plan.b_tile), "tile_n"])
@@ -304,7 +290,7 @@ def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
 
 
 def _write_split_products(out: Writer, loops: list[Loop], a: str, b: str, sums: str) -> None:
-    """Write products of operands that are split into high + low tf32: three products, the small products first.
+    """Write products of operands split into high + low tf32: three products, the small ones first.
 
     Tensor cores round every sum towards zero. So they add up one point only, and CUDA cores add its sum to the accumulators in
     float32, rounded to nearest.
@@ -323,7 +309,6 @@ def _write_split_products(out: Writer, loops: list[Loop], a: str, b: str, sums: 
 
 
 def _write_split(out: Writer, letter: str, word: str, count: int) -> None:
-    """Write the high and low parts of the registers of a fragment."""
     with out.nest([Loop("i", str(count))]):
         out.line(f"const float whole = __int_as_float({word}[i]);")
         out.line(f"{letter}_high[i] = round_tf32(whole) & 0xffffe000u;")

@@ -1,8 +1,8 @@
 """C text that copies the operands' tiles of a step into shared memory, with zeros outside the tensor.
 
-Threads cover a tile in rounds of a smaller box, like on CUDA cores (`cuda/simt/copies.py`), so a thread's copies are constant
-distances apart. Values that no step changes are computed before the main loop: source and target of the first copy, and one bit
-for each copy that is inside.
+Threads cover a tile in rounds of a smaller box, as on CUDA cores (`cuda/simt/copies.py`), so a thread's copies are constant
+distances apart. Values that are equal in all steps are computed before the main loop: source and target of the first copy, and,
+for each copy, a bit that tells whether it is inside the tensor.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gensor_gym.codegen.cuda.simt.copies import MASK_BITS, digits, distance, few
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 
 UNROLLED = 8
-"""Largest number of copies of a thread in one unrolled loop body. More would only take registers."""
+"""Largest number of a thread's copies in one unrolled loop body; more would only take registers."""
 _WORDS = {1: "int", 2: "int2", 4: "int4"}
 
 
 def shared_address(tile: OperandTile, item: int, row: str, column: str) -> str:
-    """C text of the offset in elements of a row and a column in a tile."""
+    """C text of the offset, in elements, of a row and a column in a tile."""
     if tile.swizzle is not None:
         shift, mask = tile.swizzle.shift, tile.swizzle.mask
         scale = (16 // item * tile.swizzle.factor).bit_length() - 1
@@ -50,7 +50,7 @@ class TileCopies:
 
     @cached_property
     def sizes(self) -> dict[int, int]:
-        """Number of elements of one copy, by axis."""
+        """Number of elements of one copy along each axis."""
         return {a: self.tile.width if a == self.tile.axes[-1] else 1 for a in self.order}
 
     @cached_property
@@ -74,7 +74,7 @@ class TileCopies:
 
     @cached_property
     def trips(self) -> int:
-        """Number of copies of one thread: all its rounds."""
+        """Number of copies of one thread, in all its rounds."""
         found = 1
         for rounds in self.rounds:
             found *= rounds
@@ -82,36 +82,36 @@ class TileCopies:
 
     @property
     def trip(self) -> str:
-        """C text of the number of a thread's copy: the loop's variable `trip`, or 0 if the thread has one copy."""
+        """C text of the index of a thread's copy: the loop's variable `trip`, or 0 if the thread has one copy."""
         return "trip" if self.trips > 1 else "0"
 
     @cached_property
     def moved(self) -> dict[int, str]:
-        """C text of the distance from a thread's first copy to copy `trip`, by axis. It is the same for all threads."""
+        """C text of the distance from a thread's first copy to copy `trip`, along each axis. It is equal for all threads."""
         places = digits(self.trip, self.rounds)
         parts = zip(self.order, self.lanes, places, strict=True)
         return {a: total([(lanes * self.sizes[a], place)]) for a, lanes, place in parts}
 
     @cached_property
     def first(self) -> dict[int, str]:
-        """C text of the indices in the tile of a thread's first copy, by axis."""
+        """C text of the index in the tile of a thread's first copy, along each axis."""
         places = digits("thread", self.lanes)
         return {a: total([(self.sizes[a], place)]) for a, place in zip(self.order, places, strict=True)}
 
     def places(self, moved: bool) -> dict[int, str]:
-        """C text of the indices in the tile by axis: of copy `trip` if `moved`, else of the thread's first copy."""
+        """C text of an index in the tile along each axis: of copy `trip` if `moved`, else of the thread's first copy."""
         names = {a: f"{self.name}_{self.plan.names[a]}" if text != "0" else "0" for a, text in self.first.items()}
         return {a: total([(1, name), (1, self.moved[a] if moved else "0")]) for a, name in names.items()}
 
     def indices(self, steps: bool) -> list[str]:
-        """C text of all axis values: of copy `trip` in the current step if `steps`, else of the first copy in step 0."""
+        """C text of the operator's axis values: of copy `trip` in this step if `steps`, else of the first copy in step 0."""
         plan, places = self.plan, self.places(moved=steps)
         origins = [origin(plan, a) if steps or a in plan.op.spatial else "0" for a in range(len(plan.names))]
         return [total([(1, origins[a]), (1, places.get(a, "0"))]) for a in range(len(plan.names))]
 
     @cached_property
     def conditions(self) -> tuple[list[str], list[str]]:
-        """C conditions under which copy `trip` is inside: (conditions that no step changes, conditions that change)."""
+        """C conditions under which copy `trip` is inside the tensor: (conditions equal in all steps, other conditions)."""
         plan = self.plan
         steps = [f"block_{plan.names[a]}" for a in plan.op.reduce if plan.program.grid[a] > 1]
         every = plan.conditions(self.tile, self.indices(steps=True))
@@ -120,13 +120,13 @@ class TileCopies:
 
     @property
     def masked(self) -> bool:
-        """Whether the conditions that no step changes are evaluated before the main loop and kept in one bit per copy."""
+        """Whether the conditions equal in all steps are evaluated before the main loop and kept in one bit per copy."""
         lasting = self.plan.steps > 1 and self.trips <= MASK_BITS and self.tile.shifts < 0
         return bool(self.conditions[0]) and lasting
 
     @cached_property
     def in_tile(self) -> list[str]:
-        """C conditions under which a thread has a copy `trip`: a round may have idle threads, or overhang the tile."""
+        """C conditions under which a thread has a copy `trip`, since a round may have idle threads or exceed the tile."""
         places, busy = self.places(moved=True), 1
         for lanes in self.lanes:
             busy *= lanes
@@ -150,7 +150,7 @@ class TileCopies:
         return True
 
     def address(self, places: dict[int, str]) -> str:
-        """C text of the byte offset in a buffer, for indices along the tile's axes."""
+        """C text of the offset in a buffer, in bytes, for indices `places` along the tile's axes."""
         row = total((self.tile.row_stride(a), places[a]) for a in self.tile.axes[:-1])
         column = places[self.tile.axes[-1]]
         if self.tile.swizzle is not None:
@@ -174,12 +174,12 @@ class TileCopies:
 
 
 def tile_copies(plan: MatrixPlan) -> tuple[TileCopies, TileCopies]:
-    """The copies of A and of B."""
+    """The copies of the tiles of A and of B."""
     return TileCopies(plan, plan.a_tile), TileCopies(plan, plan.b_tile)
 
 
 def write_places(out: Writer, plan: MatrixPlan) -> None:
-    """Declare, before the main loop, the values that are the same in every step."""
+    """Declare, before the main loop, the values of both operands' copies that are equal in all steps."""
     for copies in tile_copies(plan):
         read, name, tile = plan.op.reads[copies.tile.read], copies.name, copies.tile
         width = f"{tile.width} elements" if tile.width > 1 else "one element"
@@ -210,7 +210,7 @@ def write_held(out: Writer, plan: MatrixPlan) -> None:
 
 
 def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
-    """Declare the pointers `<name>_next` to the elements of step `step`, which every iteration of the main loop advances.
+    """Declare pointers `<name>_next` to the elements of step `step`; every iteration of the main loop advances them.
 
     There are no pointers if several reduce axes have steps, because then steps are not equal distances apart.
     """
@@ -229,7 +229,8 @@ def _distance(plan: MatrixPlan, read: int) -> int:
 def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None:
     """Write the copies of both tiles to the buffer at byte `stage`.
 
-    With `ahead`, they are for a later step. Operands of way `held` are then only loaded to registers; `write_puts` stores them.
+    With `ahead`, the copies are for a later step: operands of way `held` are only loaded to registers, and `write_puts` stores
+    them.
     """
     for copies in tile_copies(plan):
         keep = ahead and copies.tile.way == "held"
@@ -250,7 +251,7 @@ def write_puts(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def write_rounding(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Write code by which each thread rounds to tf32 the elements that it copied to the buffer at byte `stage`, each once.
+    """Write code in which each thread rounds to tf32 the elements that it copied to the buffer at byte `stage`.
 
     A thread sees its own copies once it has waited for them. The following barrier makes the results visible to all threads.
     """
@@ -266,7 +267,6 @@ def write_rounding(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def _write_source(out: Writer, copies: TileCopies, ahead: bool) -> None:
-    """Declare `<name>_at`, the pointer to the source of a step's copies."""
     plan, read = copies.plan, copies.plan.op.reads[copies.tile.read]
     strides, moved = read.axis_strides(), _distance(copies.plan, copies.tile.read)
     scalar = SCALARS[read.tensor.dtype].name
@@ -279,7 +279,6 @@ def _write_source(out: Writer, copies: TileCopies, ahead: bool) -> None:
 
 
 def _write_target(out: Writer, copies: TileCopies, stage: str) -> None:
-    """Declare `<name>_into`, the pointer to the target of a step's copies in the buffer at byte `stage`."""
     place = total([(1, stage), (1, f"{copies.name}_to" if copies.straight else "0")])
     out.line(f"unsigned char *{copies.name}_into = shared_memory{f' + {place}' if place != '0' else ''};")
 
@@ -306,9 +305,9 @@ def _write_copy(out: Writer, copies: TileCopies, keep: bool) -> None:
 
 
 def _write_shifted(out: Writer, copies: TileCopies) -> str:
-    """Write the loads of the two aligned words that contain a copy; return C text of its value.
+    """Write the loads of the two aligned words that contain a copy; return C text of the copy's value.
 
-    Each word is wholly inside or wholly outside the tensor.
+    Each word is entirely inside or entirely outside the tensor.
     """
     plan, tile, name = copies.plan, copies.tile, copies.name
     read, width = plan.op.reads[tile.read], tile.width
@@ -334,11 +333,9 @@ def _trips(copies: TileCopies) -> list[Loop]:
 
 
 def _word(copies: TileCopies) -> str:
-    """C type of the value that one copy moves."""
     tile, plan = copies.tile, copies.plan
     return SCALARS[plan.op.reads[tile.read].tensor.dtype].name if tile.width == 1 else _WORDS[tile.width * plan.item // 4]
 
 
 def _put(copies: TileCopies) -> str:
-    """C text of the part of a buffer that copy `trip` fills."""
     return f"*reinterpret_cast<{_word(copies)} *>(&{copies.name}_into[{copies.target}])"

@@ -1,6 +1,6 @@
 """Plan of a tensor-core kernel with mma.sync, made before any text is written: instruction, shared tiles, copies.
 
-The warps of a block cover its tile like threads do in `cuda/plan.py`, and `tiles[0]` is the tile of a warp. Both operands are
+The warps of a block divide its tile as threads do in `cuda/plan.py`, and `tiles[0]` is the tile of a warp. Both operands are
 staged. The dimensions of a shared tile are axes of the operator, not dimensions of the tensor: the image of a convolution is in
 shared memory once for every position (r, s) of the window in a step.
 """
@@ -28,7 +28,7 @@ BANK_UNITS = 8
 INSTRUCTION_ROWS, INSTRUCTION_COLUMNS = 16, 8
 """Extents of an instruction along m and n. If the hardware's instruction has 8 rows, two count as one."""
 HELD_REGISTERS = 32
-"""Largest number of registers of a thread that keep an operand's loaded elements until the products of a step are done."""
+"""Most registers of a thread in which an operand's loaded elements wait until the products of a step are done."""
 CODE_LIMIT = 512
 """Largest number of instructions of one unrolled loop body. Larger bodies overflow the instruction cache."""
 HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
@@ -41,7 +41,7 @@ With 32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions sp
 HELD_BESIDE = 16
 """Number of registers for single bytes of int8 that fit in addition to the counted registers.
 
-If a thread needs more, launch bounds ask for fewer blocks, so that all its registers fit. Without this rule, 22 of 180 randomly
+If a thread needs more, launch bounds request fewer blocks, so that all its registers fit. Without this rule, 22 of 180 randomly
 drawn convolutions spilled; all but five of them had 18 more than fit (NVRTC 13.0, sm_80, sm_89, sm_90).
 """
 
@@ -60,11 +60,11 @@ class Swizzle:
 
 @dataclass(frozen=True)
 class OperandTile:
-    """One operand's part of a step in shared memory. A row is contiguous along `axes[-1]`; rows are `pitch` elements apart.
+    """One operand's tile of a step in shared memory. A row is contiguous along `axes[-1]`; rows are `pitch` elements apart.
 
-    `axes` are the axes that index the read, and `shape` is the block tile along them. A copy moves `width` neighbours:
-    asynchronously, directly, or held in registers while the block multiplies (`way`). `offset` is the start of the tile in a
-    buffer and `stage` its length, both in bytes.
+    `axes` are the axes that index the read, and `shape` is the block tile along them. `way` tells how copies of `width` adjacent
+    elements are made: asynchronously, directly, or held in registers while the block multiplies. `offset` is the start of the
+    tile in a buffer and `stage` its length, both in bytes.
     """
 
     read: int
@@ -77,10 +77,10 @@ class OperandTile:
     offset: int
     stage: int
     shifts: int = -1
-    """Window axis that shifts rows by less than a copy, so that a copy combines two aligned loads; -1 if there is none."""
+    """Window axis that shifts rows by less than a copy, so that a copy combines two aligned loads; -1 for no such axis."""
 
     def row_stride(self, axis: int) -> int:
-        """Number of rows between neighbours along an axis; 0 if the axis does not index the tile or runs within a row."""
+        """Number of rows from an index along an axis to the next; 0 if the axis does not index the tile or runs within a row."""
         place = self.axes.index(axis) if axis in self.axes[:-1] else -1
         return math.prod(self.shape[place + 1 : -1]) if place >= 0 else 0
 
@@ -91,7 +91,7 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def turing(self) -> bool:
-        """Whether the target is sm_75: short instructions, no asynchronous copies."""
+        """Whether the machine is sm_75, with shorter instructions and without asynchronous copies."""
         return self.program.hardware.arch == "sm_75"
 
     @cached_property
@@ -111,12 +111,12 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def repeats(self) -> tuple[int, ...]:
-        """Spatial axes that repeat the product: all but m and n."""
+        """Spatial axes that repeat the matrix product: all but m and n."""
         return tuple(a for a in self.op.spatial if a not in (self.roles.m, self.roles.n))
 
     @cached_property
     def places(self) -> tuple[int, ...]:
-        """Reduce axes that repeat the product: all but k."""
+        """Reduce axes that repeat the matrix product: all but k."""
         return tuple(a for a in self.op.reduce if a != self.roles.k)
 
     @cached_property
@@ -159,7 +159,7 @@ class MatrixPlan(ProductPlan):
 
     @property
     def held_registers(self) -> int:
-        """Largest number of registers of a thread that keep an operand's loaded elements until the products of a step are done.
+        """Most registers of a thread in which an operand's loaded elements wait until the products of a step are done.
 
         For int8, whose windows are copied byte by byte, they and the counted registers must also fit with one block per
         multiprocessor.
@@ -173,7 +173,7 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def named(self) -> int:
-        """Number of resident blocks in the launch bounds; 0 if they need no such number.
+        """Number of resident blocks in the launch bounds; 0 if the bounds have no such number.
 
         Without a number, the assembler spills registers of some widened operands in order to make two blocks resident.
         """
@@ -243,13 +243,11 @@ class MatrixPlan(ProductPlan):
         return self._layout(0) if too_much else tiles
 
     def _layout(self, layout: int) -> tuple[OperandTile, OperandTile]:
-        """Tiles of A and B for a value of knob shared_layout."""
         roles = self.roles
         a = self._operand(roles.a, roles.m, roles.k, layout, 0)
         return a, self._operand(roles.b, roles.k, roles.n, layout, a.stage)
 
     def _operand(self, read: int, row: int, inner: int, layout: int, offset: int) -> OperandTile:
-        """Tile of a read with rows along axis `row`, contiguous along axis `inner`, at byte `offset` of a buffer."""
         moving = self.op.reads[read].axis_strides()
         outer = tuple(a for a in (*self.repeats, *self.places) if moving[a])
         axes = (*outer, row, inner)
@@ -289,7 +287,7 @@ class MatrixPlan(ProductPlan):
     def _swizzle(self, read: int, row_bytes: int) -> Swizzle | None:
         """Permutation of units that puts the lanes of one load on different banks, as far as rows are long enough, or None.
 
-        Lanes of ldmatrix read 8 neighbouring rows. Without ldmatrix, lanes read two units of 4 rows of B, neighbours or every
+        Lanes of ldmatrix read 8 adjacent rows. Without ldmatrix, lanes read two units of 4 rows of B, adjacent rows or every
         fourth row.
         """
         units = row_bytes // UNIT
@@ -300,7 +298,7 @@ class MatrixPlan(ProductPlan):
         return Swizzle((BANK_UNITS // period).bit_length() - 1, period - 1, 1) if period > 1 else None
 
     def _copy_width(self, read: int, inner: int, pitch: int) -> int:
-        """Number of elements, in at most `vector` words, of the widest aligned copies that never cross the tensor's edge."""
+        """Number of elements of the widest aligned copy, of at most knob `vector` words, that never crosses the tensor's edge."""
         access = self.op.reads[read]
         strides = access.axis_strides()
         moved = [d for d, row in enumerate(access.coefficients) if row[inner]]

@@ -16,7 +16,7 @@ _WIDEST = 16
 
 
 def write_results(out: Writer, plan: MatrixPlan) -> None:
-    """Write the stores of every lane's elements: runs of neighbours along n in two rows of every instruction."""
+    """Write the stores of every lane's elements: runs of adjacent elements along n in two rows of every instruction."""
     width = store_width(plan)
     with ExitStack() as stack:
         indices = _enter_repeats(out, plan, stack)
@@ -34,14 +34,14 @@ def write_results(out: Writer, plan: MatrixPlan) -> None:
 
 
 def store_width(plan: MatrixPlan) -> int:
-    """Number of neighbours along n that one store writes."""
+    """Number of adjacent elements along n that one store writes."""
     op, n = plan.op, plan.roles.n
     item = 4 if plan.slices > 1 or op.output.dtype in ("float32", "int32") else 2
     return next(w for w in (4, 2, 1) if w * item <= _WIDEST and 2 * plan.interleave % w == 0 and _lies(plan, op.write, n, w))
 
 
 def _lies(plan: MatrixPlan, access: Access, axis: int, width: int) -> bool:
-    """Whether `width` neighbours along an axis are an aligned vector of the tensor, wholly inside or wholly outside."""
+    """Whether `width` adjacent elements along an axis are an aligned vector, entirely inside or entirely outside the tensor."""
     strides = access.axis_strides()
     live = [a for a in plan.op.spatial if a != axis and (plan.op.extents[a] > 1 or plan.block[a] > 1)]
     base = sum(stride * offset for stride, offset in zip(access.strides(), access.offset, strict=True))
@@ -50,7 +50,6 @@ def _lies(plan: MatrixPlan, access: Access, axis: int, width: int) -> bool:
 
 
 def _enter_repeats(out: Writer, plan: MatrixPlan, stack: ExitStack) -> list[str]:
-    """Open loops over the repeating axes, guarded if tiles overhang; return C text of the output's index along these axes."""
     site, indices = make_site(plan), ["0"] * len(plan.names)
     for a in plan.repeats:
         stack.enter_context(out.nest(spatial_loops(plan, (a,))))
@@ -59,7 +58,6 @@ def _enter_repeats(out: Writer, plan: MatrixPlan, stack: ExitStack) -> list[str]
 
 
 def _enter_row(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str]) -> None:
-    """Open loops over a lane's rows, and declare the output's index along m."""
     m = plan.roles.m
     stack.enter_context(out.nest([*([Loop("tile_m", "M_TILES")] if plan.m_tiles > 1 else []), Loop("half", "2")]))
     tile_m = "tile_m" if plan.m_tiles > 1 else "0"
@@ -68,7 +66,6 @@ def _enter_row(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[st
 
 
 def _enter_column(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str], groups: int, parts: bool) -> None:
-    """Declare the output's index along n of a store's first column."""
     n, run = plan.roles.n, 2 * plan.interleave
     terms = [(1, origin(plan, n)), (1, _first(plan, n)), (4 * run, "group" if groups > 1 else "0")]
     terms += [(run, "lane % 4"), (1, "part" if parts else "0")]
@@ -76,7 +73,6 @@ def _enter_column(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list
 
 
 def _first(plan: MatrixPlan, axis: int) -> str:
-    """C text of the first index of the warp tile in the block tile along an axis."""
     return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
 
 
@@ -100,7 +96,6 @@ def _sum(plan: MatrixPlan, lane: str, width: int) -> str:
 
 
 def _operand(out: Writer, plan: MatrixPlan, access: Access, indices: list[str], width: int) -> str:
-    """C text of element `i` of an epilogue stage's operand, loaded as one vector if its neighbours along n form one."""
     n = plan.roles.n
     together = access.axis_strides()[n] and _lies(plan, access, n, width)
     return write_operand(out, access, indices, n, "i" if width > 1 else "0", width if together else 1)

@@ -1,4 +1,4 @@
-"""How the threads of a block share the copies of one read's tile into shared memory. `copy.py` writes their text."""
+"""How the threads of a block share the copies of one read's tile into shared memory. `copy.py` writes the text of the copies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gensor_gym.codegen.cuda.tiles.shared import SharedTile
 from gensor_gym.operators.types import Access
 
 MOST_ROUNDS = 64
-"""Maximum number of rounds along a dimension that are tried beyond the fewest possible."""
+"""Most rounds along a dimension that are tried in excess of the fewest possible."""
 MASK_BITS = 32
-"""Largest number of copies of a thread whose conditions are stored in one register, one bit for each."""
+"""Most copies of a thread whose conditions are kept in one register, one bit for each."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Copies:
 
     @cached_property
     def counts(self) -> list[int]:
-        """Number of copies along every dimension of the box. The last dimension runs fastest in a copy's number.
+        """Number of copies along every dimension of the box. The last dimension runs fastest in a copy's index.
 
         If a dimension and the previous dimension are contiguous in the tensor and in shared memory and need no guards, they count
         as one, which saves a division.
@@ -81,19 +81,19 @@ class Copies:
 
     @property
     def trips(self) -> int:
-        """Number of copies of one thread: all its rounds."""
+        """Number of copies that each thread makes: the product of `rounds`."""
         return math.prod(self.rounds)
 
     @cached_property
     def distances(self) -> list[str]:
-        """C text of the distance along every dimension from a thread's first copy to copy `trip`, the same for all threads."""
+        """C text of the distance along every dimension from a thread's first copy to copy `trip`, equal for all threads."""
         places = digits("trip" if self.trips > 1 else "0", self.rounds)
         sizes = [*self.lanes[:-1], self.lanes[-1] * self.width]
         return [total([(size, place)]) for size, place in zip(sizes, places, strict=True)]
 
     @cached_property
     def first(self) -> list[str]:
-        """C text of the indices in the box of a thread's first copy."""
+        """C text of the index in the box of a thread's first copy, along every dimension."""
         places = digits("thread", self.lanes)
         return [*places[:-1], total([(self.width, places[-1])])]
 
@@ -103,7 +103,7 @@ class Copies:
         return None if self.tile.swizzle else distance(self.tile.strides, self.distances)
 
     def in_box(self) -> list[str]:
-        """C conditions under which a thread has a copy `trip`: a round may have idle threads, or overhang the box."""
+        """C conditions under which a thread has a copy `trip`, since a round may have idle threads or exceed the box."""
         busy = math.prod(self.lanes)
         found = [f"thread < {busy}"] if busy < self.plan.threads else []
         for d, (count, lanes) in enumerate(zip(self.counts, self.lanes, strict=True)):
@@ -120,7 +120,7 @@ class Copies:
 
     @property
     def repeated(self) -> bool:
-        """Whether a block copies the box more than once, so that values that stay the same are worth keeping."""
+        """Whether a block copies the box more than once, so that values equal in all steps are worth keeping."""
         return self.plan.steps > self.plan.slices
 
     @property
@@ -131,7 +131,7 @@ class Copies:
         return [d for d, row in enumerate(self.read.coefficients) if any(row[a] for a in axes)]
 
     def guards(self, places: list[str]) -> tuple[list[str], list[str]]:
-        """C conditions under which a copy at `places` is inside: (conditions that no step changes, conditions that change)."""
+        """C conditions for a copy at `places` to be inside the tensor: (conditions equal in all steps, other conditions)."""
         fixed: list[str] = []
         changing: list[str] = []
         for d, index in enumerate(self.positions(places)):
@@ -139,7 +139,7 @@ class Copies:
         return fixed, changing
 
     def positions(self, places: list[str], moving: bool = True) -> list[str]:
-        """C text of the index in the view along every dimension, with the part that changes from step to step if `moving`."""
+        """C text of the index in the view along every dimension; the part that changes with the step is included if `moving`."""
         plan, read = self.plan, self.read
         axes = range(len(plan.names))
         origins = [origin(plan, a) if moving or a in plan.op.spatial else "0" for a in axes]
@@ -152,14 +152,14 @@ class Copies:
 
     @cached_property
     def masked(self) -> bool:
-        """Whether the conditions that no step changes are evaluated before the main loop and kept in one bit per copy."""
+        """Whether the conditions equal in all steps are evaluated before the main loop and kept in one bit per copy."""
         fixed, _ = self.guards(["place"] * len(self.counts))
         lasting = self.repeated and self.trips <= MASK_BITS
         return bool(fixed) and lasting and fill_of(self.plan, self.read) is not None
 
     @cached_property
     def whole_box(self) -> tuple[list[str], list[str]] | None:
-        """C conditions under which the whole box is inside: (the same for all steps, changing with the step); None if never."""
+        """C conditions for the whole box to be inside: (conditions equal in all steps, other conditions). None if it never is."""
         found = whole(self.plan, self.read)
         if found is None:
             return None
@@ -180,7 +180,7 @@ def distance(strides: tuple[int, ...], distances: list[str]) -> str:
 
 
 def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
-    """C text of the digits of a number in the mixed radix `sizes`, the last digit fastest. The first digit has no remainder."""
+    """C text of a number's digits in the mixed radix `sizes`, the last digit fastest. The first digit has no remainder."""
     places = ["0"] * len(sizes)
     live = [d for d, size in enumerate(sizes) if size > 1] if number != "0" else []
     for d in live:
@@ -192,7 +192,7 @@ def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
 def fewest_rounds(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
     """Shape of the box of at most `threads` copies that covers a box of `counts` copies in the fewest rounds.
 
-    Among equals, it is the box that overhangs along the fewest dimensions, then the box that is longest along the last
+    Among equals, it is the box that exceeds `counts` along the fewest dimensions, then the box that is longest along the last
     dimensions.
     """
     best: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())

@@ -1,8 +1,8 @@
 """C text of the copies into shared memory: all threads of a block together fill the tile of one read.
 
-Threads cover the tile in rounds of a smaller box, so a thread's copies are constant distances apart. Values that no step changes
-are computed before the main loop: source and target of a thread's first copy, and one bit for each copy that is inside the
-tensor. If a block's whole box is inside, it runs copies without guards.
+Threads cover the tile in rounds of a smaller box, so a thread's copies are constant distances apart. Values that are equal in all
+steps are computed before the main loop: source and target of a thread's first copy, and, for each copy, a bit that tells whether
+it is inside the tensor. If a block's whole box is inside, its copies have no guards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gensor_gym.codegen.cuda.simt.copies import Copies, distance
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 
 UNROLLED_LOADS = 8
-"""Number of loads of one thread that are in flight together. More would only take registers."""
+"""Number of loads of one thread that are in flight together; more would only take registers."""
 UNROLLED_COPIES = 32
 """Number of asynchronous copies of one thread in an unrolled loop body."""
 UNROLLED_SWIZZLED = 4
@@ -26,7 +26,7 @@ UNROLLED_SWIZZLED = 4
 class Share:
     """Distribution of a step's copies over its `points` points, in `groups` groups of copies that begin together.
 
-    `total` is the number of copies of all reads, and `first` the number of this read's first copy. In the surrounding text `part`
+    `total` is the number of copies of all reads, and `first` the index of this read's first copy. In the surrounding text, `part`
     is the current point, or -1 to begin all copies. `more` is false if the step does not exist: then zeros are copied, which are
     not read.
     """
@@ -43,7 +43,7 @@ class Share:
 
 
 def write_places(out: Writer, copies: Copies) -> None:
-    """Declare, before the main loop, the values that are the same in every step."""
+    """Declare, before the main loop, the values of a read's copies that are equal in all steps."""
     name, tile = copies.name, copies.tile
     what = f"{copies.width} elements" if copies.width > 1 else "one element"
     kind = "matrix" if tile.axes else "box"
@@ -67,12 +67,11 @@ def write_places(out: Writer, copies: Copies) -> None:
 
 
 def _source(copies: Copies, places: list[str]) -> str:
-    """C text of the address in the tensor of an index in the box, without the part that changes from step to step."""
+    """C text of the address in the tensor of an index in the box, without the part that changes with the step."""
     return total(zip(copies.read.strides(), copies.positions(places, moving=False), strict=True))
 
 
 def _places(copies: Copies) -> list[str]:
-    """C text of the indices in the box of copy `trip`."""
     return [
         total([(1, f"{copies.name}_{d}" if first != "0" else "0"), (1, moved)])
         for d, (first, moved) in enumerate(zip(copies.first, copies.distances, strict=True))
@@ -80,15 +79,15 @@ def _places(copies: Copies) -> list[str]:
 
 
 def write_registers(out: Writer, copies: Copies) -> None:
-    """Declare the registers that keep the copies' values between statements `load` and `store`."""
+    """Declare the registers that keep the copies' values from statement `load` to statement `store`."""
     out.line(f"{copies.kind} {copies.name}_copy[{copies.trips}];")
 
 
 def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0", share: Share | None = None) -> None:
-    """Write the copies of one step. With `share`, they begin only at their points.
+    """Write the copies of one step. With `share`, a copy begins only at its point.
 
     `statement` is the kind of copy: `move` (load and store), `load` (to registers `<name>_copy`), `store` (from these registers)
-    or `async`. `buffer` is C text of the target buffer's number.
+    or `async`. `buffer` is C text of the target buffer's index.
     """
     box = copies.whole_box
     _write_pointers(out, copies, statement, buffer)
@@ -105,7 +104,6 @@ def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0",
 
 
 def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool, share: Share | None = None) -> None:
-    """Write the loop over a thread's copies."""
     trips = copies.trips
     unrolled = trips  # registers between load and store cannot be indexed
     if statement in ("move", "async"):
@@ -140,7 +138,6 @@ def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool, shar
 
 
 def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool) -> str:
-    """C text of the value that a copy loads, or of the source arguments of an asynchronous copy."""
     plan, read, name = copies.plan, copies.read, copies.name
     pointer = f"&{name}_at[{distance(copies.tensor_strides, copies.distances)}]"
     kind = copies.kind
@@ -159,7 +156,6 @@ def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool)
 
 
 def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) -> None:
-    """Declare the pointers of a step's copies: `<name>_at` to the tensor, `<name>_into` to the buffer that is filled."""
     plan, read, name = copies.plan, copies.read, copies.name
     scalar = SCALARS[read.tensor.dtype].name
     if statement != "store":
@@ -173,7 +169,6 @@ def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) ->
 
 
 def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
-    """C text of element number `lane` of a copy in the shared tile."""
     name, tile = copies.name, copies.tile
     if copies.shared_distance is None:
         last = len(places) - 1
@@ -182,7 +177,6 @@ def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
 
 
 def _write_stores(out: Writer, copies: Copies, places: list[str], value: str) -> None:
-    """Write the store of a copy's value to the tile, as one vector or element by element."""
     tile, width = copies.tile, copies.width
     if tile.store_width == width:
         target = _target(copies, places)
@@ -193,5 +187,5 @@ def _write_stores(out: Writer, copies: Copies, places: list[str], value: str) ->
 
 
 def splat(vector: str, width: int) -> str:
-    """Format string that makes a C vector of one value."""
+    """Format string that makes a C vector whose elements all have one value."""
     return vector + "{{" + ", ".join(["{0}"] * width) + "}}"

@@ -24,9 +24,9 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, computed, subscr
 
 @dataclass(frozen=True)
 class Fragment:
-    """The registers of read number `index` at a reduction point; None means the point of the surrounding loops.
+    """The registers of read `index` at the reduction point `point`; None means the point of the surrounding loops.
 
-    `<name>_<tile>` is the C name of the shared tile, and `<name>_<registers>` is that of the registers.
+    `<name>_<tile>` is the C name of the shared tile, and `<name>_<registers>` that of the registers.
     """
 
     plan: BlockPlan
@@ -46,7 +46,7 @@ class Fragment:
         return fragment_axes(self.plan, self.index)
 
     def site(self, lane: str = "0", point_lane: str = "0") -> Site:
-        """Site of the element that a statement loads: `lane` of a vector, and `point_lane` of the points taken together."""
+        """Site of the element that a statement loads: `lane` of a vector, and `point_lane` of the points computed together."""
         lanes = self.plan.lanes(self.index)
         return make_site(self.plan, lanes.axis, lanes.width, lane, point_lane, self.point)
 
@@ -56,7 +56,7 @@ class Fragment:
 
 
 def fragment_axes(plan: BlockPlan, index: int) -> tuple[int, ...]:
-    """Axes along which a fragment has a dimension: spatial axes with several elements, and the axis of points taken together."""
+    """Axes along which a fragment has a dimension: spatial axes with several elements, and the axis of `plan.points`."""
     rows = plan.op.reads[index].coefficients
     moving = [a for a in range(len(plan.names)) if any(row[a] for row in rows)]
     wide = [a for a in plan.op.spatial if plan.register[a] > 1]
@@ -69,7 +69,7 @@ def subscripts(plan: BlockPlan, site: Site, axes: tuple[int, ...]) -> list[str]:
 
 
 def thread_place(plan: BlockPlan, index: int) -> str:
-    """C text of the offset in a shared tile of the thread's first element.
+    """C text of the offset of the thread's first element in a shared tile.
 
     It is "0" in swizzled tiles, in which elements are not constant distances from the first.
     """
@@ -102,7 +102,6 @@ def write_fragment(out: Writer, fragment: Fragment, new: bool = False) -> None:
 
 
 def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> None:
-    """Write one load, of an element or of a vector, into the fragment."""
     plan, lanes, name = fragment.plan, fragment.plan.lanes(fragment.index), fragment.name
     value, dtype = _value(fragment, point_lane), plan.op.reads[fragment.index].tensor.dtype
     element = "opaque({})" if is_hidden(plan, fragment.index) else widened(dtype, "{}")
@@ -119,7 +118,6 @@ def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> 
 
 
 def _value(fragment: Fragment, point_lane: str) -> str:
-    """C text of the value of a load, from the shared tile or directly from the tensor."""
     plan, name, width = fragment.plan, fragment.name, fragment.plan.lanes(fragment.index).width
     read, tile = plan.op.reads[fragment.index], plan.shared[fragment.index]
     site = fragment.site(point_lane=point_lane)

@@ -1,8 +1,8 @@
 """C text of a thread's position in its block: its first element along every spatial axis.
 
-Thread numbers run fastest over the threads that share an output, then along the innermost spatial axis. Knob warp_tile instead
-arranges the 32 lanes of a warp in a patch of the last two axes. Knob lane_map orders the lanes within the patch so that eight
-neighbouring lanes, which a 128-bit shared load serves together, need few different elements of either operand.
+Thread indices run fastest over the threads that share an output, then along the innermost spatial axis. Knob `warp_tile` instead
+arranges the 32 lanes of a warp in a patch of the last two axes. Knob `lane_map` orders the lanes within the patch so that eight
+consecutive lanes, which a 128-bit shared load serves together, need few different elements of either operand.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from gensor_gym.codegen.cuda.text import Writer, remainder, total
 PATCH = 32
 """Number of threads in a patch: a warp, or half a wave of 64."""
 PATCHES = {1: (4, 8), 2: (8, 4), 3: (2, 16)}
-"""(rows, columns) of threads in a patch, by knob warp_tile."""
+"""(rows, columns) of threads in a patch, by the value of knob `warp_tile`."""
 TOGETHER = 8
 """Number of lanes whose 128-bit shared loads are served together."""
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A warp as `rows` x `columns` threads along the last two spatial axes. A block has `grid` patches along them."""
+    """A warp as `rows` x `columns` threads along the last two spatial axes. A block has `grid` patches along these axes."""
 
     rows: int
     columns: int
@@ -30,7 +30,7 @@ class Patch:
 
 
 def patch_of(plan: BlockPlan) -> Patch | None:
-    """The patch of knob warp_tile; None if warps are in row order, threads share outputs, or the block is not whole patches."""
+    """The patch of knob `warp_tile`; None if warps are in row order, threads share outputs, or the block is not whole patches."""
     shape = PATCHES.get(plan.program.knob("warp_tile"))
     if shape is None or len(plan.op.spatial) < 2 or plan.reduce_threads > 1:
         return None
@@ -60,7 +60,7 @@ def write_lanes(out: Writer, plan: BlockPlan) -> None:
 
 
 def _lane(interleaved: int, patch: Patch) -> tuple[str, str]:
-    """C text of a lane's row and column in the patch. `interleaved` is knob lane_map."""
+    """C text of a lane's row and column in the patch. `interleaved` is knob `lane_map`."""
     if not interleaved:
         return f"lane / {patch.columns}", f"lane % {patch.columns}"
     beside = max(2, TOGETHER // patch.rows)  # columns of the eight lanes, which take all rows of the patch, up to 4
@@ -75,7 +75,7 @@ def _lane(interleaved: int, patch: Patch) -> tuple[str, str]:
 
 
 def _write_in_rows(out: Writer, plan: BlockPlan, axes: tuple[int, ...], index: str, count: int) -> None:
-    """Declare `first_<axis>` from the digits of an index that takes `count` values, with the last axis fastest."""
+    """Declare `first_<axis>` from the digits of an index below `count`, with the last axis fastest."""
     live = [a for a in axes if plan.program.threads[a] > 1]
     for a in live:
         threads, name = plan.program.threads[a], plan.names[a]

@@ -34,7 +34,7 @@ TOGETHER = 3
 
 
 def write_main(out: Writer, plan: BlockPlan) -> None:
-    """Write the loop over the steps of the reduction, or the one pass of an elementwise operator."""
+    """Write the loop over the steps of the reduction, or the single step of an elementwise operator."""
     copies = [Copies(plan, index) for index, staged in enumerate(plan.staged) if staged]
     for each in copies:
         write_places(out, each)
@@ -49,7 +49,6 @@ def write_main(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_steps(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
-    """Write the loop with one buffer: every step copies, then computes."""
     first, last = _range(plan)
     with ExitStack() as stack:
         if plan.steps > 1 or plan.slices > 1:
@@ -70,7 +69,6 @@ def _write_steps(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
 
 
 def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
-    """Write the loop with several buffers: every step starts the copies of a later step."""
     (first, last), lead, shares = _range(plan), plan.stages - 1, _shares(plan, copies)
     _write_copy_functions(out, plan, copies, shares)
     apart = any(not each.tile.asynchronous for each in copies)
@@ -108,7 +106,6 @@ def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
 
 
 def _write_ahead(out: Writer, plan: BlockPlan, last: str, by_itself: bool, spread: bool) -> None:
-    """Write the points of a step, and the copies of a later step before them or, if `spread`, between them."""
     if not spread:
         out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
     if by_itself and not spread:
@@ -148,7 +145,6 @@ def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies], sh
 
 
 def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
-    """Write the wait for the next tiles, and the barrier."""
     if by_itself:
         out.line(f"wait_for_copies<{plan.stages - 2}>();")
     out.line("__syncthreads();  // the next tiles are complete, the ones before are free")
@@ -167,7 +163,7 @@ def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
 
 
 def _write_turn(out: Writer, plan: BlockPlan) -> None:
-    """Write the last point of a step: load the fragments of the next step's first point, then add."""
+    """Write the last point of a step: load the fragments of the next step's first point, then accumulate."""
     _write_tiles(out, plan, "then")
     write_first_fragments(out, plan, "then", "next")
     write_accumulation(out, plan)
@@ -175,7 +171,6 @@ def _write_turn(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_tiles(out: Writer, plan: BlockPlan, suffix: str) -> None:
-    """Declare the pointers `<name>_<suffix>` to this thread's first elements of the tiles in the current buffer."""
     for index, (read, tile) in enumerate(zip(plan.op.reads, plan.shared, strict=True)):
         if tile is not None:
             name, kind = read.tensor.name, SCALARS[read.tensor.dtype].name
@@ -192,5 +187,4 @@ def _moved(plan: BlockPlan, staged: bool) -> tuple[int, ...]:
 
 
 def _range(plan: BlockPlan) -> tuple[str, str]:
-    """C text of this block's first step, and of the step after its last."""
     return ("first_step", "last_step") if plan.slices > 1 else ("0", str(plan.steps))

@@ -15,7 +15,7 @@ from gensor_gym.graph.resources import CODE_LIMIT_GPU
 
 
 def write_points(out: Writer, plan: BlockPlan) -> None:
-    """Write the points of a step. If direct reads need guards, tiles wholly inside run a second version without guards."""
+    """Write the points of a step. If unstaged reads need guards, tiles entirely inside run a second version without guards."""
     conditions = inside_conditions(plan)
     if not conditions:
         _write_points(out, plan)
@@ -27,7 +27,7 @@ def write_points(out: Writer, plan: BlockPlan) -> None:
 
 
 def inside_conditions(plan: BlockPlan) -> list[str]:
-    """C conditions under which a step is computed without guards; empty if a step has no guards, or always needs its guards."""
+    """C conditions for a step to run without guards; empty if a step has no guards, or always needs its guards."""
     found: list[str] = []
     for read, staged in zip(plan.op.reads, plan.staged, strict=True):
         conditions = [] if staged else whole(plan, read)
@@ -43,7 +43,6 @@ def inside_conditions(plan: BlockPlan) -> list[str]:
 
 
 def _write_points(out: Writer, plan: BlockPlan) -> None:
-    """Write loops over the chunks of a step and the points of a chunk. Every point loads its fragments."""
     with ExitStack() as stack:
         axes = [a for a in plan.op.reduce if plan.chunks[a] > 1]
         if plan.reduce_threads > 1:
@@ -81,13 +80,13 @@ def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
 
 
 def _enter_shared_chunks(out: Writer, plan: BlockPlan, stack: ExitStack, axes: list[int]) -> None:
-    """Open the loop over one thread's chunks. Of R threads that share an output, thread r takes chunks r, r + R, .."""
+    """Begin the loop over one thread's chunks. Thread r of R threads that share an output takes chunks r, r + R, .."""
     chunks, team = math.prod(plan.chunks), plan.reduce_threads
     if chunks == team:
         out.line("const int chunk = reduce_thread;")
     elif chunks < team:
         stack.enter_context(out.block(f"if (const int chunk = reduce_thread; chunk < {chunks})"))
-    else:  # a loop over rounds has a constant number of them, so the compiler loads ahead for all
+    else:  # the number of rounds is constant, so the compiler loads ahead for all
         rounds = -(-chunks // team)
         swizzled = any(tile.swizzle for tile in plan.shared if tile)  # then every round has its own addresses
         unroll = 1 if swizzled else min(plan.program.knob("unroll"), rounds)
@@ -117,20 +116,19 @@ def write_first_fragments(out: Writer, plan: BlockPlan, tile: str, registers: st
 
 
 def _unroll(plan: BlockPlan) -> int:
-    """Number of consecutive points that knob unroll asks to unroll."""
     return plan.program.knob("unroll") * math.prod(plan.register[a] for a in plan.op.reduce)
 
 
 def unrolled_points(plan: BlockPlan) -> int:
-    """Number of points in each step except the last step if all these points are unrolled; else 0."""
+    """Number of points in each step except its last point, if all of them are unrolled; else 0."""
     rounds = plan.step_points - 1
     return rounds if _unroll(plan) >= rounds else 0
 
 
 def write_buffered_points(out: Writer, plan: BlockPlan, last: bool, between: str = "") -> None:
-    """Write the points of a step, the last point only if `last`. Each point loads the next point's fragments, then adds its own.
+    """Write the points of a step, the last point only if `last`. Each point loads the next point's fragments, then accumulates.
 
-    `between` is a line between the two.
+    `between` is a line of text between the loads and the accumulation.
     """
     count = plan.step_points
     rounds = count if last else count - 1
@@ -147,7 +145,7 @@ def write_buffered_points(out: Writer, plan: BlockPlan, last: bool, between: str
 
 
 def write_advance(out: Writer, plan: BlockPlan) -> None:
-    """Write the moves of the next point's fragments to the current registers. In unrolled loops they cost no instruction."""
+    """Write the moves of the next point's fragments to the current registers. In unrolled loops, they cost no instruction."""
     for index, read in enumerate(plan.op.reads):
         fragment = Fragment(plan, index)
         loops = spatial_loops(plan, tuple(a for a in fragment.axes if a in plan.op.spatial))
@@ -157,7 +155,7 @@ def write_advance(out: Writer, plan: BlockPlan) -> None:
 
 
 def _next_point(plan: BlockPlan) -> Point:
-    """The point after point number `point` of a step. Points are numbered with the last reduce axis fastest."""
+    """The point after point `point` of a step, in an order with the last reduce axis fastest."""
     texts, divisor = ["0"] * len(plan.names), plan.step_points
     live = [a for a in plan.op.reduce if plan.block[a] > 1]
     for a in live:

@@ -18,7 +18,7 @@ FINISH_THREADS = 256
 
 
 def write_combine(out: Writer, plan: BlockPlan) -> None:
-    """Write code that combines the partial results of threads that share an output in the first of them.
+    """Write code that combines the partial results of threads that share an output into the first of these threads.
 
     Threads of a warp combine by shuffles, warps through shared memory.
     """
@@ -40,7 +40,7 @@ def write_combine(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_mask(out: Writer, plan: BlockPlan) -> str:
-    """C text of the mask of the thread's warp, declared if necessary. The last warp of a block may have fewer lanes."""
+    """C text of the mask of the thread's warp, declared if necessary, since the last warp of a block may have fewer lanes."""
     rest = plan.threads % plan.warp
     if not rest:
         return "0xffffffffu"
@@ -88,7 +88,6 @@ def write_store(out: Writer, plan: BlockPlan) -> None:
 
 
 def _enter_outputs(out: Writer, plan: BlockPlan, stack: ExitStack, axis: int, width: int) -> list[str]:
-    """Open loops over the register tile, guarded if tiles overhang; return C text of the output's index along every axis."""
     site = make_site(plan, axis, width)
     indices = ["0"] * len(plan.names)
     for a in plan.op.spatial:
@@ -115,7 +114,7 @@ def write_run(
     element: Callable[[str], str],
     operand: Callable[[Access], str],
 ) -> None:
-    """Write one store of `width` finished neighbours, or of their partial sums if the reduction is split.
+    """Write one store of `width` adjacent finished elements, or of their partial sums if the reduction is split.
 
     `element` returns C text of a lane's accumulator. `operand` returns C text of an epilogue stage's operand for the loop
     variable `lane`, and may write a line that loads it.
@@ -134,7 +133,7 @@ def write_run(
 
 
 def write_elements(out: Writer, dtype: str, target: str, values: list[str]) -> None:
-    """Write a store of neighbours from `target` on. Several neighbours are stored as one aligned vector."""
+    """Write a store of adjacent elements from `target` on; several elements are stored as one aligned vector."""
     if len(values) == 1:
         out.line(f"{target} = {values[0]};")
         return
@@ -143,14 +142,14 @@ def write_elements(out: Writer, dtype: str, target: str, values: list[str]) -> N
 
 
 def _lies(plan: BlockPlan, access: Access, axis: int, width: int) -> bool:
-    """Whether `width` neighbours of an operand along the output's innermost axis are an aligned vector."""
+    """Whether `width` elements of an operand along the output's innermost axis are an aligned vector."""
     last = len(access.view) - 1
     alike = plan.sole_mover(access, last) == axis and access.coefficients[last][axis] == 1
     return alike and plan.global_width(access, plan.inner[axis]) >= width
 
 
 def write_operand(out: Writer, access: Access, indices: list[str], axis: int, lane: str, width: int) -> str:
-    """C text of element number `lane` along `axis` of an epilogue stage's operand, counted from `indices`.
+    """C text of element `lane` along `axis` of an epilogue stage's operand, counted from `indices`.
 
     If `width` is more than 1, a line that loads `width` elements at once is written before.
     """
@@ -166,13 +165,11 @@ def write_operand(out: Writer, access: Access, indices: list[str], axis: int, la
 
 
 def _scalar_operands(plan: BlockPlan, indices: list[str]) -> list[str | None]:
-    """C text of every epilogue stage's operand for the output element at `indices`; None for a stage without an operand."""
     accesses = [stage.access for stage in plan.op.epilogue]
     return [widened(a.tensor.dtype, f"{a.tensor.name}[{flat(a, indices)}]") if a else None for a in accesses]
 
 
 def _finished(out: Writer, plan: BlockPlan, value: str, operands: list[str | None]) -> str:
-    """Write the division and the epilogue of a value, one line per stage; return C text of the finished value."""
     op = plan.op
     kind = SCALARS[op.accumulator].name
     if op.divisor == 1 and not op.epilogue:
@@ -187,7 +184,7 @@ def _finished(out: Writer, plan: BlockPlan, value: str, operands: list[str | Non
 def write_finish(out: Writer, plan: BlockPlan) -> None:
     """Write the body of the second kernel: combine the slices of one output element in order, finish it, store it.
 
-    Neighbouring threads have neighbours in memory.
+    Consecutive threads have adjacent elements in memory.
     """
     op = plan.op
     kind, size = SCALARS[op.accumulator].name, op.output.size

@@ -43,7 +43,7 @@ class SharedTile:
     swizzle: int = 0
     axes: tuple[int, ...] = ()
     lead: int = 0
-    """Number of elements before the first element read along the last dimension, so that a window's rows begin aligned."""
+    """Number of elements copied before the first element read along the last dimension, so that a window's rows begin aligned."""
 
     @property
     def loads(self) -> int:
@@ -61,7 +61,7 @@ class SharedTile:
         return [total(zip(row, indices, strict=True), lead) for row, lead in zip(access.coefficients, leads, strict=True)]
 
     def address(self, places: Sequence[str]) -> str:
-        """C text of an element's offset in the tile, from its indices along the dimensions."""
+        """C text of an element's offset in the tile, for its indices along the dimensions."""
         if not self.swizzle:
             return total(zip(self.strides, places, strict=True))
         pairs = list(enumerate(zip(self.strides, places, strict=True)))
@@ -72,14 +72,13 @@ class SharedTile:
 
 
 def _remainder(row: str, divisor: int) -> str:
-    """C text of `row % divisor`, with a sum in parentheses."""
     return f"({row}) % {divisor}" if " " in row else f"{row} % {divisor}"
 
 
 def shared_layout(tiling: Tiling) -> tuple[SharedTile | None, ...]:
     """Shared tile of each read, one after another in a buffer and aligned to 16 bytes; None for a read that is not staged.
 
-    Knob shared_layout pads or swizzles rows. Padding is omitted if it would exceed a block's shared memory.
+    Knob `shared_layout` pads or swizzles rows. Padding is omitted if it would exceed a block's shared memory.
     """
     layout = tiling.program.knob("shared_layout")
     tiles = _tiles(tiling, layout)
@@ -88,7 +87,6 @@ def shared_layout(tiling: Tiling) -> tuple[SharedTile | None, ...]:
 
 
 def _tiles(tiling: Tiling, layout: int) -> tuple[SharedTile | None, ...]:
-    """Shared tile of each read for a value of knob shared_layout."""
     tiles: list[SharedTile | None] = []
     for read, staged in zip(tiling.op.reads, tiling.staged, strict=True):
         tiles.append(_tile(tiling, read, stage_bytes(tiles), layout) if staged else None)
@@ -102,7 +100,6 @@ def stage_bytes(tiles: Sequence[SharedTile | None]) -> int:
 
 
 def _tile(tiling: Tiling, read: Access, offset: int, layout: int) -> SharedTile:
-    """Shared tile of a staged read, at byte `offset` of a buffer."""
     axes, lead = _matrix(tiling, read), 0
     if axes:
         shape = tuple(tiling.block[a] for a in axes)

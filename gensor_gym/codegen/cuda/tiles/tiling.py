@@ -13,7 +13,7 @@ from gensor_gym.operators.types import Access, Operator
 
 @dataclass(frozen=True)
 class Window:
-    """How rows of a staged window are copied: `width` elements at a time, from `lead` elements before the first element read."""
+    """Copies of a staged window's rows: `width` elements at a time, from `lead` elements before the first element read."""
 
     width: int = 1
     lead: int = 0
@@ -25,13 +25,13 @@ class Window:
 
 @dataclass(frozen=True)
 class Tiling:
-    """A program cut into block tiles and steps. Axes and dimensions are numbered as in the operator."""
+    """A program divided into block tiles and steps. Its A axes and their dimensions are numbered as in the operator."""
 
     program: Program
 
     @property
     def op(self) -> Operator:
-        """The operator."""
+        """The operator that the program computes."""
         return self.program.operator
 
     @property
@@ -51,7 +51,7 @@ class Tiling:
 
     @cached_property
     def inner(self) -> tuple[int, ...]:
-        """Number of neighbouring elements of a thread along every axis: register tile / virtual threads, [A]."""
+        """Number of adjacent elements of a thread along every axis: register tile / virtual threads, [A]."""
         return tuple(t // v for t, v in zip(self.register, self.program.vthread, strict=True))
 
     @property
@@ -61,7 +61,7 @@ class Tiling:
 
     @property
     def together(self) -> tuple[int, ...]:
-        """Number of neighbouring block tiles along every axis that the blocks of a cluster take together, [A]."""
+        """Number of adjacent block tiles along every axis that the blocks of a cluster compute together, [A]."""
         return (1,) * len(self.op.axes)
 
     @cached_property
@@ -100,9 +100,9 @@ class Tiling:
         return moving[0] if len(moving) == 1 else -1
 
     def global_width(self, access: Access, *lengths: int) -> int:
-        """Number of elements of the widest aligned access, at most knob `vector`, that is wholly inside or wholly outside.
+        """Number of elements of the widest aligned access, at most knob `vector`, that is all inside or all outside the tensor.
 
-        The width must divide `lengths`, such as a thread's number of neighbouring elements or the length of a box's row.
+        The width must divide `lengths`, such as a thread's number of adjacent elements or the length of a box's row.
         """
         if self.sole_mover(access, len(access.view) - 1) < 0:
             return 1
@@ -117,7 +117,7 @@ class Tiling:
         """Widest aligned copies, at most knob `vector`, of a staged box whose last dimension depends on several axes.
 
         Steps and tiles must begin whole copies apart. Rows then begin a little earlier and end a little later than the elements
-        read, and every copy is wholly inside or wholly outside the tensor.
+        read, and every copy is entirely inside or entirely outside the tensor.
         """
         if access not in self.op.reads or self.program.knob("tensor_core") or self.program.knob("convolution") == 3:
             return Window()
@@ -139,7 +139,7 @@ class Tiling:
 
 
 def upper_bound(op: Operator, access: Access, dimension: int) -> int:
-    """Index after the last index along a dimension that is needed: the end of the view or of the axes' range."""
+    """End (exclusive) of the indices needed along a dimension: the end of the view or of the axes' range."""
     return min(access.view[dimension], access.span(dimension, op.extents)[1] + 1)
 
 
@@ -150,7 +150,7 @@ def is_padded_along(op: Operator, access: Access, dimension: int) -> bool:
 
 
 def reach(tiling: Tiling, access: Access, dimension: int) -> tuple[bool, int]:
-    """(whether tiles have negative indices along a dimension, its upper limit if they exceed it, otherwise 0)."""
+    """(whether tiles have negative indices along a dimension, the dimension's upper bound if tiles exceed it, else 0)."""
     row, first = access.coefficients[dimension], access.offset[dimension]
     window = tiling.window(access) if dimension == len(access.view) - 1 else Window()
     if window.width > 1:

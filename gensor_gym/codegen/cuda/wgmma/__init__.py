@@ -1,1 +1,1 @@
-"""Kernels on tensor cores by wgmma and TMA (sm_90a)."""
+"""Kernels on tensor cores with wgmma and TMA (sm_90a)."""

@@ -5,7 +5,7 @@ consumer issues the wgmma instructions of a stage as soon as it is full, and rel
 has two barriers for that, `full` and `empty`. The ring continues from one tile to the next, so in a persistent kernel the
 operands of the next tile are copied while the current tile is stored.
 
-Blocks of a cluster execute the same steps for neighbouring tiles. Each block copies its share of B's tile to all blocks of the
+Blocks of a cluster execute the same steps for adjacent tiles. Each block copies its share of B's tile to all blocks of the
 cluster. So a stage is released to every block of the cluster, and no block ends before all blocks are done.
 """
 
@@ -61,7 +61,6 @@ def generate_wgmma(program: Program) -> Kernel:
 
 
 def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, Launch] | None:
-    """(text, launch) of the kernel that first lays operands out or transposes B; None if the program has no such kernel."""
     if isinstance(plan, ConvolutionPlan):
         folded = plan.op != program.operator
         return folding_kernel(plan, program.operator, entry) if folded else layout_kernel(plan, entry)
@@ -69,7 +68,6 @@ def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, 
 
 
 def _plan(program: Program) -> WgmmaPlan:
-    """Plan of a program: for a convolution that is laid out, a product that reads B in rows of k, or any other product."""
     if is_laid_out(program.operator):
         return make_convolution_plan(with_folded_rows(program))
     if is_transposed(program.operator):
@@ -78,7 +76,6 @@ def _plan(program: Program) -> WgmmaPlan:
 
 
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
-    """Constants of the kernel's text by name: (value, meaning)."""
     table = sizes(plan) | {
         "STAGES": (plan.stages, "stages of the ring"),
         "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
@@ -117,7 +114,6 @@ def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
-    """Declare the addresses of stages and barriers. One thread initializes the barriers."""
     out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
     out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
     out.line("const unsigned empty = full + STAGES * 8;  // and is not needed any more")
@@ -133,7 +129,6 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
-    """Write the code of the copying warpgroup, in which one thread starts all copies."""
     if plan.consumer_registers:
         out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
     out.line("if (threadIdx.x != 0) return;")
@@ -154,7 +149,6 @@ def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
-    """Write the code of a warpgroup that multiplies and stores."""
     if plan.consumer_registers:
         out.line(f"request_registers<{plan.consumer_registers}>();")
     elif plan.shares_steps:
@@ -181,7 +175,6 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_place(out: Writer, plan: WgmmaPlan) -> None:
-    """Declare a consumer's part of the block tile: the addresses of its operands, and this thread's first element."""
     rows, columns = plan.consumers
     m, n = plan.names[plan.roles.m], plan.column_name
     row = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(rows, f"(warpgroup - 1) / {columns}")
@@ -209,7 +202,7 @@ def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
     """Write the products of all steps.
 
     The first step of a share is separate: its wgmma instructions write the sums without reading them, which the assembler sees.
-    So the registers of the sums are free while other shares' parts are added up.
+    So the registers of the sums are free while parts of other shares are added up.
     """
     if plan.shares_steps:
         with out.block(""):
@@ -258,7 +251,7 @@ def _write_release(out: Writer, plan: WgmmaPlan, stage: str, condition: str = ""
 
 
 def _write_next_stage(out: Writer) -> None:
-    """Write the advance to the next stage of the ring. The parity changes with every round."""
+    """Write the step to the next stage of the ring. The parity changes with every round."""
     with out.block("if (++stage == STAGES)"):
         out.line("stage = 0;")
         out.line("parity ^= 1;")
@@ -266,7 +259,7 @@ def _write_next_stage(out: Writer) -> None:
 
 @contextmanager
 def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """Write the `with` block for each tile (and slice) of this block, with declared first indices.
+    """Write the `with` block for each tile (and slice) of this block, after declarations of its first indices.
 
     A persistent block loops over several tiles, and so does a block with a share of the steps.
     """
@@ -294,9 +287,9 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
 def _over_steps(out: Writer, plan: WgmmaPlan, first: str = "first_step") -> Iterator[None]:
     """Write a loop over the reduction steps of this block's slice or share around the lines of the `with` block.
 
-    A slice or share has at least one step, but their number is unknown at compile time. NVRTC would unroll such a loop and put
-    the remaining steps in a second loop. If later code does more than store the sums, the assembler then makes wgmma instructions
-    wait for each other (C7514, C7520).
+    The number of steps is at least one, but unknown at compile time. NVRTC would unroll such a loop and put the remaining steps
+    in a second loop. If later code does more than store the sums, the assembler then makes wgmma instructions wait for each other
+    (C7514, C7520).
     """
     if plan.slices > 1 or plan.shares_steps:
         out.line("#pragma unroll 1")

@@ -1,13 +1,13 @@
 """Plan of a wgmma kernel of a convolution: an implicit product of weights and pixels, both with contiguous channels.
 
 The tensor memory accelerator copies contiguous rows of channels: of an image [n, h, w, c] and weights [r, s, k, c] in place. An
-image [n, c, h, w] and weights [k, c, r, s] have none. So a first kernel of the same program (`cuda/wgmma/layout.py`) lays them
-out in the workspace in that order. A step of the reduction is 128 bytes of channels at one element (r, s) of the window. Its
-operand B is the pixels at this element: a box that is shifted by (r, s), takes every `stride`-th pixel, and has zeros outside
+image [n, c, h, w] and weights [k, c, r, s] have no such rows. So a first kernel of the same program (`cuda/wgmma/layout.py`)
+copies them to the workspace in that order. A step of the reduction is 128 bytes of channels at one element (r, s) of the window.
+Its operand B is the pixels at this element: a box that is shifted by (r, s), takes every `stride`-th pixel, and has zeros outside
 the image as padding. The rows of a box are contiguous in shared memory, so that a wgmma takes the columns of several rows and
 images at once.
 
-For a window of one element with a stride, skipped pixels are not laid out: the workspace then has [n, p, q, c]. TMA cannot skip
+For a window of one element with a stride, skipped pixels are not copied: the workspace then has [n, p, q, c]. TMA cannot skip
 columns of the image itself, because its element strides do not apply to the innermost dimension.
 """
 
@@ -27,11 +27,11 @@ from gensor_gym.operators.types import Access
 
 @dataclass(frozen=True)
 class ConvolutionPlan(ColumnRowsPlan):
-    """A convolution without groups. Columns of B are output pixels (n, p, q), with q innermost."""
+    """Plan of a convolution without groups. Columns of B are output pixels (n, p, q), with q innermost."""
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
-        """Axes that columns run over: image, row, column."""
+        """Axes of the output's columns: image, row and column of a pixel."""
         return tuple(a for a in self.op.spatial if a != self.roles.m)
 
     @cached_property
@@ -41,7 +41,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
-        """Reads that the first kernel lays out, by number."""
+        """Indices of the reads that an earlier kernel (`layout.py`) copies to the workspace."""
         return moved_reads(self.op)
 
     @property
@@ -63,7 +63,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def pixels(self) -> Access:
-        """Access to the pixels: all of the image or, in the workspace for a window of one element, only the pixels it reads."""
+        """Access to the pixels: all of the image or, in the workspace for a window of one element, only those that are read."""
         op, image = self.op, self.image
         if self.roles.b not in self.moved or any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
             return image
@@ -73,7 +73,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def strides(self) -> tuple[int, int]:
-        """(rows, columns) of pixels from one output pixel to the next."""
+        """Distances in (rows, columns) of the image from one output pixel to the next."""
         _, p, q = self.column_axes
         return self.pixels.coefficients[2][p], self.pixels.coefficients[3][q]
 
@@ -81,7 +81,7 @@ class ConvolutionPlan(ColumnRowsPlan):
     def box(self) -> tuple[int, int, int]:
         """(images, rows, columns) of pixels in one copy: the largest box whose pixels are contiguous in the tile.
 
-        With a cluster, it is the largest such box with a number of copies that the blocks can share evenly, if there is one.
+        With a cluster, it is preferably the largest such box for which the blocks can share the number of copies evenly.
         """
         images, rows, columns = (self.register[a] for a in self.column_axes)
         found = [(n, rows, columns) for n in range(images, 0, -1) if images % n == 0]
@@ -95,7 +95,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def channels(self) -> int:
-        """Number of channels of a row, in the workspace with padding, so that it is a multiple of 16 bytes."""
+        """Number of channels of a row, padded in the workspace to a multiple of 16 bytes."""
         whole = UNIT // self.item
         return -(-self.op.extents[self.roles.k] // whole) * whole
 
@@ -112,7 +112,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the workspace: partial sums of a split reduction, and image and weights laid out for wgmma."""
+        """Bytes of the workspace: partial sums of a split reduction, and the copies of image and weights."""
         if not self.moved:
             return super().workspace_bytes
         rows = math.prod(self.op.extents[a] for a in (self.roles.m, *self.taps)) if self.roles.a in self.moved else 0
@@ -141,7 +141,7 @@ class ConvolutionPlan(ColumnRowsPlan):
         return left, right
 
     def _place(self, read: int, offset: int) -> tuple[int, int]:
-        """(argument, byte offset there) of an operand: in the workspace at `offset` if it was laid out, else in place."""
+        """(argument, byte offset there) of an operand: in the workspace if an earlier kernel copies it there, else its own."""
         return (len(self.op.inputs) + 1, offset) if read in self.moved else (read, 0)
 
 

@@ -17,7 +17,7 @@ from gensor_gym.operators.types import Access
 
 
 def write_copies(out: Writer, plan: WgmmaPlan) -> None:
-    """Write the copies of one stage."""
+    """Write the copies that fill one stage."""
     if isinstance(plan, ConvolutionPlan):
         _write_weights(out, plan)
         _write_boxes(out, plan, list(_boxes(plan)))
@@ -51,7 +51,7 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
-    """(byte offset, first column, coordinates of the matrix in a batch) of every panel of B, consumer by consumer."""
+    """(byte offset, first column, coordinates of the matrix in a batch) of each of B's panels, in the order of consumers."""
     n, *images = reversed(plan.column_axes)
     counts = [(plan.program.threads[a], plan.register[a]) for a in images] or [(1, 1)]
     (along_images, each), panels = counts[0], -(-plan.register[n] // plan.panel)
@@ -63,7 +63,7 @@ def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _batch(plan: WgmmaPlan, read: Access, nth: Mapping[int, int] = MappingProxyType({})) -> list[str]:
-    """Coordinates of an operand's matrix in a batch, at the block tile plus `nth` along an axis; empty if there is one matrix."""
+    """Coordinates of the block's matrix in a batch, plus `nth` along an axis; empty if there is only one matrix."""
     origins = [total([(1, origin(plan, a))], nth.get(a, 0)) for a in range(len(plan.op.axes))]
     return [along(read, d, origins) for d in reversed(range(len(read.view) - 2))]
 
@@ -90,7 +90,7 @@ def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
 
 
 def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> None:
-    """Write the copies of B in rows of k. `boxes` are (target, coordinates); the blocks of a cluster take them in turn."""
+    """Write copies of B in rows of k. `boxes` are (target, coordinates), distributed over the blocks of a cluster."""
     name, rank_of_box = plan.mapped[1], f"box_{len(plan.maps[1].shape)}d"
     if plan.cluster == 1:
         for to, place in boxes:

@@ -1,8 +1,9 @@
-"""A convolution of few channels by wgmma: the positions of a row of the window are folded into the channels.
+"""A convolution of few channels with wgmma: the positions of a row of the window are folded into the channels.
 
 out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row(p) + r][column(q) + s]. So the kernel that
-lays operands out writes, for every column q of the output, the C x S elements that a row of the window covers there, with zeros
-outside the image. For later code it is a convolution of C x S channels with windows of R x 1 and stride 1 along columns.
+copies operands to the workspace writes, for every column q of the output, the C x S elements that a row of the window covers
+there, with zeros outside the image. For later code it is a convolution of C x S channels with windows of R x 1 and stride 1
+along columns.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from gensor_gym.graph.matrices.lying import is_folded
 from gensor_gym.operators.types import Operator
 
 THREADS = 256
-"""Number of threads of a block. Each writes two elements of 16 bits."""
+"""Number of threads of a block. Each writes two 16-bit elements."""
 
 
 def with_folded_rows(program: Program) -> Program:
-    """The program with the positions of a window's row folded into the channel axis; their own axis has one element left.
+    """The program with the positions of a window's row folded into the channel axis, so that the row's own axis has extent 1.
 
-    Accesses then refer to the laid-out operands, not to the tensors. A program without folding is returned as it is.
+    Accesses then refer to the operands in the workspace, not to the tensors. A program without folding is returned unchanged.
     """
     op = program.operator
     if not is_folded(op) or op.extents[op.reduce[-1]] == 1:
@@ -48,10 +49,10 @@ def with_folded_rows(program: Program) -> Program:
 class Part:
     """One operand in the workspace, with a row for every index of `shape`; `elements` of a row's `pitch` elements are used.
 
-    `offset` is in bytes. `names` are the C names of the indices. `first` is C text of a row's first position
-    in the tensor `name`, without its column. `steps` are the distances to the next channel and to the next of `places` positions.
-    For the image, `column` is C text of an element's column in its row of `width` elements. For weights, which are never outside,
-    `width` is 0.
+    `offset` is in bytes. `names` are the C names of the indices. `first` is C text of the position of a row's first element in
+    the tensor `name`, without its column. `steps` are the distances in the tensor to the next channel, and to the next of
+    `places` positions of the window's row. For the image, `column` is C text of an element's column in its row of `width`
+    elements. For weights, which are never outside, `width` is 0.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Part:
 
     @property
     def words(self) -> int:
-        """Number of words of 4 bytes: pairs of elements."""
+        """Number of 4-byte words, which are pairs of elements."""
         return math.prod(self.shape) * self.pitch // 2
 
     @property
@@ -78,7 +79,7 @@ class Part:
 
 
 def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str, Launch]:
-    """(text, launch) of the kernel that lays out the operands of `op`, which is the operator before folding."""
+    """(text, launch) of the kernel that writes the operands of `op`, the operator before folding, to the workspace."""
     image, weights = parts(plan, op)
     out = Writer(depth=1)
     out.line("unsigned *laid_out = reinterpret_cast<unsigned *>(workspace);")
@@ -93,7 +94,7 @@ def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str
 
 
 def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
-    """The image and the weights in the workspace."""
+    """Layout of the image and of the weights in the workspace."""
     image, weights = op.reads[plan.roles.b], op.reads[plan.roles.a]
     n, channels, height, width = image.view
     k, _, rows, places = weights.view
@@ -115,7 +116,6 @@ def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
 
 
 def _write(out: Writer, part: Part, block: str) -> None:
-    """Write the code for one operand: each thread writes two elements of a row."""
     out.line(f"const int word = {block} * {THREADS} + threadIdx.x;")
     if part.words % THREADS:
         out.line(f"if (word >= {part.words}) return;")

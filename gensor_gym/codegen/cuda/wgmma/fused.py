@@ -1,4 +1,4 @@
-"""A product whose columns run over several axes, for wgmma: those axes are fused into one.
+"""A product whose columns run over several axes, for wgmma: these axes are fused into one.
 
 A convolution with a window of one element is, for every image n, out[n][k][pixel] = sum over c of W[k][c] * X[n][c][pixel].
 Pixels of an image are contiguous in memory for every width, so a tile of them need not be whole rows. For later code it is a
@@ -48,7 +48,7 @@ def with_fused_columns(program: Program) -> Program:
 
 
 def _fused(op: Operator, access: Access, groups: Sequence[tuple[int, ...]], columns: tuple[int, ...]) -> Access:
-    """An access in terms of the new axes. Dimensions along the columns become one; dimensions without an axis are dropped."""
+    """An access in terms of the fused axes `groups`: dimensions along `columns` become one, those without an axis are dropped."""
     kept = {axis for group in groups for axis in group}
     view: list[int] = []
     coefficients: list[tuple[int, ...]] = []

@@ -1,8 +1,8 @@
-"""C text of the kernel that lays out a convolution's image and weights in the workspace before a wgmma, channels innermost.
+"""C text of the kernel that copies a convolution's image and weights to the workspace with channels innermost, before a wgmma.
 
-Operands that have their channels innermost are left where they are. Of the others, matrices [channels, columns] are transposed.
+Operands that already have their channels innermost are not copied. Of the others, matrices [channels, columns] are transposed.
 Columns are the pixels of an image, or the window elements of an output channel. A block reads a tile along columns and writes it
-along channels. Pixels that no window meets are omitted.
+along channels. Pixels that no window reads are omitted.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gensor_gym.codegen.kernel import LAYOUT, Launch
 THREADS = 256
 """Number of threads of a block."""
 WORD = 4
-"""Bytes that a thread reads or writes together: 1, 2 or 4 elements."""
+"""Bytes that a thread reads or writes at once: 1, 2 or 4 elements."""
 ROW_BYTES = 128
-"""Largest number of bytes of a tile's columns: a warp's read in words."""
+"""Most bytes of a tile's columns: a warp's read in words."""
 TILE_BYTES = 8192
-"""Largest number of bytes of a tile: eight words for each thread."""
+"""Most bytes of a tile: eight words for each thread."""
 KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
-"""C types by size in bytes."""
+"""C type of an element or of several adjacent elements, by size in bytes."""
 
 
 @dataclass(frozen=True)
 class Transposition:
     """Transposition of `batches` matrices [channels, columns] of the tensor `name` into the workspace, with channels contiguous.
 
-    An element has `item` bytes. Distances in the workspace, in elements: `offset` to the first matrix, `batch` from one matrix
-    to the next, `pitch` from one column to the next. In the tensor, columns are in rows of `row` columns; `steps` are the
-    distances in elements from one channel, row and column to the next.
+    An element has `item` bytes. Distances in the workspace, in elements, are `offset` to the first matrix, `batch` from one
+    matrix to the next, and `pitch` from one column to the next. In the tensor, columns are in rows of `row` columns; `steps` are
+    the distances in elements from one channel, row and column to the next.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Transposition:
 
     @property
     def place(self) -> str:
-        """C text of the offset of column number `column` in the tensor, from the channel's first element."""
+        """C text of the offset of column `column` in the tensor, from the channel's first element."""
         _, row, column = self.steps
         if row == self.row * column:
             return total([(column, "column")])
@@ -69,12 +69,12 @@ class Transposition:
 
     @property
     def together(self) -> int:
-        """Number of elements of a word."""
+        """Number of elements in a word."""
         return WORD // self.item
 
     @property
     def width(self) -> int:
-        """Number of neighbours along columns that a thread reads at once. It divides all distances, so that reads are aligned."""
+        """Number of adjacent columns that a thread reads at once. It divides all distances, so that reads are aligned."""
         channel, row, column = self.steps
         return math.gcd(self.together, self.row, row, channel) if column == 1 else 1
 
@@ -85,12 +85,12 @@ class Transposition:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """(matrices, tiles along channels, tiles along columns)."""
+        """Number of (matrices, tiles along channels, tiles along columns)."""
         return self.batches, -(-self.channels // self.down), -(-self.columns // self.across)
 
 
 def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch] | None:
-    """(text, launch) of the kernel that lays out the operands; None if all of them have channels innermost."""
+    """(text, launch) of the kernel that copies the operands; None if all of them have channels innermost."""
     parts, out = transpositions(plan), Writer(depth=1)
     if not parts:
         return None
@@ -112,7 +112,7 @@ def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch] | Non
 
 
 def transpositions(plan: ConvolutionPlan) -> dict[Transposition, str]:
-    """Transposition -> what it does, of the image and of the weights unless they have channels innermost."""
+    """Transpositions of the image and the weights unless they have channels innermost, each with a comment on what it does."""
     n, c, *shape = plan.image.view
     *_, p, q = plan.pixels.view
     k, _, r, s = plan.weights.view
@@ -133,7 +133,6 @@ def transpositions(plan: ConvolutionPlan) -> dict[Transposition, str]:
 
 
 def _write(out: Writer, part: Transposition, block: str) -> None:
-    """Write the transposition of one tile. `block` is C text of the block's number."""
     _, down, across = part.grid
     channel, column = remainder(block, across, down if part.batches > 1 else 0), f"{block} % {across}"
     out.line(f"const int batch = {remainder(block, down * across, 0) if part.batches > 1 else '0'};")
@@ -150,7 +149,6 @@ def _write(out: Writer, part: Transposition, block: str) -> None:
 
 
 def _write_word(out: Writer, part: Transposition) -> None:
-    """Write the store of neighbouring channels of a column, which are in different rows of the tile, as one word."""
     names = {1: ["word"], 2: ["low", "high"], 4: ["first", "second", "third", "fourth"]}[part.together]
     places = [total([(part.shared_pitch, "row"), (1, "at")], number * part.shared_pitch) for number in range(len(names))]
     out.line(f"const unsigned {', '.join(f'{name} = tile[{place}]' for name, place in zip(names, places, strict=True))};")
@@ -160,7 +158,6 @@ def _write_word(out: Writer, part: Transposition) -> None:
 
 
 def _write_reads(out: Writer, part: Transposition) -> None:
-    """Write the loads of a tile into shared memory, with zeros outside the matrix."""
     pairs, kind = part.across // part.width, KINDS[part.width * part.item]
     with _turns(out, part.down * pairs):
         out.line(f"const int row = part / {pairs}, at = {total([(part.width, f'(part % {pairs})')])};")
@@ -175,7 +172,7 @@ def _write_reads(out: Writer, part: Transposition) -> None:
 
 @contextmanager
 def _turns(out: Writer, count: int) -> Iterator[None]:
-    """Write a loop over this thread's share of `count` parts around the lines of the `with` block; `part` is the current part."""
+    """Write a loop over this thread's share of `count` parts around the `with` block; `part` is the index of the current part."""
     with out.nest([Loop("turn", str(-(-count // THREADS)))]):
         out.line(f"const int part = turn * {THREADS} + thread;")
         with out.guarded([f"part < {count}"] if count % THREADS else []):

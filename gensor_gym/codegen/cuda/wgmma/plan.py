@@ -18,14 +18,14 @@ WARPGROUP = 128
 ATOM_BYTES = 1024
 """Bytes of eight rows of 128 bytes: the period of the swizzle and the alignment of tiles."""
 PRODUCER_REGISTERS = 40
-"""Registers of a thread of the copying warpgroup, like in CUTLASS's kernels with two consumers."""
+"""Registers of a thread of the copying warpgroup, as in CUTLASS's kernels with two consumers."""
 CONSUMER_REGISTERS = 232
 """Limit on the registers of a consumer's thread: two consumers and a producer with 40 per thread fill the register file."""
 
 
 @dataclass(frozen=True)
 class WgmmaPlan(ProductPlan):
-    """A matrix product by one warpgroup that copies, the producer, and other warpgroups that multiply, the consumers.
+    """Plan of a matrix product in which one warpgroup copies, the producer, and the other warpgroups multiply, the consumers.
 
     A consumer computes a tile `tiles[0]`. The block tile of A is in shared memory as rows of k. The block tile of B is there as
     panels of 64 columns, each with `step` rows of 128 bytes; every consumer along n has its own panels. All rows are swizzled. If
@@ -34,13 +34,13 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
-        """Axes of the columns: n, preceded by the images' axis if a tile has several images."""
+        """Axes of the columns: n, preceded by the axis of images if a tile has several images."""
         axes, strides = [a for a in self.op.spatial if self.block[a] > 1], self.op.reads[self.roles.a].axis_strides()
         return (*(a for a in axes if a not in (self.roles.m, self.roles.n) and not strides[a]), self.roles.n)
 
     @property
     def tile(self) -> tuple[int, int]:
-        """(rows, columns) of a consumer's tile; at least as many rows as a wgmma has, even if not all rows are used."""
+        """(rows, columns) of a consumer's tile; rows are at least those of a wgmma, even if not all are used."""
         return max(WGMMA_ROWS, self.register[self.roles.m]), math.prod(self.register[a] for a in self.column_axes)
 
     @property
@@ -80,7 +80,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def columns_text(self) -> str:
-        """Name of the C constant that is a consumer's number of columns."""
+        """Name of the C constant with a consumer's number of columns."""
         return f"REG_{self.column_name.upper()}" if len(self.column_axes) == 1 else "COLUMNS"
 
     @property
@@ -90,7 +90,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def b_point_bytes(self) -> int:
-        """Bytes between the parts of B that successive wgmma instructions along the reduction read."""
+        """Distance in bytes between the parts of B that successive wgmma instructions along the reduction read."""
         return self.depth * SWIZZLE_BYTES
 
     @cached_property
@@ -100,7 +100,7 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def panels(self) -> int:
-        """Number of panels of one consumer's columns."""
+        """Number of panels for one consumer's columns."""
         return -(-self.tile[1] // self.panel)
 
     @cached_property
@@ -136,14 +136,14 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def barrier_bytes(self) -> int:
-        """Bytes of a stage's barriers: one for data that has arrived, one for a free buffer."""
+        """Bytes of a stage's barriers: one for arrived data, one for a free buffer."""
         return 16
 
     @cached_property
     def consumer_registers(self) -> int:
-        """Number of registers that a consumer's thread requests after the producer has released some; 0 if it gains none.
+        """Registers that a consumer's thread requests after the producer has released some; 0 if a consumer gains none.
 
-        A block's registers are divided evenly at first, in multiples of eight per thread.
+        At first, a block's registers are divided evenly, in multiples of eight per thread.
         """
         even = min(255, self.program.hardware.registers_per_unit // (self.threads * self.resident) // 8 * 8)
         rest = even * (self.num_consumers + 1) - PRODUCER_REGISTERS
@@ -157,7 +157,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def together(self) -> tuple[int, ...]:
-        """Number of block tiles along every axis that a cluster takes together, [A]."""
+        """Number of block tiles along every axis that a cluster computes together, [A]."""
         return tuple(self.cluster if a == self.roles.m else 1 for a in range(len(self.op.axes)))
 
     @property
@@ -167,12 +167,12 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def persistent(self) -> bool:
-        """Whether blocks take several tiles one after another, because there are more tiles than can run at a time."""
+        """Whether a block computes several tiles one after another, because there are more tiles than blocks that run at once."""
         return self.program.knob("persistent") >= 1 and self.work > self.living and not self.shares_steps
 
     @property
     def shares_steps(self) -> bool:
-        """Whether blocks take equal shares of all steps of all tiles, because whole tiles cannot be shared out equally."""
+        """Whether blocks compute equal shares of all steps of all tiles, because whole tiles cannot be shared out equally."""
         return self.program.knob("persistent") == 2 and self.steps > 1 and self.tiles % self.shares > 0
 
     @property
@@ -184,16 +184,15 @@ class WgmmaPlan(ProductPlan):
     def cleared_bytes(self) -> int:
         """Bytes of the counters of shared tiles, if steps are shared out.
 
-        There is one counter for each share that may begin such a tile, for each block of its cluster and each warp of its
-        consumers.
+        Each share that may begin a shared tile has one counter for each warp of the consumers of each block of its cluster.
         """
         return aligned(self.shares * self.cluster * self.num_consumers * 16) if self.shares_steps else 0
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the workspace: parts of a split reduction, or the counters and parts of shared tiles.
+        """Bytes of the workspace: partial results of a split reduction, or the counters and partial results of shared tiles.
 
-        Every share has parts for two tiles: the tile that it ends and the tile that it begins.
+        Every share has partial results for two tiles: the tile that it ends and the tile that it begins.
         """
         if not self.shares_steps:
             return super().workspace_bytes
@@ -213,7 +212,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def arch(self) -> str:
-        """Architecture with the suffix `a`, for example `sm_90a`, for instructions that later architectures do not have."""
+        """Architecture with the suffix `a`, such as `sm_90a`, because later architectures lack some of its instructions."""
         return f"{self.program.hardware.arch}a"
 
     @property
@@ -223,12 +222,11 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of A and B. A block of a cluster copies its share of the rows of a panel of B."""
+        """Tensor maps of A and B. A block of a cluster copies its share of the rows of each of B's panels."""
         left, right = self.op.reads[self.roles.a], self.op.reads[self.roles.b]
         return self._map(left, (self.box_rows, self.step)), self._map(right, (self.step // self.cluster, self.panel))
 
     def _map(self, read: Access, box: tuple[int, int]) -> TensorMap:
-        """Tensor map of an operand, with boxes of its last two dimensions in one matrix of a batch."""
         shape, dtype = read.view, read.tensor.dtype
         pitches = tuple(self.item * math.prod(shape[d + 1 :]) for d in range(len(shape) - 1))
         lengths = (1,) * (len(shape) - 2) + box
@@ -237,7 +235,7 @@ class WgmmaPlan(ProductPlan):
 
 @dataclass(frozen=True)
 class ColumnRowsPlan(WgmmaPlan):
-    """A product for which an earlier kernel of the program lays B out in the workspace, its columns as rows of k."""
+    """Plan of a product with B in shared memory as rows of k. An earlier kernel of the program may have written B that way."""
 
     @property
     def b_in_rows(self) -> bool:
@@ -251,7 +249,7 @@ class ColumnRowsPlan(WgmmaPlan):
 
     @property
     def b_point_bytes(self) -> int:
-        """Bytes between the parts of B that successive wgmma instructions read: the next elements of the same rows."""
+        """Distance in bytes between the parts of B that successive wgmma instructions read: later elements of the same rows."""
         return self.depth * self.item
 
 

@@ -1,6 +1,6 @@
-"""Plan of a wgmma kernel that reads B in rows of k: tf32, types of 8 bits, and any type whose B is [n, k] in memory.
+"""Plan of a wgmma kernel that reads B in rows of k: tf32, 8-bit types, and any type whose B is [n, k] in memory.
 
-wgmma transposes operands of 16 bits only. So of other types a first kernel of the same program (`cuda/wgmma/transpose.py`) writes
+wgmma transposes 16-bit operands only. So, for other types, a first kernel of the same program (`cuda/wgmma/transpose.py`) writes
 B[k, n] into the workspace as [n, k]. Both operands are in shared memory as rows of k. A step of the reduction is 128 bytes of a
 row: 32 elements of tf32, 64 of 16 bits, or 128 of 8 bits.
 
@@ -22,11 +22,11 @@ from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, moved_reads
 
 @dataclass(frozen=True)
 class RowsPlan(ColumnRowsPlan):
-    """A product, or a batch of products, with B as [.., n, k]: transposed beforehand into the workspace, or in place."""
+    """Plan of a product, or of a batch of products, with B as [.., n, k]: in place, or transposed by an earlier kernel."""
 
     @cached_property
     def is_moved(self) -> bool:
-        """Whether B is transposed beforehand."""
+        """Whether an earlier kernel (`transpose.py`) transposes B into the workspace."""
         return self.roles.b in moved_reads(self.op)
 
     @property
@@ -36,9 +36,9 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def box_columns(self) -> int:
-        """Number of columns in one copy: the largest divisor of all columns within a box's limit.
+        """Number of columns in one copy: the largest divisor of `columns` within a box's limit.
 
-        With a cluster, it is the largest such divisor with a number of copies that the blocks can share evenly, if there is one.
+        With a cluster, it is preferably the largest such divisor for which the blocks can share the number of copies evenly.
         """
         found = [n for n in range(min(MAX_BOX, self.columns), 0, -8) if self.columns % n == 0]
         shared = [n for n in found if self.columns // n % self.cluster == 0]
@@ -46,18 +46,18 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def b_shape(self) -> tuple[int, ...]:
-        """Shape of B in rows: batch dimensions if there are any, columns n, elements k of a row."""
+        """Shape of B as [.., n, k], after any batch dimensions."""
         *batch, first, last = self.op.reads[self.roles.b].tensor.shape
         return (*batch, last, first) if self.is_moved else (*batch, first, last)
 
     @property
     def b_offset(self) -> int:
-        """Byte offset of B in the workspace, after the parts of a split reduction."""
+        """Byte offset of B in the workspace, after the partial results of a split reduction."""
         return aligned(super().workspace_bytes)
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the workspace: parts of a split reduction, then B."""
+        """Bytes of the workspace: partial results of a split reduction, then B if an earlier kernel transposes it."""
         return self.b_offset + math.prod(self.b_shape) * self.item if self.is_moved else super().workspace_bytes
 
     @property

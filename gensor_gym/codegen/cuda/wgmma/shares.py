@@ -1,8 +1,8 @@
-"""C text for blocks that take equal shares of all steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
+"""C text for blocks that compute equal shares of all steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
 
 All steps of the reduction, tile after tile, form one sequence that is cut into as many shares as blocks (or clusters) run at a
 time. A share is the end of a tile that the previous share began, whole tiles, and the beginning of another tile. A block with
-part of a tile stores its sums in the workspace in quads; neighbouring threads' quads are contiguous. Each warp then increments a
+part of a tile stores its sums in the workspace in quads; quads of consecutive threads are contiguous. Each warp then increments a
 counter. The last warp to do so adds the parts up, always in the order of the steps, so that every run has the same result. No
 warp waits. The counters are at the workspace's beginning and wrap around to 0.
 """
@@ -18,9 +18,9 @@ from gensor_gym.codegen.cuda.wgmma.store import write_store
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 
 QUAD = 4
-"""Number of sums that a thread stores together: 16 bytes."""
+"""Number of sums that a thread stores at once: 16 bytes."""
 _PLACE = f"(rows * QUADS + quad) * {WARPGROUP}"
-"""C text of a quad's position in a consumer's quads. Quads of neighbouring threads are contiguous."""
+"""C text of a quad's position in a consumer's quads. Quads of consecutive threads are contiguous."""
 
 
 def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
@@ -36,9 +36,9 @@ def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 @contextmanager
 def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
-    """Write a loop over the tiles of this share around the lines of the `with` block, and yield C text of the tile's number.
+    """Write a loop over this share's tiles around the lines of the `with` block, and yield C text of the tile's index.
 
-    `first_step` and `last_step` are the share's steps in the tile.
+    `first_step` and `last_step` are the range of the share's steps in the tile.
     """
     out.line(f"const int share = blockIdx.x{' / CLUSTER' if plan.cluster > 1 else ''};")
     out.line("const int end = (share + 1ll) * ALL_STEPS / SHARES;")
@@ -77,7 +77,7 @@ def write_shared_store(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
-    """Declare `whole`, the sum of the parts of all shares in a block of rows, added up in the order of their steps."""
+    """Declare `whole`, the sum of all shares' parts of a block of rows, added up in the order of their steps."""
     kind = SCALARS[plan.op.accumulator]
     out.line(f"{kind.name} whole[{QUAD} * QUADS] = {{}};")
     out.line("#pragma unroll 1")
@@ -90,7 +90,7 @@ def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _of_consumer(plan: WgmmaPlan, each: int, own: str) -> str:
-    """C text of the index of a consumer's element `own` in a tile, or in a cluster's tiles, with `each` elements per consumer."""
+    """C text of the index of a consumer's element `own` in a cluster's tiles, with `each` elements per consumer."""
     ranks = [(each * plan.num_consumers, "rank")] if plan.cluster > 1 else []
     consumers = [(each, "(warpgroup - 1)")] if plan.num_consumers > 1 else []
     return total([*ranks, *consumers, (1, own)])

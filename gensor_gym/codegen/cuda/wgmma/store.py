@@ -1,13 +1,13 @@
 """C text of the end of a wgmma kernel: epilogue and stores from registers.
 
-Of every 8 columns a thread has a pair of neighbours, and four lanes have all 8. With 4-byte elements these 8 are a whole sector
-of 32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's columns are a multiple of 16, neighbouring lanes
+Of every 8 columns a thread has two adjacent ones, and four lanes have all 8. With 4-byte elements these 8 are a whole sector
+of 32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's columns are a multiple of 16, adjacent lanes
 first swap pairs, so that each lane has four contiguous columns. Columns of a convolution are pixels of several rows and images. A
-tile has a multiple of 8 columns of a row, so neighbours stay together. One store takes as many of them as divide the row's
-length.
+tile has a multiple of 8 columns of a row, so columns of a pair or of four are adjacent in memory. The number of elements in one
+store divides the row's length.
 
-An output with channels last has rows m contiguous, not columns. There a warp turns every 8 x 8 sums over its lanes, so that a
-lane has four neighbours along m of one column, and four lanes all 16 rows of the warp.
+An output with channels last has contiguous elements along m, not along columns. Then a warp transposes every 8 x 8 sums over its
+lanes, so that a lane has four adjacent elements along m of one column, and four lanes have all 16 rows of the warp.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 from gensor_gym.operators.types import Access
 
 _OF_FOUR = "lane % 2 * 8 + lane % 4 / 2 * 4"
-"""C text of the first of four neighbours among 16 that a lane has after swapping pairs with its neighbour."""
+"""C text of the first of four adjacent elements, out of 16, that a lane has after swapping pairs with an adjacent lane."""
 
 
 def run_axis(plan: WgmmaPlan) -> int:
-    """Axis of the neighbours in a thread's run, which are contiguous in the output: n, or m if the output has channels last."""
+    """Axis along which a thread's run is contiguous in the output: n, or m if the output has channels last."""
     return plan.roles.n if plan.op.write.axis_strides()[plan.roles.n] == 1 else plan.roles.m
 
 
 def is_turned(plan: WgmmaPlan) -> bool:
-    """Whether runs lie along m."""
+    """Whether a thread's run of elements is along m."""
     return run_axis(plan) == plan.roles.m
 
 
 def run_length(plan: WgmmaPlan) -> int:
-    """Number of neighbours in a thread's run: 4 along m, or if lanes swap pairs for a 16-bit output, else 2."""
+    """Number of adjacent elements in a thread's run: 4 along m, or if lanes swap pairs for a 16-bit output, else 2."""
     swapped = plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES
     return 4 if is_turned(plan) or swapped else 2
 
 
 def first_row(plan: WgmmaPlan) -> str:
-    """C text of this lane's row of every 8, or its first of every 16 if runs lie along rows."""
+    """C text of this lane's row in every 8 rows, or of its first row in every 16 if its runs are along m."""
     return _OF_FOUR if is_turned(plan) else "lane / 4"
 
 
 def first_column(plan: WgmmaPlan) -> str:
-    """C text of a lane's first column in each group of 16 columns, or of 8 columns if a lane stores pairs or a run along rows."""
+    """C text of a lane's first column in each group: of 16 columns if lanes swap pairs, else of 8."""
     if is_turned(plan):
         return "lane / 4"
     return _OF_FOUR if run_length(plan) == 4 else "lane % 4 * 2"
 
 
 def store_length(plan: WgmmaPlan) -> int:
-    """Number of neighbouring elements of a run in one store: all, or a number that divides the length of an output row."""
+    """Number of adjacent elements of a run in one store: all, or a number that divides the length of an output row."""
     return math.gcd(run_length(plan), plan.op.extents[run_axis(plan)])
 
 
@@ -66,8 +66,7 @@ def write_store(
     """Write the epilogue and the stores of a thread's accumulators. A slice of a split reduction is stored to the workspace.
 
     `held` is C text of the array with the accumulators of one block of rows. `write_held` writes code that computes this array.
-
-    Of the 64 x 8 elements number i a thread has four: accumulators 4 i and 4 i + 1 are neighbours in a row r, accumulators
+    A thread has four elements of each 64 x 8 group i: accumulators 4 i and 4 i + 1 are adjacent in a row r, accumulators
     4 i + 2 and 4 i + 3 in row r + 8.
     """
     m, m_rows = plan.op.axes[plan.roles.m], plan.register[plan.roles.m]
@@ -89,7 +88,6 @@ def write_store(
 
 
 def _write_runs(out: Writer, plan: WgmmaPlan, held: str, indices: list[str], inside: list[str]) -> None:
-    """Write the loop over a thread's runs of a row, or of the rows of a warp if they are turned."""
     length, kind = run_length(plan), SCALARS[plan.op.accumulator].name
     columns = 8 if is_turned(plan) else 4 * length
     with out.nest([Loop("group", f"{plan.columns_text} / {columns}")]):
@@ -107,7 +105,7 @@ def _write_runs(out: Writer, plan: WgmmaPlan, held: str, indices: list[str], ins
 
 
 def _write_column(out: Writer, plan: WgmmaPlan, columns: int, indices: list[str]) -> list[str]:
-    """Declare the output indices of the run's first column and put them into `indices`; return conditions on them.
+    """Declare the output indices of the run's first column and put them into `indices`; return guards of these indices.
 
     A group has `columns` columns.
     """
@@ -147,7 +145,6 @@ def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], inside: list[str]) -> None:
-    """Write one store of neighbours of the run from number `first` on, guarded by the run's conditions `inside`."""
     along, length = run_axis(plan), store_length(plan)
     place = [total([(1, index)], first if a == along else 0) for a, index in enumerate(indices)]
     limited = indices[along], f"first_{plan.names[along]}"
@@ -160,7 +157,6 @@ def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], 
 
 
 def _write_run(out: Writer, length: int, kind: str) -> None:
-    """Declare `run`, the neighbours of C type `kind` that this thread stores."""
     if length == 2:
         out.line(f"{kind} run[2] = {{sums[0], sums[1]}};")
         return
@@ -172,7 +168,6 @@ def _write_run(out: Writer, length: int, kind: str) -> None:
 
 
 def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indices: list[str]) -> None:
-    """Write the epilogue, in float32 or int32, of `length` neighbours of the run, and their store."""
     op, dtype = plan.op, plan.op.output.dtype
     address = flat(op.write, indices)
     values = [f"run[{first + i}]" for i in range(length)]

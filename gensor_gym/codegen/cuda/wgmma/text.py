@@ -138,7 +138,7 @@ template <typename Sum>
 }}
 """,
 }
-"""Device functions that are the same for all kernels, by name."""
+"""Device functions that are equal in all kernels, by name."""
 
 
 def load_box(rank: int) -> str:
@@ -205,7 +205,7 @@ def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
 
 
 def multiply_weights(dtype: str, columns: int, b_in_rows: bool) -> str:
-    """C text of the device function `wgmma_weights[_rows]_<dtype>` of 16-bit elements, whose A is in registers of the threads."""
+    """C text of the device function `wgmma_weights[_rows]_<dtype>` for 16-bit elements, whose operand A is in registers."""
     elements, shape = columns // 2, _SHAPES[dtype]
     registers, outputs = _sums(elements, "f")
     words = [elements + word for word in range(4)]
@@ -226,14 +226,13 @@ def multiply_weights(dtype: str, columns: int, b_in_rows: bool) -> str:
 
 
 def _sums(elements: int, letter: str) -> tuple[str, str]:
-    """(registers, outputs) of a function's assembler text for `elements` sums, eight on a line."""
     rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
     registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
     return registers, ",\n        ".join(", ".join(f'"+{letter}"(sums[{i}])' for i in row) for row in rows)
 
 
 def wgmma_functions(dtype: str, columns: int, ranks: Iterable[int], b_in_rows: bool) -> dict[str, str]:
-    """All device functions that a kernel may call, by name. `ranks` are the numbers of dimensions of its boxes."""
+    """Device functions that a kernel may call, by name. `ranks` are the numbers of dimensions of its boxes."""
     own = {f"load_box_{rank}d": load_box(rank) for rank in sorted(ranks)}
     own |= {f"multicast_box_{rank}d": multicast_box(rank) for rank in sorted(ranks)}
     own[multiply_name(dtype, b_in_rows)] = multiply_add(dtype, columns, b_in_rows)

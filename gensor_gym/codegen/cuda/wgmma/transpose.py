@@ -42,7 +42,7 @@ class Turn:
 
     @property
     def words(self) -> int:
-        """Number of words of a row of the result."""
+        """Number of words in a row of the result."""
         return self.k // self.packed
 
     @property
@@ -62,12 +62,12 @@ class Turn:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """(matrices, tiles along k, tiles along n)."""
+        """Number of (matrices, tiles along k, tiles along n)."""
         return self.batches, -(-self.words // self.down), -(-self.n // self.across)
 
 
 def turn_of(plan: RowsPlan) -> Turn:
-    """Transposition of a plan's B."""
+    """The transposition of a plan's operand B."""
     *batch, n, k = plan.b_shape
     return Turn(plan.mapped[1], math.prod(batch), k, n, plan.item)
 
@@ -94,7 +94,7 @@ def transpose_kernel(plan: RowsPlan, entry: str) -> tuple[str, Launch]:
 
 
 def _write_words_in(out: Writer, turn: Turn) -> None:
-    """Write the loads of a tile of 4-byte elements. Neighbouring threads read neighbours along n."""
+    """Write the loads of a tile of 4-byte elements. Consecutive threads read adjacent elements along n."""
     with _turns(out, TILE_WORDS):
         out.line(f"const int word = part / {turn.across}, at = part % {turn.across};")
         out.line("const int k = first_word + word, column = first_column + at;")
@@ -106,7 +106,7 @@ def _write_words_in(out: Writer, turn: Turn) -> None:
 def _write_bytes_in(out: Writer, turn: Turn) -> None:
     """Write the loads of a tile of bytes.
 
-    A thread takes four columns of four rows. A warp is eight threads along n by four threads along k.
+    A thread loads four columns of four rows. A warp is eight threads along n by four threads along k.
     """
     with _turns(out, TILE_WORDS // 4):
         across = turn.across // 4
@@ -125,7 +125,6 @@ def _write_bytes_in(out: Writer, turn: Turn) -> None:
 
 
 def _write_row_of_bytes(out: Writer, turn: Turn, address: str) -> None:
-    """Write the load of four columns of row `first + i`, zeros outside: one word if rows of B are whole words, else bytes."""
     inside = f"first + i < {turn.k} && column"
     if turn.n % 4 == 0:
         with out.guarded([f"{inside} < {turn.n}"]):
@@ -136,7 +135,7 @@ def _write_row_of_bytes(out: Writer, turn: Turn, address: str) -> None:
 
 
 def _write_out(out: Writer, turn: Turn) -> None:
-    """Write the stores of a transposed tile. Neighbouring threads write neighbours along k."""
+    """Write the stores of a transposed tile. Consecutive threads write adjacent words along k."""
     with _turns(out, TILE_WORDS):
         out.line(f"const int at = part / {turn.down}, word = part % {turn.down};")
         out.line("const int column = first_column + at, place = first_word + word;")
@@ -147,7 +146,7 @@ def _write_out(out: Writer, turn: Turn) -> None:
 
 @contextmanager
 def _turns(out: Writer, count: int) -> Iterator[None]:
-    """Write a loop over this thread's share of `count` parts around the lines of the `with` block; `part` is the current part."""
+    """Write a loop over this thread's share of `count` parts around the `with` block; `part` is the index of the current part."""
     with out.nest([Loop("turn", str(count // THREADS))]):
         out.line(f"const int part = turn * {THREADS} + threadIdx.x;")
         yield

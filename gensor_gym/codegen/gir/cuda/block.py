@@ -1,4 +1,4 @@
-"""Print the body of a row nest's CUDA kernel: a block's steps of rows, and in each step all passes."""
+"""Print the body of a row nest's CUDA kernel. A block computes rows in steps, and each step makes all passes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from gensor_gym.gir.placement import Level
 
 
 class BlockPrinter:
-    """Prints the body of one kernel, and of the second launch that joins parts of its reductions."""
+    """Prints the body of one kernel, and of the second launch that joins the partial reductions of blocks that share a row."""
 
     def __init__(self, places: KernelPlaces, workspace: Workspace) -> None:
-        """Choose names for cells, distinct from the names of tensors and of the generated text, and for pointers to rows."""
         self.places, self.workspace, self.shape = places, workspace, places.shape
         self.nest, self.graph = places.program.nest, places.graph
         self.index, self.element = index_type(self.nest), element_of(self.nest)
@@ -38,7 +37,7 @@ class BlockPrinter:
         self.tile = Tile(places, self.pointers)
         self.inverses: dict[str, str] = {}
 
-    # The kernel
+    # Bodies of the two launches
 
     def body(self) -> str:
         """CUDA text of the main launch's body."""
@@ -69,7 +68,7 @@ class BlockPrinter:
         return out.text
 
     def finish(self) -> str:
-        """CUDA text of the second launch's body: a block joins the parts of one row and executes the instructions after it."""
+        """CUDA text of the second launch's body: a block joins one row's partial results, then executes scalar instructions."""
         out, (one,) = Writer(depth=1), self.graph.passes
         threads = self.shape.finish_threads
         self._tensors(out)
@@ -97,7 +96,6 @@ class BlockPrinter:
         return f"{part} * exp_1({floored(f'{c_name(parts_name(top))}[{place}]')} - {self.names[top]})"
 
     def _tensors(self, out: Writer) -> None:
-        """Declare pointers to the tensors in the workspace that this kernel uses."""
         needed = {access.tensor for access in self.pointers.names}
         needed |= {parts_name(i.cell) for i in self.places.reductions} if self.places.finishes else set()
         for name, place in self.workspace.places.items():
@@ -111,7 +109,7 @@ class BlockPrinter:
         out.line(f"const {self.index} {prefix}row = {prefix}here ? first + {place} : {self.nest.rows - 1};")
         self.pointers.write(out, f"{prefix}row", self.written, prefix, only)
 
-    # Once a row
+    # Scalars of a row
 
     def _numbers(self, out: Writer, instructions: tuple[Instruction, ...], writers: list[str]) -> None:
         """Write instructions on scalars of a row. Every lane computes them; lanes that meet the conditions `writers` store."""
@@ -129,13 +127,11 @@ class BlockPrinter:
                 out.line(f"const {self.element.c} {name} = {loaded};")
 
     def _at(self, part: Slice) -> str:
-        """CUDA variable that points to the start of a slice's row."""
         return c_name(part.buffer.name) if part.access is None else self.pointers.names[part.access]
 
-    # Along the columns
+    # Passes along the columns
 
     def _pass(self, out: Writer, one: Pass) -> None:
-        """Write one pass along the columns, and the scalar instructions after it."""
         reductions = [i for i in one.along if i.kind == "reduce"]
         self._inverses(out, one)
         for reduction in reductions:
@@ -168,7 +164,6 @@ class BlockPrinter:
                     out.line(f"const float {self.inverses[name]} = 1.0f / {self.names[name]};")
 
     def _step(self, out: Writer, one: Pass) -> None:
-        """Write one step along the columns: loads of transposed tiles, all instructions in order, stores of transposed tiles."""
         loads = [a for i in one.along for _, part in i.sources if (a := part.access) in self.places.turned]
         stores = [a for i in one.along if (a := i.target.access) in self.places.turned]
         kind = self.index
@@ -189,7 +184,6 @@ class BlockPrinter:
             out.line("__syncthreads();")
 
     def _instruction(self, out: Writer, one: Instruction) -> None:
-        """Write one instruction on a lane's tile of elements."""
         name = self.names[one.cell]
         if one.kind == "map":
             assert isinstance(one.body, Expression)
@@ -207,7 +201,6 @@ class BlockPrinter:
             self.tile.store(out, one.target, name, self._at(one.target), [] if shared else ["here", *once])
 
     def _reduce(self, out: Writer, one: Instruction) -> None:
-        """Write the accumulation of a lane's tile into a reduction, with the identity past the last column."""
         total, online = f"{self._sum(one)}[u]", isinstance(one.body, Online)
         identity = -math.inf if online else self.element.identity(reduction_of(one))
         value, nothing = f"{self.names[one.sources[0][0]]}[u][i]", self.element.number(identity)
@@ -219,7 +212,6 @@ class BlockPrinter:
             out.line(f"{total} = {self._joined(one, total, value)};")
 
     def _inverted(self, one: Instruction) -> Mapping[str, str]:
-        """Operand -> variable of its inverse, for the scalars of the row that a map reads."""
         return {name: self.inverses[name] for name, part in one.sources if name in self.inverses and not part.wide}
 
     def _joined(self, one: Instruction, a: str, b: str) -> str:
@@ -229,7 +221,6 @@ class BlockPrinter:
         return f"sum_{self.names[reduction.cell]}"
 
     def _fold(self, out: Writer, reductions: list[Instruction]) -> None:
-        """Write the reduction of all lanes' accumulators to one number per row, or per part of a row, which is stored."""
         warps = self.shape.lanes > WARP
         shared = {i.cell: f"(shared + {self.places.shared[i.cell]})" for i in reductions} if warps else {}
         for some in _in_turn(reductions):
@@ -242,7 +233,6 @@ class BlockPrinter:
                 out.line(f"{c_name(parts_name(one.cell))}[{place}] = {self.names[one.cell]};")
 
     def _of_lane(self, out: Writer, one: Instruction) -> None:
-        """Write the reduction of one lane's accumulators to one number."""
         name = self.names[one.cell]
         if isinstance(one.body, Online):
             top = self.names[one.body.top]

@@ -13,11 +13,11 @@ _LEAST = f"({LEAST + 1}ll - 1)"
 _NAMES = {
     "static inline": "__device__ __forceinline__", "uint64_t": "unsigned long long", "int64_t": "long long", "INT64_MIN": _LEAST,
 }  # fmt: skip
-"""Text of C -> text of CUDA, which includes no headers."""
+"""C text -> CUDA text that needs no headers."""
 
 
 class CudaWhole(Whole):
-    """Numbers of int64 in CUDA."""
+    """int64 numbers in CUDA."""
 
     c = "long long"
 
@@ -36,7 +36,7 @@ def element_of(nest: RowNest) -> Element:
 
 
 def whole_functions(text: str) -> str:
-    """Definitions of the functions of integers that a kernel's text uses, with include guards, since the emulator joins texts."""
+    """CUDA definitions of the integer functions that a text calls. Include guards let the emulator join several texts."""
     found = ""
     for name in needed_numbers(text):
         body = NUMBERS[name]

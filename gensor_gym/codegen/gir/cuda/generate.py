@@ -1,4 +1,4 @@
-"""Generate CUDA for a schedule of a row nest: a launch for each kernel of the graph, and a second if blocks share rows."""
+"""Generate CUDA for a row nest's schedule: one launch per kernel of the instruction graph, and a second if blocks share rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
 
 
 def _sizes(places: KernelPlaces) -> str:
-    """CUDA constants with the sizes of a kernel."""
     shape = places.shape
     named = {
         "LANES": (shape.lanes, "threads of a row"), "ROWS": (shape.rows, "rows of a step"),
@@ -62,7 +61,6 @@ def _sizes(places: KernelPlaces) -> str:
 
 
 def _kernel(program: GirProgram, entry: str, threads: int, body: str, shared_bytes: int) -> str:
-    """CUDA text of a `__global__` function with this body; its arguments are all inputs, all outputs and the workspace."""
     graph = program.nest.graph
     inputs = [f"const {stored_type(value.dtype)} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
     item = element_of(program.nest).c

@@ -1,4 +1,4 @@
-"""CUDA text for tensors of row nests in other types, converted when loaded or stored, and for tables whose rows ids select."""
+"""CUDA text that converts elements of tensors to and from the numbers of a row nest, and that selects rows of tables by ids."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from gensor_gym.gir.nest import Access, RowNest
 TYPES = {
     "float32": "float", **dict.fromkeys(HALVES, "unsigned short"), "int32": "int", "int64": "long long", "bool": "unsigned char",
 }  # fmt: skip
-"""Data type of a graph's value in memory -> type of an element; those of 16 bits are bits."""
+"""Data type of a graph's value in memory -> CUDA type of an element; a 16-bit float is held as its bits."""
 _LOST = "__int_as_float(0x7fffffff)"
 
 
 def stored_type(dtype: str) -> str:
-    """Type of an element in memory; ValueError for a data type without kernels on GPUs."""
+    """CUDA type of an element in memory; ValueError for a data type without kernels on GPUs."""
     if dtype not in TYPES:
         raise ValueError(f"values of {dtype} on a GPU: expected {', '.join(TYPES)}; quantised networks run on CPUs")
     return TYPES[dtype]
 
 
 def type_of(nest: RowNest, access: Access) -> str:
-    """Type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
+    """CUDA type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
     value = nest.graph.values.get(access.tensor)
     return element_of(nest).c if value is None else stored_type(value.dtype)
 
 
 def half_of(nest: RowNest, access: Access | None) -> str:
-    """The 16-bit type of the elements that an access reads or writes; empty for other types."""
+    """The 16-bit data type of the elements that an access reads or writes; empty for other types."""
     value = None if access is None else nest.graph.values.get(access.tensor)
     return value.dtype if value is not None and value.dtype in HALVES else ""
 
 
 def kept(nest: RowNest, access: Access | None, number: str) -> str:
-    """CUDA text of a number as an element that is stored."""
+    """CUDA text that converts a number to an element to store."""
     half = half_of(nest, access)
     return f"to_{half}({number})" if half else number
 
 
 def converted(nest: RowNest, access: Access | None, element: str) -> str:
-    """CUDA text of an element that is loaded, as one of the nest's numbers."""
+    """CUDA text that converts a loaded element to a number of the nest."""
     own = element_of(nest).c
     if half := half_of(nest, access):
         return f"from_{half}({element})"
@@ -50,12 +50,12 @@ def converted(nest: RowNest, access: Access | None, element: str) -> str:
 
 
 def lost_number(nest: RowNest) -> str:
-    """CUDA text of the element that an id outside the table reads: NaN, or 0 for integers."""
+    """CUDA text of the value that replaces elements of a row whose id is outside the table: NaN, or 0 for integers."""
     return WHOLE.number(0) if nest.graph.whole else _LOST
 
 
 def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str, pointer: str) -> None:
-    """Declare the id of a row, which `of` points to, whether it is outside the table, and the pointer `name` to its row.
+    """Declare the id that `of` points to, whether it is outside the table, and the pointer `name` to the row that it selects.
 
     An id outside the table selects row 0, whose values `Pointers.loaded` replaces.
     """
@@ -67,5 +67,5 @@ def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str,
 
 
 def lost(name: str) -> str:
-    """Variable that says whether the id of the row that the pointer `name` points to is outside the table."""
+    """Name of the variable that says whether the id behind the row pointer `name` is outside the table."""
     return f"{name}_lost"

@@ -54,7 +54,7 @@ class Tile:
         return f"column + u * (LANES * VECTOR) + i < {self.columns}" if self.overhangs else ""
 
     def load(self, out: Writer, part: Slice, name: str, at: str) -> None:
-        """Write the declaration of `name[TILE][VECTOR]` and its load from a slice whose row begins at `at`."""
+        """Declare `name[TILE][VECTOR]` and load it from a slice whose row begins at `at`."""
         four_of, nothing = self._four(part)
         if part.buffer.level is Level.REG:
             out.line(f"{self._element.c} (&{name})[TILE][VECTOR] = {at}[step];")
@@ -127,7 +127,6 @@ class Tile:
             yield f"shared[{self.places.shared[access]} + threadIdx.x % ROWS * (WIDE + 1) + c]"
 
     def _turned(self, access: Access | None) -> str:
-        """CUDA pointer to this row's part of a transposed tile in shared memory."""
         assert access is not None
         return f"(shared + {self.places.shared[access]} + place * (WIDE + 1))"
 

@@ -16,7 +16,7 @@ LOWEST = number(-OVERFLOW)
 
 @dataclass(frozen=True)
 class RunningSum:
-    """The variables of a lane's online sum (running maximum and sum); the result's variable is `name`."""
+    """Variables of a lane's online sum (running maximum and sum). The variable of the result is `name`."""
 
     name: str
 
@@ -49,5 +49,5 @@ class RunningSum:
 
 
 def floored(top: str) -> str:
-    """CUDA text of `top`, at least LOWEST, since a part of a row may have no finite number."""
+    """CUDA text of the maximum of `top` and LOWEST, since a part of a row may have no finite number."""
     return f"max_1({top}, {LOWEST})"

@@ -1,4 +1,4 @@
-"""Layouts of the workspace, for values between launches, and of a block's shared memory, for row nests on GPUs."""
+"""Layouts of a row nest's memory on a GPU: the workspace, for values between launches, and a block's shared memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS
 
 LINE = 32
-"""Number of float32 elements in a line of 128 bytes; every tensor in the workspace begins at a multiple of it."""
+"""Number of float32 elements in 128 bytes; every tensor in the workspace begins at a multiple of this number."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Workspace:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Name -> offset in elements, of tensors between kernels and of the parts of reductions (named by `parts_name`)."""
+        """Name -> offset in elements of each tensor between kernels and of each reduction's partial results (`parts_name`)."""
         return self._places[0]
 
     @property
@@ -113,5 +113,5 @@ class Workspace:
 
 
 def parts_name(cell: str) -> str:
-    """Name of the tensor with the parts of a reduction; other tensors' names contain no point."""
+    """Name of the tensor with a reduction's partial results; names of other tensors contain no dot."""
     return f"{cell}.parts"

@@ -16,23 +16,23 @@ ALL = "0xffffffffu"
 
 
 def reduction_of(one: Instruction) -> Reduction:
-    """How two parts of a reduction are combined; parts of an online sum must have the same scale."""
+    """The operation that combines two partial results; partial results of an online sum must have the same scale."""
     return "max" if one.body == "max" else "sum"
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Prints the combination of the values of a team's lanes, after which each lane has the result."""
+    """Prints the reduction of one value per lane over a team of `lanes` lanes, after which each lane has the result."""
 
     lanes: int
     element: Element
     names: Mapping[str, str]
-    """Cell of a reduction -> its variable."""
+    """Cell of a reduction -> CUDA variable."""
     shared: Mapping[str, str]
     """Cell of a reduction -> pointer to its numbers in shared memory, one per warp; used by teams of several warps."""
 
     def write(self, out: Writer, reductions: Sequence[Instruction]) -> None:
-        """Write the combination for several reductions, with one barrier for all of them."""
+        """Write the reduction of several values, with one barrier for all of them."""
         for one in reductions:
             self._shuffles(out, one, min(self.lanes, WARP))
         if self.lanes <= WARP:

@@ -15,7 +15,7 @@ INT = 1 << 31
 
 
 def index_type(nest: RowNest) -> str:
-    """CUDA type of row and column indices: `int` if all fit, also of blocks past the end, else `long long`."""
+    """CUDA type of row and column indices: `int` if all fit, including those of blocks past the end, else `long long`."""
     return "long long" if max(nest.rows, nest.columns) + (1 << 20) >= INT else "int"
 
 
@@ -34,7 +34,7 @@ class Pointers:
     def write(
         self, out: Writer, row: str, written: set[Access], prefix: str = "", only: tuple[Access, ...] | None = None
     ) -> None:
-        """Declare the row's index along every axis, and the pointers (of `only`, or all), with `prefix` before their names."""
+        """Declare indices of the row along all axes and pointers to it, for `only` or all accesses; names begin with `prefix`."""
         chosen = [access for access in self.names if only is None or access in only]
         if not chosen:
             return
@@ -52,7 +52,7 @@ class Pointers:
         return index_type(self.nest)
 
     def digits(self, out: Writer, row: str, prefix: str = "") -> list[str]:
-        """Declare the indices, along all axes of rows, of the row whose number is `row`; return the variables' names."""
+        """Declare the indices of row number `row` along all axes of rows; return the names of the variables."""
         extents = self.nest.row_extents
         if len(extents) <= 1:
             return [row] * len(extents)
@@ -74,7 +74,7 @@ class Pointers:
         return c_name(access.tensor) + (f" + {place}" if place != "0" else "")
 
     def loaded(self, access: Access | None, value: str) -> str:
-        """CUDA text of an element that is loaded: `value`, or `lost_number` in a row of a table whose id is outside it."""
+        """CUDA text of a loaded element: `value`, or `lost_number` if the id that selected the row is outside the table."""
         if access is None or access.chosen is None:
             return value
         return f"({lost(self.names[access])} ? {lost_number(self.nest)} : {value})"

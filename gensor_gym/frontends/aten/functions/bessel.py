@@ -10,17 +10,15 @@ _NEAR = (
     (1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.0360768, 0.0045813),
     (0.5, 0.87890594, 0.51498869, 0.15084934, 0.02658733, 0.00301532, 0.00032411),
 )
-"""For order 0 and 1 the coefficients of a polynomial in (x / 3.75)^2, for |x| up to 3.75."""
+"""Order (0 or 1) -> coefficients of a polynomial in (x / 3.75)^2, for |x| up to 3.75."""
 _FAR = (
     (0.39894228, 0.01328592, 0.00225319, -0.00157565, 0.00916281, -0.02057706, 0.02635537, -0.01647633, 0.00392377),
     (0.39894228, -0.03988024, -0.00362018, 0.00163801, -0.01031555, 0.02282967, -0.02895312, 0.01787654, -0.00420059),
 )
-"""For order 0 and 1 the coefficients of a polynomial in 3.75 / |x| for larger |x|: sqrt(x) exp(-x) times the function."""
+"""Order (0 or 1) -> coefficients of a polynomial in 3.75 / |x| for larger |x|: sqrt(x) exp(-x) times the function."""
 
 
 def _bessel(order: int, scaled: bool) -> Rule:
-    """Rule for the function of order 0 or 1, multiplied by exp(-|x|) if `scaled`."""
-
     def rule(b: Builder, x: str) -> str:
         size = b.call("absolute", x)
         square = b.call("multiply", of("divide", x, 3.75), of("divide", x, 3.75))
@@ -29,7 +27,7 @@ def _bessel(order: int, scaled: bool) -> Rule:
         if scaled:
             near = of("multiply", near, of("exp", of("negative", size)))
         else:
-            far = of("multiply", of("exp", size), far)  # infinite where the exponential is, like torch's
+            far = of("multiply", of("exp", size), far)  # infinite where the exponential is, as in torch
         if order:
             near, far = of("multiply", x, near), of("where", of("less", x, 0.0), of("negative", far), far)
         return b.map(of("where", of("less", size, 3.75), near, far), f"i{order}")

@@ -1,4 +1,4 @@
-"""Bitwise operations and shifts of integers, which are in two's complement."""
+"""Bitwise operations and shifts of integers in two's complement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BITS = 64
 
 
 def _is_truth(b: Builder, *given: Given) -> bool:
-    """Whether all arguments are bools, or 0 or 1; ValueError unless all are integers."""
+    """Whether all arguments are bools, 0 or 1; ValueError unless all are integers."""
     kinds = [b.reads[one] if isinstance(one, str) else "bool" if one in (0, 1) else type(one).__name__ for one in given]
     if not set(kinds) <= {"bool", "int", "int32", "int64"}:
         raise ValueError(f"bits of {', '.join(kinds)}: expected whole numbers")
@@ -50,14 +50,13 @@ def _bitwise_xor(b: Builder, x: Given, y: Given) -> str:
 
 
 def _shift(side: str) -> tuple[str, ...]:
-    """Names of ATen's shifts to the "left" or "right"."""
     kinds = "Tensor", "Tensor_Scalar", "Scalar_Tensor"
     return (*(f"bitwise_{side}_shift.{kind}" for kind in kinds), *(f"__{side[0]}shift__.{kind}" for kind in ("Scalar", "Tensor")))
 
 
 @_covers(*_shift("right"))
 def _right_shift(b: Builder, x: Given, by: Any) -> str:
-    """Floor of x / 2^by; 0 or -1 if `by` is negative or too large, like torch's."""
+    """Floor of x / 2^by; 0 or -1 if `by` is negative or too large, as in torch."""
     _is_truth(b, x, by)
     sign = of("negative", of("less", x, 0.0))
     if not isinstance(by, str):
@@ -68,7 +67,7 @@ def _right_shift(b: Builder, x: Given, by: Any) -> str:
 
 @_covers(*_shift("left"))
 def _left_shift(b: Builder, x: Given, by: Any) -> str:
-    """The product of x and 2^by with wrap-around; 0 if `by` is negative or too large, like torch's."""
+    """The product of x and 2^by with wrap-around; 0 if `by` is negative or too large, as in torch."""
     _is_truth(b, x, by)
     if not isinstance(by, str):
         return b.call("multiply", x, 1 << by if 0 <= by < _BITS else 0.0)
@@ -77,7 +76,7 @@ def _left_shift(b: Builder, x: Given, by: Any) -> str:
 
 
 def _power(b: Builder, by: str, most: int) -> tuple[str, Expression]:
-    """(2^by in int64 for `by` in 0 to `most`, expression that is 1 for other `by`, else 0)."""
+    """(2^by in int64, for `by` in 0 to `most`; expression that is 1 where `by` is outside that range and 0 inside)."""
     powers = b.constant("powers", np.left_shift(1, np.arange(most + 1)))
     far = of("maximum", of("less", by, 0.0), of("less", float(most), by))
     return b.add(Gather(powers, b.map(of("where", far, 0.0, by), "places")), "power"), far

@@ -26,21 +26,21 @@ _TAIL = (
 
 @_covers("erfinv.default", "special_erfinv.default")
 def _erfinv(b: Builder, x: str) -> str:
-    """Inverse error function as x P(w), with a polynomial P of w = -log(1 - x^2).
+    """Inverse error function as x P(w), with a polynomial P of w = -log(1 - x^2), in float32.
 
-    M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2011, in float32.
+    M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2011.
     """
     w = b.map(of("negative", of("log", of("multiply", of("subtract", 1.0, x), of("add", 1.0, x)))), "w")
     centre = polynomial(of("subtract", w, 2.5), _CENTRE)
     tail = polynomial(of("subtract", of("sqrt", w), 3.0), _TAIL)
     made = of("multiply", x, of("where", of("less", w, 5.0), centre, tail))
-    edge = of("at_most", math.inf, w)  # for x = 1 and -1
+    edge = of("at_most", math.inf, w)  # x is 1 or -1
     return b.map(of("where", edge, of("multiply", x, math.inf), made), "erfinv")
 
 
 @_covers("cosh.default")
 def _cosh(b: Builder, x: str) -> str:
-    """Hyperbolic cosine as (0.5 h) h + 0.5 / (h h) with h = exp(|x| / 2), which does not overflow before the result does."""
+    """Hyperbolic cosine as (0.5 h) h + 0.5 / (h h), h = exp(|x| / 2), which overflows no earlier than the result."""
     half = b.call("exp", of("multiply", 0.5, of("absolute", x)))
     large, small = of("multiply", of("multiply", 0.5, half), half), of("divide", 0.5, of("multiply", half, half))
     return b.map(of("add", large, small), "cosh")

@@ -1,6 +1,6 @@
 """The logarithm of the gamma function and its derivatives.
 
-Some terms are summed until the argument is so large that an asymptotic series is accurate. Formulas: NIST Digital Library of
+Terms are summed until the argument is so large that an asymptotic series is accurate. Formulas: NIST Digital Library of
 Mathematical Functions, 5.5, 5.11 and 5.15, and 25.11 for Hurwitz's zeta function. If torch computes a function in float32,
 torch's formula is used.
 """
@@ -21,7 +21,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
 _STEPS = 10
 """Number of terms that are summed before the asymptotic series."""
 MOST_ORDER = 6
-"""Highest order of a derivative of digamma; for higher orders the few terms of the series are not accurate."""
+"""Highest order of a derivative of digamma. For higher orders the few terms of the series are not accurate."""
 
 
 @_covers("lgamma.default", "special_gammaln.default")
@@ -36,7 +36,7 @@ def _whole_below(b: Builder, x: str) -> str:
 
 
 def _cotangent(b: Builder, x: str) -> str:
-    """Cotangent of pi x, from the distance to the nearest integer, so that it is exactly 0 half way between two integers."""
+    """Cotangent of pi x, from the distance to the nearest integer: exactly 0 half way between two integers."""
     left = b.map(of("subtract", x, of("round", x)), "left")
     size = of("absolute", left)
     near, far = of("multiply", math.pi, size), of("multiply", math.pi, of("subtract", 0.5, size))
@@ -46,13 +46,12 @@ def _cotangent(b: Builder, x: str) -> str:
 
 
 def _mirrored(b: Builder, x: str) -> str:
-    """Value 1 - x for x below 0, else x."""
     return b.map(of("where", of("less", x, 0.0), of("subtract", 1.0, x), x), "mirrored")
 
 
 @_covers("digamma.default", "special_psi.default", "special_digamma.default")
 def digamma(b: Builder, x: str) -> str:
-    """Logarithmic derivative of the gamma function; for x below 0 its value at 1 - x minus pi / tan(pi x)."""
+    """Logarithmic derivative of the gamma function. For x below 0 it is the value at 1 - x, minus pi / tan(pi x)."""
     y = _mirrored(b, x)
     terms = of("divide", -1.0, y)
     for step in range(1, _STEPS):
@@ -70,7 +69,7 @@ def digamma(b: Builder, x: str) -> str:
 
 
 def _trigamma(b: Builder, x: str) -> str:
-    """Trigamma by torch's formula, including its errors at negative integers."""
+    """Trigamma by torch's formula, with torch's errors at negative integers."""
     below = of("less", x, 0.5)
     wave = b.call("sin", of("multiply", float(np.float32(math.pi)), x))
     y = b.map(of("where", below, of("subtract", 1.0, x), x), "mirrored")
@@ -102,7 +101,7 @@ def _polygamma(b: Builder, order: int, x: str) -> str:
     below = of("subtract", of("multiply", (-1.0) ** order, made), angle)
     made = b.map(of("where", of("less", x, 0.0), below, made), "polygamma")
     made = b.map(of("where", _whole_below(b, x), sign * math.inf, made), "polygamma")
-    return b.map(of("where", of("at_most", math.inf, x), of("subtract", x, x), made), "polygamma")  # NaN there, like torch's
+    return b.map(of("where", of("at_most", math.inf, x), of("subtract", x, x), made), "polygamma")  # NaN, as in torch
 
 
 def _cotangent_derivative(order: int) -> list[float]:
@@ -114,7 +113,7 @@ def _cotangent_derivative(order: int) -> list[float]:
 
 
 def _zeta(b: Builder, s: int, x: str) -> str:
-    """Hurwitz's zeta function for x >= 0, the sum over k of 1 / (x + k)^s; by Euler-Maclaurin summation from k = `_STEPS` on."""
+    """Hurwitz's zeta function, the sum over k of 1 / (x + k)^s, x >= 0, by Euler-Maclaurin summation from k = `_STEPS`."""
     sums: str | None = None
     for step in range(_STEPS):
         term = _inverse_power(b, b.call("add", x, float(step)) if step else x, s)

@@ -1,4 +1,4 @@
-"""Max pooling of images, and the indices of the maxima, for images and volumes."""
+"""Max pooling of images, and the indices of maxima for images and volumes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, 
 
 
 def _largest_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Maxima along an axis over the `to` windows of adaptive pooling; neighbouring windows may share an element."""
+    """Maxima along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
     shape = b.shapes[x]
     made = b.reduce(windows_of(b, x, axis, *ends(shape[axis], to))[0], "max", [axis + 1])
     return b.reshape(made, (*shape[:axis], to, *shape[axis + 1 :]))
@@ -72,7 +72,7 @@ def _adaptive_max_pool2d(b: Builder, x: str, to: Any) -> tuple[str, str]:
 
 
 def largest_to(b: Builder, x: str, to: Sequence[int]) -> tuple[str, str]:
-    """(maxima, their indices) of adaptive max pooling along the last axes, to the given numbers of windows."""
+    """(maxima, their indices) of adaptive max pooling along the last axes. `to` has the number of windows per axis."""
     sizes, rank = b.shapes[x][-len(to) :], len(b.shapes[x])
     if set(to) == {1}:
         made = b.reduce(x, "max", range(rank - len(to), rank))
@@ -87,22 +87,22 @@ def largest_to(b: Builder, x: str, to: Sequence[int]) -> tuple[str, str]:
 
 
 def spaced(count: int, size: int, stride: int, padding: int, dilation: int) -> np.ndarray:
-    """Indices of the elements of windows along an axis, int [count, size]; elements of the padding are outside the axis."""
+    """Indices of the elements of windows along an axis, int [count, size]. Elements of the padding are outside the axis."""
     return np.arange(count)[:, None] * stride - padding + np.arange(size) * dilation
 
 
 def places_of(b: Builder, x: str, top: str, windows: Sequence[np.ndarray]) -> str:
     """Flat index of each window's maximum in the last axes of x: the first of equal maxima, or the last NaN.
 
-    `top` are the maxima. `windows` has, for each of the last axes, the indices of the windows' elements, int [count, size];
-    indices outside the axis are missing elements.
+    `top` are the maxima. `windows` has, for each of the last axes, the indices of the windows' elements, int [count, size].
+    Elements with an index outside the axis are ignored.
     """
     *outer, shape = *b.shapes[x][: -len(windows)], b.shapes[x][-len(windows) :]
     count, size = math.prod(one.shape[0] for one in windows), math.prod(shape)
     if 2 * size > MOST_WHOLE:
         raise ValueError(f"places among {size} elements: expected at most {MOST_WHOLE // 2}")
     flat, inside = np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool)
-    for extent, one in zip(shape, windows, strict=True):  # [windows so far, elements of each]
+    for extent, one in zip(shape, windows, strict=True):  # [windows of the axes so far, elements of each]
         own = np.clip(one, 0, extent - 1)
         flat = (flat[:, None, :, None] * extent + own[None, :, None, :]).reshape(len(flat) * len(own), -1)
         inside = (inside[:, None, :, None] & (own == one)[None, :, None, :]).reshape(flat.shape)

@@ -1,4 +1,4 @@
-"""Transposed convolutions of signals, images and volumes, by phases: outputs that are a stride apart use the same taps."""
+"""Transposed convolutions of signals, images and volumes, by phases: outputs one stride apart use the same taps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Convolved = Callable[[Builder, str, str, Sequence[int]], str]
 
 @dataclass(frozen=True)
 class Axis:
-    """Sizes of one axis: output o is the sum of all x[i] w[t] with i * stride + t * dilation = o + padding.
+    """Sizes of one axis. Output o is the sum of all x[i] w[t] with i * stride + t * dilation = o + padding.
 
-    `taps` is the extent of the weights, and `more` is torch's `output_padding`.
+    `taps` is the extent of the weights; `more` is torch's `output_padding`.
     """
 
     extent: int
@@ -39,16 +39,15 @@ class Axis:
 
     @property
     def phases(self) -> list[Phase]:
-        """Phases of the outputs: phase p has the outputs p, p + stride, p + 2 stride, .."""
+        """Phases of the outputs. Phase p has the outputs p, p + stride, p + 2 stride, .."""
         return [self._phase(first) for first in range(min(self.stride, self.made))]
 
     def _phase(self, first: int) -> Phase:
-        """The phase of output `first`: its taps, and the part of x that its outputs read."""
         taps = [t for t in range(self.taps) if (first + self.padding - t * self.dilation) % self.stride == 0]
         wanted = -(-self.made // self.stride)
         if not taps:
             return Phase((), 1, 0, 0)
-        nearest = (first + self.padding - taps[0] * self.dilation) // self.stride  # x that the first tap of output `first` reads
+        nearest = (first + self.padding - taps[0] * self.dilation) // self.stride  # index in x for output `first`, tap 0
         apart = self.dilation // math.gcd(self.dilation, self.stride)
         before, after = apart * (len(taps) - 1) - nearest, wanted + nearest - self.extent
         reads = min(before, after) > -self.extent
@@ -59,7 +58,7 @@ class Axis:
 class Phase:
     """A convolution with stride 1 that computes the outputs of one phase along an axis.
 
-    `taps` are in the order of the convolution (none if it reads nothing of x). `before` and `after` are the numbers of zeros
+    `taps` are in the order of the convolution; none if it reads no element of x. `before` and `after` are the numbers of zeros
     around x; a negative number removes elements of x.
     """
 
@@ -75,7 +74,7 @@ def transposed(
 ) -> str:  # fmt: skip
     """Transposed convolution of x [n, c, ..] with weights [c, k/groups, ..]: one convolution per phase, interleaved.
 
-    No zeros are multiplied except those around x. ValueError for an output without elements.
+    Only the zeros around x are multiplied. ValueError for an output without elements.
     """
     taps = b.shapes[w][2:]
     axes = [Axis(*one) for one in zip(b.shapes[x][2:], taps, stride, padding, dilation, more, strict=True)]
@@ -101,7 +100,7 @@ def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Se
 
 
 def _interleaved(b: Builder, made: Sequence[str], axes: Sequence[Axis]) -> str:
-    """Interleave the outputs of all phases, which are ordered with the last axis fastest; return the value [n, k, ..]."""
+    """Interleave the outputs [n, k, ..] of all phases, which are ordered with the last axis fastest."""
     counts = [len(axis.phases) for axis in axes]
     if math.prod(counts) == 1:
         whole = made[0]

@@ -1,4 +1,4 @@
-"""Convolutions and pooling of volumes, as images whose channels include those of all neighbours in depth, or axis by axis."""
+"""Convolutions and pooling of volumes: as images whose channels include neighbours in depth, or axis by axis."""
 
 from __future__ import annotations
 

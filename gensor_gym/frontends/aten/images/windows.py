@@ -1,4 +1,4 @@
-"""Convolutions, transposed convolutions and average pooling of images; signals are images of height 1."""
+"""Convolutions, transposed convolutions and average pooling of images. Signals are images of height 1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pair(given: int | Sequence[int]) -> tuple[int, int]:
 
 
 def as_batch(rule: Callable[..., str]) -> Callable[..., str]:
-    """Decorate a rule of (builder, x, weights, ..) so that x may lack the batch axis; the result then lacks it too."""
+    """Decorate a rule of (builder, x, weights, ..) to accept an x without batch axis. The result then has none either."""
 
     def of_any(b: Builder, x: str, w: str, *arguments: Any, **options: Any) -> str:
         if len(b.shapes[x]) == len(b.shapes[w]):
@@ -100,7 +100,7 @@ class Windows:
 
     @property
     def count(self) -> int:
-        """Number of windows; the last begins inside the axis or in the padding before it."""
+        """Number of windows. The last begins inside the axis or in the padding before it."""
         room = self.extent + 2 * self.padding - self.size
         found = (-(-room // self.stride) if self.up else room // self.stride) + 1
         return found - (self.up and (found - 1) * self.stride >= self.extent + self.padding)
@@ -111,27 +111,27 @@ class Windows:
         return max((self.count - 1) * self.stride + self.size - self.extent - 2 * self.padding, 0)
 
     def elements(self, with_padding: bool) -> np.ndarray:
-        """Number of elements of each window inside the axis, or inside the axis and its padding; int [count]."""
+        """Number of elements of each window inside the axis, or inside the axis and its padding: int [count]."""
         start = np.arange(self.count) * self.stride - self.padding
         low, high = (-self.padding, self.extent + self.padding) if with_padding else (0, self.extent)
         return np.minimum(start + self.size, high) - np.maximum(start, low)
 
 
 def windows_along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: bool) -> list[Windows]:
-    """Windows along height and along width."""
+    """Windows along height and width."""
     own = zip(b.shapes[x][-2:], pair(size), pair(stride or size), pair(padding), strict=True)
     return [Windows(*one, up) for one in own]
 
 
 def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> str:
-    """The images, extended by their padding and by the elements read beyond it, which both have this value."""
+    """The images, with `value` in their padding and in the elements that windows read beyond it."""
     for axis, one in zip((2, 3), windows, strict=True):
         x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
     return x
 
 
 def as_image(rule: Callable[..., str]) -> Callable[..., str]:
-    """Decorate a rule of (builder, x, ..) so that x may lack the batch axis; the result then lacks it too."""
+    """Decorate a rule of (builder, x, ..) to accept an x without batch axis. The result then has none either."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> str:
         if len(b.shapes[x]) == 4:
@@ -176,13 +176,13 @@ def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
 
 
 def ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
-    """(indices of the first elements, indices after the last elements) of `to` windows of adaptive pooling, int [to] each."""
+    """(index of the first element, index after the last element) of `to` windows of adaptive pooling, int [to] each."""
     numbers = np.arange(to)
     return numbers * extent // to, -(-(numbers + 1) * extent // to)
 
 
 def means_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Means along an axis over the `to` windows of adaptive pooling; neighbouring windows may share an element."""
+    """Means along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
     shape = b.shapes[x]
     first, last = ends(shape[axis], to)
     lengths = (last - first).reshape(-1, *[1] * (len(shape) - axis))
@@ -195,9 +195,9 @@ def means_to(b: Builder, x: str, axis: int, to: int) -> str:
 
 
 def windows_of(b: Builder, x: str, axis: int, first: np.ndarray, last: np.ndarray) -> tuple[str, np.ndarray]:
-    """(elements of windows, with the axis as two axes [windows, size]; their indices before repetition, int [windows, size]).
+    """(elements of windows, with the axis as two axes [windows, size]; indices, int [windows, size]).
 
-    A shorter window repeats its last element.
+    A shorter window repeats its last element, but its indices continue.
     """
     places = first[:, None] + np.arange((last - first).max())
     return take(b, x, [axis], np.minimum(places, last[:, None] - 1)), places

@@ -1,0 +1,93 @@
+"""Digest of everything on which torch's export of a module depends: attributes, tensors and files of code."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import sys
+from collections.abc import Iterable
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from gensor_gym.codegen.remembered import sources
+from gensor_gym.frontends.forms import Examples
+
+OWN_VERSION = {"torch", "numpy", "gensor_gym", *sys.stdlib_module_names} - {"__main__"}
+"""Top-level packages whose files need no check, because their version is in the digest."""
+
+
+class _Canonical(pickle.Pickler):
+    """Pickles objects so that equal objects give equal bytes in every process. A digest replaces each tensor."""
+
+    def __init__(self, whole: bool) -> None:
+        """With `whole`, digests of tensors cover the elements; otherwise only type, shape and strides."""
+        self.written = io.BytesIO()
+        super().__init__(self.written, protocol=4)
+        self.fast = True  # without references to equal objects, which differ from process to process
+        self.whole = whole
+        self.modules: set[str] = set()
+
+    def persistent_id(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor):
+            return self._tensor(obj)
+        if isinstance(obj, set | frozenset):  # the order of a set of texts differs from process to process
+            if not all(isinstance(one, str | int) for one in obj):
+                raise pickle.PicklingError("a set of objects")
+            return ("set", *sorted(map(repr, obj)))
+        if isinstance(obj, type | FunctionType):
+            self.modules.add(obj.__module__)
+        return None
+
+    def _tensor(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_quantized:
+            raise pickle.PicklingError(f"a tensor on {tensor.device}, {tensor.layout}")
+        found = ("tensor", str(tensor.dtype), tuple(tensor.shape), tensor.stride())
+        if not self.whole:
+            return found
+        data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return (*found, hashlib.sha256(data.data).hexdigest())
+
+
+def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | None:
+    """SHA-256 of everything on which the export of a module depends; None if a part cannot be digested.
+
+    It covers all attributes and tensors of the module, types and shapes of the inputs, versions, and the name, size and time of
+    change of each Python file that the module's code can call. It does not cover values that a program changed in these files'
+    modules after import.
+    """
+    of_module, of_inputs = _Canonical(whole=True), _Canonical(whole=False)
+    try:
+        of_module.dump(module)
+        of_inputs.dump(example_inputs)
+        files = _files(of_module.modules | of_inputs.modules)
+    except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError, RuntimeError, OSError):
+        return None
+    settings = sys.version, torch.__version__, torch.get_default_dtype(), torch.is_autocast_enabled("cpu")
+    found = hashlib.sha256(repr((sources(), settings, files)).encode())
+    found.update(of_module.written.getbuffer())
+    found.update(of_inputs.written.getbuffer())
+    return found.hexdigest()
+
+
+def _files(modules: Iterable[str]) -> list[tuple[str, int, int]]:
+    """(path, size, time of change in ns) of the files of modules and of the modules that they import, sorted."""
+    waiting, seen = list(modules), set[str]()
+    found = []
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name.partition(".")[0] in OWN_VERSION:
+            continue
+        seen.add(name)
+        path = os.path.abspath(sys.modules[name].__file__ or "") if name in sys.modules else ""
+        known = os.stat(path)
+        found.append((path, known.st_size, known.st_mtime_ns))
+        for value in vars(sys.modules[name]).values():
+            if isinstance(value, ModuleType):
+                waiting.append(value.__name__)
+            elif isinstance(value, type | FunctionType):
+                waiting.append(value.__module__)
+    return sorted(found)
