@@ -199,7 +199,7 @@ class SearchSession(Generic[Node]):
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
     def _try(self, fresh: dict[str, Node]) -> set[str]:
-        """Read each kernel's measurement from the store or, if it is not there, measure the kernel, until the seconds run out.
+        """Read each kernel's measurement from the store or, if none is stored, measure the kernel, until the seconds run out.
 
         Return the digests of the kernels that have measurements now.
         """
