@@ -10,7 +10,7 @@ import pytest
 
 from gensor_gym import hardware
 from gensor_gym.dataflow.text import parse
-from gensor_gym.env.planning.env import FuseEnv
+from gensor_gym.env.planning.env import FuseEnv, FuseVectorEnv
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.planning import timed
@@ -42,7 +42,12 @@ def test_a_measured_plan_pays_by_its_time() -> None:
     assert reward == pytest.approx(math.log(1000 * env.graph.floor / info["runtime_s"]) - potential)
     assert played(env)[1]["runtime_s"] == info["runtime_s"]
     assert np.abs(env.graph.operator.constants["w"]).max() > 0
-    assert played(pickle.loads(pickle.dumps(env)))[1]["status"] == "OK"
+    again = pickle.loads(pickle.dumps(env))
+    assert played(again)[1]["status"] == "OK" and not pickle.loads(pickle.dumps(again)).final.backend._drawn
+    envs = FuseVectorEnv(2, GRAPH, backend="cpu")
+    envs.reset(seed=0)
+    info = envs.step(np.full(2, STOP))[4]
+    assert info["status"].tolist() == ["OK"] * 2 and info["runtime_s"][0] == info["runtime_s"][1] > 0
 
 
 def test_a_plan_that_fails_has_a_status_and_pays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,10 @@ class PlanBackend:
     def close(self) -> None:
         """Nothing to end: the workers are those of the registered backend."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """State for pickle and copy without caches: identities of networks mean nothing in another process."""
+        return {**self.__dict__, "_known": {}, "_drawn": {}}
+
     def _timed(self, network: Network, plan: Plan, hw: Hardware, digest: str) -> Measurement:
         until, kernels, least = time.monotonic() + self.seconds, list[Kernel](), 0.0
         for step in plan.steps:
