@@ -60,7 +60,7 @@ def price(plan: Plan, hardware: Hardware) -> float:
 
 @lru_cache(maxsize=1 << 14)
 def program_of(computation: Operator | Dataflow, hardware: Hardware) -> tuple[AnySchedule, float]:
-    """(schedule that the search of `constructor` finds, its predicted seconds), from the cache if it is cached.
+    """Return (schedule that the search of `constructor` finds, its predicted seconds). Results are cached.
 
     ValueError if the computation has no kernel.
     """
