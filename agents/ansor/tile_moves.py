@@ -23,7 +23,10 @@ class TileMoves:
     """Moves between the chains of one axis. The moves from a chain are computed at first use."""
 
     def __init__(self, chains: np.ndarray, levels: int) -> None:
-        """Prepare moves between `chains` int32 [C, MAX_LEVELS + 1]; only the first `levels` tiles are used."""
+        """Prepare moves between `chains`, int32 [C, MAX_LEVELS + 1].
+
+        A chain lists the tile sizes of one axis by level. Only the first `levels` sizes are used.
+        """
         self._chains = chains
         inner = chains[:, 0] // chains[:, MAX_LEVELS]
         self._sizes = np.column_stack([inner, chains[:, :levels]]).astype(np.int64)

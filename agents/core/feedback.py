@@ -88,10 +88,10 @@ def measure_with_feedback(
 class Trials:
     """Choice of the programs to measure: from the ranking or, every other time, a neighbour of the best measured program.
 
-    The best program of every new structure is first, if its model time is within `explored` times the best of all, because a new
-    structure has no feedback. Next are programs of the ranking whose predicted times are within `near` times the best, and whose
-    register tiles have fewer than `per_register_tile` measurements. If no such program is left, this limit grows by its initial
-    value. A neighbour differs in one column (`agents.core.programs`), and its predicted time is within SLACK.
+    First come the best programs of structures (`structure_of`) without measurements, if the model's time is at most `explored`
+    times the best of all. Next come programs of the ranking whose predicted times are at most `near` times the best, and whose
+    register tiles have fewer than `per_register_tile` measurements. If no such program is left, `per_register_tile` grows by its
+    initial value. A neighbour differs in one column (`agents.core.programs`), and takes at most SLACK times as long by `predict`.
     """
 
     def __init__(

@@ -113,7 +113,10 @@ def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
-    """For each task: slot -> suffix of its strategy's name, if several tasks have the same slot with different settings."""
+    """For each task: slot of a job (strategy and operator) -> suffix of the strategy's name, empty if all tasks agree.
+
+    The suffix names the settings in which tasks differ.
+    """
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for job in (job for task in tasks for job in task.settings.jobs):
         if (values := _values(job)) not in alike[job.slot]:

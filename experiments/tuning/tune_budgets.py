@@ -110,7 +110,7 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
 
 @command("tune_budgets")
 def main(config: DictConfig, console: Console) -> None:
-    """Choose values for budgets of evaluations and for budgets of processor seconds; write them to a file and print them."""
+    """Choose the strategy's settings for budgets of evaluations and of processor seconds; write them to a file and print them."""
     output = make_folder(config.output)
     kept = Journal(output / f"{config.strategy}_budgets.lines.jsonl")
     by_count, by_time = (tune(config, Tuning(config, kept, console, unit)) for unit in (EVALUATIONS, SECONDS))

@@ -12,7 +12,7 @@ class Unsupported(ValueError):
 
 @contextmanager
 def refusing(what: str = "") -> Iterator[None]:
-    """Turn a ValueError inside the `with` block into Unsupported, with `what` in front of its text.
+    """Turn a ValueError inside the `with` block into Unsupported, with `what` before its text.
 
     Use it for code that runs after the caller's arguments were checked.
     """

@@ -141,7 +141,10 @@ class _Lowering:
         return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
 
     def _between(self, name: str, level: Level) -> Slice:
-        """Slice of a cell's own buffer between passes; in DRAM it has all rows. The dot distinguishes its name from tensors."""
+        """Slice of the buffer that keeps the value `name` from one pass to the next. In DRAM the buffer has all rows.
+
+        Names of buffers contain a dot, which names of tensors do not.
+        """
         wide = self.nest.cell[name].wide
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:

@@ -20,7 +20,9 @@ import torch
 
 from experiments.benches.fused.race import OURS, Ways, arrays_of, serve
 from experiments.benches.networks.qualities import quality_of
+from experiments.networks.quantised import lowered, quantised, quantised_onnx
 from experiments.networks.suite import in_type
+from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.networks.fusion.rules import plan_of
 
@@ -29,11 +31,13 @@ if TYPE_CHECKING:
     from gensor_gym.networks.network import Network
     from gensor_gym.networks.plan import Plan
 
-FAR = {"float32": 1e-4, "bfloat16": 1e-1, "float16": 1e-2}
+FAR = {"float32": 1e-4, "bfloat16": 1e-1, "float16": 1e-2, "int8": 1e-1}
 """Largest allowed deviation from the module's output in float64, relative to the output's largest magnitude, by data type.
 
-Eager torch deviates by up to 5e-2 in bfloat16 (MobileNetV2).
+Eager torch deviates by up to 5e-2 in bfloat16 (MobileNetV2). In int8 the deviation is from the quantised module in eager torch.
 """
+QUANTISED_OTHERWISE = {"onnxruntime": 0.5}
+"""The same limit in int8 for a library that quantises the network itself, and so rounds other values."""
 PART = 8
 """Number of samples of a batch that the module computes at a time in float64."""
 Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Ways]
@@ -49,14 +53,22 @@ def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     dtype = asked.get("dtype", "float32")
     module, inputs, expected = drawn(asked["network"], asked["batch"], asked["seed"], dtype)
     ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
-    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected, FAR[dtype]))}
+    most = QUANTISED_OTHERWISE.get(side, FAR[dtype]) if dtype == INT8 else FAR[dtype]
+    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected, most))}
 
 
 @torch.no_grad()
 def drawn(
     name: str, batch: int, seed: int, dtype: str = "float32"
 ) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
-    """(network, its inputs, its outputs in float64); weights and inputs of floats are rounded to the data type."""
+    """(network, its inputs, its outputs in float64); weights and inputs of floats are rounded to the data type.
+
+    In int8 the network is quantised, inputs are float32, and the outputs are those of eager torch. ValueError without torchao.
+    """
+    if dtype == INT8:
+        module, inputs = in_type(name, "float32", batch, seed)
+        module = quantised(module, inputs)
+        return module, inputs, arrays_of(module(*inputs))
     module, inputs = in_type(name, dtype, batch, seed)
     return module, inputs, expected_of(copy.deepcopy(module).double(), inputs)
 
@@ -98,7 +110,7 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     if asked["quality"]:
         config.compile_threads = usable_cores()
     begin = time.perf_counter()
-    compiled = torch.compile(module)
+    compiled = torch.compile(lowered(module, inputs) if asked.get("dtype") == INT8 else module)
     compiled(*inputs)
     return Ways({"called": lambda: compiled(*inputs)}, {"compiled_s": time.perf_counter() - begin})
 
@@ -106,6 +118,9 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
     import onnxruntime
 
+    in_int8 = asked.get("dtype") == INT8
+    if in_int8:
+        module = in_type(asked["network"], "float32", asked["batch"], asked["seed"])[0]
     model = io.BytesIO()
     names = [f"x{place}" for place in range(len(inputs))]
     # The newer exporter needs another package.
@@ -113,8 +128,9 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = asked["threads"]
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(model.getvalue(), options, providers=["CPUExecutionProvider"])
     given = {name: one.numpy() for name, one in zip(names, inputs, strict=True)}
+    text = quantised_onnx(model.getvalue(), given) if in_int8 else model.getvalue()
+    session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
     return Ways({"called": lambda: session.run(None, given)})
 
 

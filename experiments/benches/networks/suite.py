@@ -27,6 +27,7 @@ from experiments.benches.lines import Lines, Steal, check_each, machine, once
 from experiments.benches.networks.qualities import sheet as quality_sheet
 from experiments.benches.networks.qualities import timed_qualities
 from experiments.comparison.summary import interval, ratio
+from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.registry import check_known
@@ -107,7 +108,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     settings = config.networks
     check_names(settings, "networks")
     check_each(settings, "peers", PACKAGES, "networks")
-    check_known("dtype", settings.dtype, ("float32", *HALVES))
+    check_known("dtype", settings.dtype, ("float32", *HALVES, INT8))
     check_whole(settings, 1, "trials", "rounds", "batch", "threads", of="networks.", null=("threads",))
     same = {name: settings[name] for name in ("trials", "rounds", "plan", "arena", "dtype", "limit_s")}
     how = Settings(**same, threads=settings.threads or usable_cores(), seed=config.seed)

@@ -47,7 +47,10 @@ Figure = dict[str, tuple[float, float, float]]
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Two tables and a picture for every figure and for the present hardware; `limit` caps the shapes of a class."""
+    """Two tables and a plot for each of the paper's figures, and for this machine.
+
+    The setting `limit` is the largest number of shapes of each class of operators.
+    """
     tables: list[Table] = []
     if MODEL in tiers_of(config):
         for hardware, figure, names, paper in FIGURES:

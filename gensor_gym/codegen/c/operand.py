@@ -349,7 +349,10 @@ class Reader:
         return self.edge and operand.packing is None
 
     def start(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along axes that are not clamped or do not index the operand."""
+        """The row whose address `prologue` declares for `row`.
+
+        Its index is 0 along each axis that is not clamped to the extent, or that does not index the operand.
+        """
         return tuple(i if operand.strides[a] and self._clamped(a) else 0 for a, i in enumerate(row))
 
     def _starts(self, operand: Operand) -> list[Row]:

@@ -95,7 +95,7 @@ class BuiltinKernel:
     ) -> None:  # fmt: skip
         """`inputs` and `outputs` are (shape, dtype) of each array, `types` the data types of the operator's tensors.
 
-        RuntimeError if `call.c` cannot read this Python or NumPy.
+        RuntimeError if `call.c` does not support the installed Python or NumPy.
         """
         library = builtins()
         sizes = [_kind(*array, name) for array, name in zip((*inputs, *outputs), types, strict=True)]

@@ -90,7 +90,7 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
 
 @lean
 def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
-    """Action 0 stays legal, because an empty mask cannot be sampled from."""
+    """Write mask and observation of an ended episode. Action 0 stays legal, because an empty mask cannot be sampled from."""
     for i in range(mask.shape[0]):
         mask[i] = i == 0
     fill_schedule(row, ints, obs)

@@ -58,7 +58,7 @@ class Hurried(Kept):
         return super()._compile_for_args(*args, **kws)
 
     def _answer(self, *args: Any) -> Any:
-        """If Python raises, as for a division by zero, call the compiled function instead."""
+        """The result of the interpreted function or, if that raises (as for a division by zero), of the compiled function."""
         try:
             return self._plain(*args)
         except Exception:  # no array has changed yet, and the compiled function decides

@@ -47,7 +47,7 @@ def send_reply(fd: int, kind: str, value: object) -> None:
 
 
 def receive_reply(fd: int, deadline: float) -> tuple[str, Any]:
-    """Read a worker's reply (kind, value). `deadline` is a `time.monotonic` instant.
+    """Read a worker's reply. Return (kind, value). `deadline` is an instant of `time.monotonic`.
 
     PipeClosed or DeadlinePassed if none comes, BadReply if it is too long or not a pair in JSON.
     """

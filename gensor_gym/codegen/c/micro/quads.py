@@ -16,7 +16,10 @@ WORD = 4
 
 
 def quads(reader: Reader) -> list[list[int]]:
-    """Rows of the register tile, by number, in groups that are neighbours in memory; empty if results are stored otherwise."""
+    """Groups of row numbers of the register tile. The rows of a group are adjacent pixels in memory.
+
+    Empty if results are not stored in words.
+    """
     plan = reader.plan
     output, spatial = plan.output, plan.op.spatial
     if output.dtype != "int8" or plan.vector_is_reduced or output.lane_stride == 1 or plan.splits > 1 or plan.shift is not None:

@@ -81,7 +81,7 @@ class Copies:
 
     @property
     def trips(self) -> int:
-        """Number of copies of one thread, in all its rounds."""
+        """Number of copies that each thread makes: the product of `rounds`."""
         return math.prod(self.rounds)
 
     @cached_property
