@@ -34,12 +34,14 @@ def accepted(session: Session, search_on: Callable[[], None], tries: int) -> tup
     RuntimeWarning.
     """
     lost: dict[str, tuple[int, str]] = {}
-    while len(lost) < tries and (text := _next(session, lost)) is not None:
-        lost[text] = _loss(session, text)
-        if not lost[text][1]:
-            return _tried(session, text)
+    while len(lost) < tries:
         if _next(session, lost) is None:
             search_on()
+        if (next_text := _next(session, lost)) is None:
+            break
+        lost[next_text] = _loss(session, next_text)
+        if not lost[next_text][1]:
+            return _tried(session, next_text)
     text = min(lost, key=lambda one: lost[one][0])
     warnings.warn(f"{session.task.operator}: the best of {len(lost)} kernels has {lost[text][1]}", RuntimeWarning, stacklevel=2)
     return _tried(session, text)

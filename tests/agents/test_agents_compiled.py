@@ -11,7 +11,7 @@ import pytest
 from agents.core import compiled as module
 from agents.core.compiled import accepted, is_compiled
 from agents.optimizer import Asked
-from agents.pieces import TRIES, search_pieces
+from agents.pieces import COMPILED, search_pieces
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.cuda.nvrtc import NvrtcError, compile_cubin
 from gensor_gym.construction import ConstructionGraph
@@ -62,7 +62,7 @@ def nothing() -> None:
 def test_the_fastest_kernel_without_loss_is_chosen(answers: Callable[[Sequence[int]], Iterator[int]]) -> None:
     """The first two of the three by predicted time are refused; no kernel is compiled after the one that is accepted."""
     one, left = session(), answers([8, -1, 0, 0])
-    schedule, measurement = accepted(one, nothing, TRIES)
+    schedule, measurement = accepted(one, nothing, COMPILED)
     assert str(schedule) == one.trace[0].schedule and measurement.seconds == one.trace[0].seconds > one.best[1].seconds
     assert list(left) == [0]
 
@@ -75,11 +75,12 @@ def test_the_search_goes_on_while_all_kernels_are_refused(answers: Callable[[Seq
         one.measure([drawn(one.graph, 100 + len(calls))])
 
     answers([8, 8, 8, 8, 0])
-    assert str(accepted(one, search_on, TRIES)[0]) == one.trace[4].schedule and calls == [3, 4]
-    answers([64, -1, 32, 48, 16])
+    assert str(accepted(one, search_on, COMPILED)[0]) == one.trace[4].schedule and calls == [3, 4]
+    left = answers([64, -1, 32, 48, 16])
     with pytest.warns(RuntimeWarning, match="the best of 4 kernels has 32 bytes of register spills"):
         found, _ = accepted(one, search_on, 4)
     assert str(found) == sorted(one.trace, key=lambda row: row.seconds)[2].schedule
+    assert list(left) == [16] and calls == [3, 4]
 
 
 def test_other_searches_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
