@@ -1,4 +1,4 @@
-"""Checks of entries of a configuration: numbers, lists and truth values."""
+"""Check entries of a configuration: numbers, lists and truth values."""
 
 from __future__ import annotations
 

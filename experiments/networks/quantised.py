@@ -15,9 +15,9 @@ WANTED = "torchao is not installed: pip install -c constraints.txt -e '.[lab,pee
 
 
 def quantised(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.nn.Module:
-    """Return the module with activations of 8 bits per tensor and weights of int8 per channel, calibrated on `inputs`.
+    """Quantise a module and return it: activations to 8 bits per tensor, weights to int8 per channel, calibrated on `inputs`.
 
-    ValueError if torchao is not installed.
+    Raise ValueError if torchao is not installed.
     """
     flow = _torchao("quantize_pt2e")
     quantizers = _torchao("quantizer.x86_inductor_quantizer")
@@ -29,17 +29,17 @@ def quantised(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torc
 
 
 def lowered(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.nn.Module:
-    """Return a module of `quantised` as torchao prepares it for `torch.compile`, which then multiplies in int8."""
+    """Prepare a module that `quantised` returned for `torch.compile`, by torchao, so that products are computed in int8."""
     made: torch.nn.Module = _torchao("lowering").lower_pt2e_quantized_to_x86(module, inputs)
     return made
 
 
 def quantised_onnx(model: bytes, given: dict[str, np.ndarray]) -> bytes:
-    """Return an ONNX model that ONNX Runtime quantised like `quantised`, calibrated on the inputs `given`."""
+    """Quantise an ONNX model by ONNX Runtime to data types of `quantised`, calibrated on the inputs `given`, and return it."""
     from onnxruntime import quantization
 
     class Given(quantization.CalibrationDataReader):  # type: ignore[misc]
-        """Hands out the inputs once."""
+        """Reader that hands out the inputs once."""
 
         def __init__(self) -> None:
             self.waiting: Iterator[dict[str, np.ndarray]] = iter([given])

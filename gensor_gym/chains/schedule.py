@@ -1,4 +1,4 @@
-"""A schedule of a chain on a CPU: a row of int32 with named fields."""
+"""A schedule of a chain of two products (attention) on a CPU: a row of int32 with named fields."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ FIELDS = (
 )  # fmt: skip
 ROW = len(FIELDS)
 TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
-"""Last index of each field."""
+"""Index of the last value of each field."""
 
 
 class ChainSchedule(FieldSchedule):
-    """An immutable row with, for each field, the index of its value. Schedules with equal rows are equal."""
+    """An immutable schedule of a chain on a CPU: a row of int32 with, for each field, the index of its value.
+
+    Schedules with equal rows are equal.
+    """
 
     __slots__ = ()
     length, fields, tops = ROW, FIELDS, TOPS

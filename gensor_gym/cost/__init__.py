@@ -1,1 +1,1 @@
-"""The analytic model: traffic, occupancy, bank conflicts, waves, latency; the roofline floor; calibration."""
+"""The analytic cost model, which predicts the time of a program, the roofline floor, and coefficients of fits."""

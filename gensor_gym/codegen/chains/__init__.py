@@ -1,1 +1,4 @@
-"""Generators for chains of two products, such as attention, and for panels (`gensor_gym.chains`): C here, CUDA in `cuda/`."""
+"""Generators of code for chains of two products, such as attention, and for panels (`gensor_gym.chains`).
+
+C is here, CUDA in `cuda/`.
+"""

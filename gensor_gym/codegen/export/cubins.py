@@ -15,7 +15,7 @@ from gensor_gym.codegen.kernel import Kernel
 
 
 def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping[str, Any]], library: str) -> Exported:
-    """Write the folder of `export` for CUDA kernels; return its paths. NVRTC is needed, a GPU is not.
+    """Write the export's folder for CUDA kernels, and return its paths. NVRTC is needed, a GPU is not.
 
     `known` holds further entries of the manifest, one mapping for each kernel.
     """
@@ -48,11 +48,11 @@ def written(one: Exports, target: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def launched(kernel: Kernel) -> dict[str, Any]:
-    """A kernel's part of the manifest: launches in order, tensor maps, order of arguments.
+    """Return a kernel's part of the manifest: launches in order, tensor maps, order of arguments.
 
-    In a tensor map, `argument` is the index of its array among inputs, output and workspace, and `offset` the start of the
-    mapped data in bytes. The cubin fixes the cluster size, so no launch attribute is needed. The first `cleared_bytes` bytes of
-    the workspace must be zero before the first launch.
+    In a tensor map, `argument` is the index of its array among inputs, output and workspace, and `offset` the start of the mapped
+    data in bytes. The cubin fixes the cluster size, so no launch attribute is needed. The first `cleared_bytes` bytes of the
+    workspace must be zero before the first launch.
     """
     launches = [
         {
