@@ -1,8 +1,8 @@
 """Search all pieces of a network: each distinct computation once, optionally within one budget of seconds.
 
 A piece is a part of the network that one kernel computes. With a budget every piece is first tried once, in descending order of
-its floor's share of the network's time. Each later batch goes to the piece with the highest expected gain in the network's time
-by Ansor's scheduler, and doubles the piece's number of trials.
+its roofline floor's share of the network's time. Each later batch goes to the piece with the highest expected gain in the
+network's time by Ansor's scheduler, and doubles the piece's number of trials.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_t
 
 
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
-    """Return a schedule whose tasks each compute `rows` rows, for a loop over rows that several kernels share.
+    """Return a schedule whose tasks each compute `rows` rows of the result, for a loop over rows that several kernels share.
 
     It is `found` itself if it has such tasks, otherwise the fastest of `trials` measured schedules near it. ValueError if no
     schedule has such tasks, NoKernel if none of the schedules ran correctly.

@@ -96,7 +96,7 @@ class Ansor:
 class AnsorSmall(Ansor):
     """Our variant of Ansor for tens of trials: it measures batches of 8, and the model predicts after the first batch.
 
-    It has no penalty on leaf values: with it, the few slow programs at the start have too little weight for any tree to grow.
+    Leaf values are not penalised: a penalty would leave the few slow programs at the start too little weight to grow a tree.
     """
 
     batch: int = 8

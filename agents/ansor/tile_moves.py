@@ -3,7 +3,7 @@
 The factors of an axis, from the innermost, are the register tile, the virtual threads (on a GPU), each further level, and the
 grid of outermost tiles. A move divides one factor by p > 1 and multiplies another by p. All cumulative sizes between the two
 levels thus change by p. Tile sizes need not divide the extent, so the grid may gain or lose any factor that leads to an existing
-chain.
+chain (list of tile sizes by level).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Schedules near a given schedule whose tasks (the units that threads take) compute a given number of rows.
+"""Schedules near a given schedule whose tasks (the units that threads take) compute a given number of rows of the result.
 
 Kernels that share one loop need equal numbers of rows.
 """
@@ -51,7 +51,7 @@ def rows_of_product(computation: Operator | Dataflow) -> int:
 def by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Iterator[Schedule | GirSchedule]:
-    """Yield legal schedules near `schedule` whose tasks compute `rows` rows, or whose consecutive tasks do together.
+    """Yield legal schedules near `schedule` whose tasks, or consecutive tasks together, compute `rows` rows of the result.
 
     `schedule` comes first if it does, then the others, the fastest by the model first.
     """
