@@ -161,7 +161,7 @@ class Gather:
         return dataclasses.replace(self, table=names[self.table], ids=names[self.ids])
 
     def shape(self, table: Shape, ids: Shape) -> Shape:
-        """Return the shape of the node's value; ValueError for a table without axes or with more than MOST_ROWS rows."""
+        """Return the shape of the node's value; ValueError for a table without axes or with more than `MOST_ROWS` rows."""
         if not table or table[0] > MOST_ROWS:
             raise ValueError(f"rows of a table of shape {list(table)}: expected 1 to {MOST_ROWS}")
         return (*ids, *table[1:])

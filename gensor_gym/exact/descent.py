@@ -207,8 +207,8 @@ def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN
 def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN001, ANN201
     """Set the next size of the tile that the search fixes at this depth.
 
-    Return CHOICE, or SKIPPED if the register tile does not divide the size. After the last size reset the tile and return LAST. A
-    block tile sets `padded` [depth + 1].
+    Return `CHOICE` if the size is set, `SKIPPED` if the register tile does not divide it. After the last size reset the tile and
+    return `LAST`. A block tile also sets `padded` [depth + 1].
     """
     outer = depth >= SPATIAL_SLOTS
     axis = depth - SPATIAL_SLOTS if outer else depth

@@ -72,7 +72,7 @@ class Coordinates:
     """
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """Span the programs by K columns, whose order is that of a vector's components."""
+        """Take the K columns in which the programs differ from `base`, in the order of a vector's components."""
         self.base, self.columns = base, tuple(columns)
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
         """Number of values of every column, int64 [K]."""

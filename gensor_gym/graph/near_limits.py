@@ -28,8 +28,8 @@ DRAWS = 1 + MAX_LEVELS * MAX_AXES
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Make B random well-formed programs near the hardware's limits, int32 [B, ROW], legal or not.
 
-    `draws` float64 [B, DRAWS] in [0, 1) are the random numbers. Tiles are multiples of the tiles of `first`; knobs and virtual
-    threads are those of `first`. Every other program is a register tile only, without outer levels.
+    `draws` float64 [B, DRAWS] in [0, 1) are the random numbers. The program `first` int32 [ROW] gives knobs and virtual
+    threads, and a divisor of each tile. Every other program is a register tile only, without outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)

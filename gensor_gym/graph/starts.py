@@ -99,7 +99,7 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Return for each start with wgmma of a convolution the tile {axis: size} of its columns, about `columns` each.
 
     A tile takes pixels of a row first, then several rows, then several images. Pixels that are read in place belong to one image,
-    or are whole panels of several small images.
+    or are whole panels (64 pixels each) of several small images.
     """
     ints, found, step = tables.ints, [], int(tables.ints[COLUMN_STEP])
     for left in columns:
@@ -123,9 +123,9 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 
 
 def _panels(tables: Tables, columns: int) -> dict[int, int]:
-    """Return the tile {axis: size} with about `columns` columns in whole panels of several images.
+    """Return the tile {axis: size} with about `columns` columns, in whole panels (64 pixels each) of several images.
 
-    Empty if the operator has no panels or a single image is too large.
+    Empty if a wgmma of the operator cannot take several images, or if a single image is too large.
     """
     ints, images = tables.ints, int(tables.ints[IMAGES])
     if images == 0:

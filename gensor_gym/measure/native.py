@@ -52,8 +52,9 @@ class NativeBackend:
         pool: Pool | None = None,
         overlap: bool = False,
     ) -> None:
-        """`compile_kernel` compiles to a file or raises CompileFailed. `device` returns the device's name for a Hardware.
+        """Make a backend; its processes start at the first use.
 
+        `compile_kernel` compiles to a file or raises CompileFailed. `device` returns the device's name for a Hardware.
         `rules` are the settings of timing, and `seed` determines the random inputs. One worker of this machine measures, unless a
         `pool` is given. With `overlap` the next kernels are compiled during timing, for devices whose timing leaves the host's
         cores idle.

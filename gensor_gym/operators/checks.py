@@ -49,7 +49,7 @@ def one_of(name: str, value: object, accepted: Sequence[str]) -> str:
 
 
 def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Make a tensor. ValueError if it has more than LIMIT elements or an unknown data type."""
+    """Make a tensor. ValueError if it has more than `LIMIT` elements or an unknown data type."""
     size = math.prod(shape)
     if size > LIMIT:
         raise ValueError(f"tensor {name} of shape {shape} has {size} elements: expected at most {LIMIT}")

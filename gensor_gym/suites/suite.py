@@ -78,7 +78,7 @@ class SuiteTask:
 
 @dataclass(frozen=True)
 class Track:
-    """Tasks of a suite that are searched with the same seeds, budget and rules."""
+    """Part of a suite: tasks that are searched with the same seeds, budget and rules."""
 
     suite: str
     name: str

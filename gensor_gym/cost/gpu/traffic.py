@@ -92,9 +92,9 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
     """Return the bytes that one block requests from L2 for one reduction step of an operand, in whole sectors.
 
-    For B with wgmma the bytes are divided by COMBINED. Repeated elements of a window come from L1. Operands laid out for wgmma
-    are read in rows of 128 bytes, like in shared memory. An image read in place is read in whole panels, including pixels beyond
-    a consumer's columns.
+    For B with wgmma the bytes are halved (`COMBINED`), because one response of L2 serves two loads. Repeated elements of a window
+    come from L1. Operands laid out for wgmma are read in rows of 128 bytes, like in shared memory. An image read in place is read
+    in whole panels, including pixels beyond a consumer's columns.
     """
     if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] > 0):
         share = COMBINED if tensor == ints[MATRIX_B] else 1.0

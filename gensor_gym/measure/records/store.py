@@ -175,7 +175,7 @@ class Store:
     def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
         """Group the selected trials by the columns `by` and count each group. Return one `Group` per combination of values.
 
-        ValueError for a column that is not in GROUPS, or for a file edited by hand.
+        ValueError for a column that is not in `GROUPS`, or for a file edited by hand.
         """
         if not by or set(by) - set(GROUPS):
             raise ValueError(f"trials are counted by {', '.join(GROUPS)}, not by {', '.join(by) or 'nothing'}")

@@ -50,8 +50,9 @@ class WorkerProcess:
         stage_seconds: dict[str, float] | None = None,
         shut_in: bool | None = None,
     ) -> None:
-        """`device`: a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
+        """Choose how the worker will be started, without starting it.
 
+        `device` is a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
         `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION.
         """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
