@@ -80,7 +80,7 @@ class Coordinates:
         """Number of programs that the columns span, legal or not."""
 
     def movable(self, fixed: Collection[int] = ()) -> list[Column]:
-        """Return the columns with more than one value, except those whose `first` is in `fixed`."""
+        """Return the columns with more than one value, except those that begin at an entry of the row listed in `fixed`."""
         return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
 
     def moving(self, knobs: Collection[int]) -> Coordinates:

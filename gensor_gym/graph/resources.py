@@ -212,7 +212,7 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def vectors_of(size, ints):  # noqa: ANN001, ANN201
-    """Return how many vector registers hold `size` elements: full vectors, and one for each power of two in the rest."""
+    """Return how many vector registers hold `size` elements: full vectors, and for a rest of, say, 7 = 4 + 2 + 1 three more."""
     count, rest = size // ints[LANES], size % ints[LANES]
     while rest > 0:
         count += rest & 1

@@ -1,8 +1,8 @@
 """Programs from which searches start: the unscheduled program and a small program of every other kind.
 
-Other kinds are programs with tensor cores on GPUs, and shifted products of frozen convolutions. A tensor-core program needs whole
-fragments. No single action leads there from the unscheduled program, and the actions on the way bring no gain in latency that a
-walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the same graph.
+Other kinds are programs with tensor cores on GPUs, and shifted products of convolutions with constant weights. A tensor-core
+program needs whole fragments. No single action leads there from the unscheduled program, and the actions on the way bring no gain
+in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the same graph.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
 
 
 def _shifted(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Return a frozen convolution's program as a shifted matrix product without packed weights.
+    """Return the program of a convolution with constant weights as a shifted matrix product that does not pack them.
 
     It is faster than packed weights for few channels and many pixels.
     """

@@ -141,8 +141,8 @@ class NativeBackend:
         """Time kernels of one operator in interleaved rounds. Return seconds per call by name, one value per round.
 
         `torch=True` adds torch's own kernel on the same device under the name `torch`. A CPU runs it with `torch_threads`, by
-        default as many as our kernels use. For a frozen operator, `torch.prepacked` (oneDNN's kernel with packed weights) is
-        timed instead. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
+        default as many as our kernels use. For an operator with constant weights, `torch.prepacked` (oneDNN's kernel with packed
+        weights) is timed instead. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
         `torch.b_transposed` for products of 8-bit matrices. `torch_compile=True` adds torch.compile's kernel as `torch.compile`
         (GPUs only).
 

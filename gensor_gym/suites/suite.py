@@ -40,7 +40,7 @@ class SuiteChanged(ValueError):
 
 @dataclass(frozen=True)
 class SuiteTask:
-    """A task of a suite: an operator on a machine, in a space, measured by a backend, with a mark that detects changes."""
+    """A task of a suite: an operator on a machine, in a space, measured by a backend, with a `fingerprint` that shows changes."""
 
     operator: str
     hardware: str

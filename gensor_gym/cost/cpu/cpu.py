@@ -64,7 +64,7 @@ with 21 accumulators, 2.0 to 2.5 ms with 28."""
 
 @lean
 def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
-    """Whether a frozen convolution with vectors over channels has too many accumulators for its registers, and so is slower.
+    """Whether a convolution with constant weights and vectors over channels is slower, because it lacks registers.
 
     False for all other operators: the model's constants were fitted without this effect.
     """
@@ -88,7 +88,7 @@ def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN2
 def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
     """Return the extra cycles to keep a vector of partial sums in an output where its lanes are not contiguous.
 
-    0 for operators that are not frozen: the model's constants were fitted without these cycles.
+    0 for operators without constant weights: the model's constants were fitted without these cycles.
     """
     apart = slot < SPATIAL_SLOTS and ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot] > 1
     return 2.0 * ints[LANES] * floats[SCATTERED_LANE] if apart and ints[FROZEN_READ + 1] == 1 else 0.0

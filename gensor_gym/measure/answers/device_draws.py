@@ -139,9 +139,9 @@ def device_draws(
 ) -> tuple[DeviceDraw, ...]:
     """Make an operator's three draws (random inputs with expected outputs) on the device.
 
-    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside `alone`. `limit`
-    is the number of bytes of device memory that references of whole outputs may use; beyond it, only some elements have a
-    reference. ReferenceFault if device and host disagree.
+    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside the context
+    `alone`, such as the timing lock. `limit` is the number of bytes of device memory that references of whole outputs may use;
+    beyond it, only some elements have a reference. ReferenceFault if device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)

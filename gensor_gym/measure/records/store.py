@@ -165,7 +165,7 @@ class Store:
         return None if row is None else _record(row).measurement
 
     def records(self, selection: Selection = Selection(protocol=PROTOCOL)) -> Iterator[Record]:  # noqa: B008
-        """Yield the selected trials, oldest first; by default all trials of the present protocol."""
+        """Yield the selected trials, oldest first; by default all trials of this version's timing protocol."""
         condition, values = selection.where()
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE {condition} ORDER BY created, rowid"
         with self._lock, _named(self.path):

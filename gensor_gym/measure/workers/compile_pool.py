@@ -1,4 +1,4 @@
-"""Compilation by NVRTC in separate processes, so that a compilation that hangs or crashes costs one trial and not the harness."""
+"""Compilation by NVRTC in separate processes, so that a compilation that hangs or crashes costs one trial and not the search."""
 
 from __future__ import annotations
 

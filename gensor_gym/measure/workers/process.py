@@ -186,9 +186,9 @@ class _Live:
 
 
 def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], start: Start, owner: int) -> None:
-    """Kill the worker's process group, wait for its end, and close its pipes. Do nothing in a forked copy of the harness.
+    """Kill the worker's process group, wait for its end, and close its pipes. Do nothing in a forked copy of its parent.
 
-    The harness is the process `owner` that started the worker.
+    The parent is the process `owner`, which started the worker.
     """
     if os.getpid() != owner:
         return

@@ -1,4 +1,4 @@
-"""Requests that the harness sends to a worker process, as picklable values."""
+"""Requests that a search's process sends to a worker process, as picklable values."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class CompareRequest:
 
     The answer maps names to samples. Unless `torch_threads` is None, torch's samples are under `torch` (on GPUs also under
     `torch.nhwc` for convolutions and `torch.b_transposed` for 8-bit products, see `measure/baselines/torch_cuda.py`), or under
-    `torch.prepacked` for a frozen operator. `torch_compile` adds `torch.compile`, and `anchor` adds the drift anchor as `anchor`.
+    `torch.prepacked` for an operator with constant weights. `torch_compile` adds `torch.compile`, and `anchor` adds the drift
+    anchor (a fixed kernel) as `anchor`.
     """
 
     built: tuple[tuple[str, Built], ...]
