@@ -320,7 +320,7 @@ def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
-    """Whether the program with the next value of a knob is within the limits. It is built only if the step may break a limit."""
+    """Whether the program with the next value of a knob is within the limits. That program is built only if needed."""
     risks = knob_risks(row, knob, upwards, ints)
     if risks == 0:
         return True

@@ -196,7 +196,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Suite:
-    """A version of the suite: its tracks, by name."""
+    """A version of the suite: its tracks (parts with tasks, budget and rules), by name."""
 
     version: str
     tracks: Mapping[str, Track]

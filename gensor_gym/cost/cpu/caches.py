@@ -215,7 +215,7 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
-    """Add the bytes that a loop of `trips` iterations moves into a cache. Bit t of `moved`: the loop indexes tensor t."""
+    """Add the bytes that a loop of `trips` iterations moves into a cache. If it indexes tensor t, bit t of `moved` is 1."""
     for t in range(tensors):
         at = cache * MAX_TENSORS + t
         bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]

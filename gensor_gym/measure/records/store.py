@@ -135,7 +135,7 @@ class Store:
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
-        """Write all records with their own times, or none; count the new, replaced and skipped records.
+        """Write all records with their own dates, or none; count the new, replaced and skipped records.
 
         Of two records with equal keys the newer stays, but a user's own record has precedence over an imported one. ValueError
         for a record without a digest; then nothing is written.
