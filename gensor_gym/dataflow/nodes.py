@@ -69,7 +69,7 @@ class _OfOne:
         return (self.source,)
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The node with another input. `names` maps the old name to the new name."""
+        """Return the node with another input. `names` maps the old name to the new name."""
         return dataclasses.replace(self, source=names[self.source])
 
 

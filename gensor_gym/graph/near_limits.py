@@ -1,8 +1,8 @@
-"""Random programs close to the hardware's limits, legal and barely illegal, with which a fingerprint tests the rules. Compiled.
+"""Random programs close to the hardware's limits, legal and barely illegal. Compiled.
 
-Almost no random combination of tiles is close to one limit and within all others. So sizes are drawn axis by axis, each within a
-bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat more threads
-than a block may have.
+A fingerprint of a task, which shows changes of its rules, tests the rules with them. Almost no random combination of tiles is
+close to one limit and within all others. So sizes are drawn axis by axis, each within a bound on their product: register tiles up
+to somewhat more elements than registers hold, outer tiles up to somewhat more threads than a block may have.
 """
 
 from __future__ import annotations

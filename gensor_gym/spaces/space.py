@@ -152,7 +152,7 @@ class TuningSpace:
     def seconds(self, timing: str = "reported") -> np.ndarray:
         """Return the time of every configuration in seconds, float64 [N], infinite unless its status is OK.
 
-        `timing` is `reported`, or `median` of the raw samples (the reported time if there are none). ValueError names these.
+        `timing` is `reported`, or `median` of the raw samples (the reported time if there are none). ValueError for any other.
         """
         if timing not in TIMINGS:
             raise ValueError(f"no timing {timing!r}; it is one of {TIMINGS}")

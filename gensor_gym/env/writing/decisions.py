@@ -145,7 +145,7 @@ def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray,
 def _without_choice(decisions: Sequence[Decision]) -> np.ndarray:
     """Return how many levels of every axis are written before the first decision, int64 [A].
 
-    These are all levels of an axis without decisions, else 0.
+    For an axis without decisions these are all its levels, else 0.
     """
     written = np.full(MAX_AXES, MAX_LEVELS)
     written[[decision.first - TILE for decision in decisions if decision.kind != NUMBER]] = 0

@@ -118,7 +118,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create; migrate an older schema. ValueError for a newer schema, or a file that is not a store."""
+        """Open the file or create it; migrate an older schema. ValueError for a newer schema, or a file that is not a store."""
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()

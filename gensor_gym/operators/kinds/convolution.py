@@ -38,7 +38,7 @@ def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def _torch_conv2d(torch: Any, op: Operator) -> Any:
     """Return torch's convolution for the operator's orders of dimensions.
 
-    Permuted tensors are views, such as torch calls channels last.
+    Other orders are permuted views, which torch calls channels last.
     """
     given = options(op, stride=1, padding=0, dilation=1, groups=1)
 
