@@ -1,9 +1,9 @@
 """Measure how much a call from Python adds to a kernel's own time: `optimize(..).kernel(a, b)`, the call that the README shows.
 
 In every round, the backend measures the kernel again in its worker process. Then this process calls the kernel from Python in
-several ways, and calls torch's function on the same inputs, which also returns a new output. Inputs begin ARRAY_OFFSET bytes past
-a cache line, as in measurements and like NumPy's larger arrays. Only for the way `bound_at_lines` do they begin at a cache line,
-like torch's own tensors.
+several ways, and calls torch's function on the same inputs, which also returns a new output. Inputs begin `ARRAY_OFFSET` bytes
+past a cache line, as in measurements and like NumPy's larger arrays. Only for the way `bound_at_lines` do they begin at a cache
+line, like torch's own tensors.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> dict[str, Any]:
-    """Time a search's kernel in its worker, called from Python and bound to arrays, and torch's call, in interleaved rounds.
+    """Time the kernel that a search found, in its worker and in several ways to call it from Python, and torch's function.
 
-    Return the median and interval over rounds of each time, and of what each way to call the kernel adds to its measured time.
+    All take turns in every round.
+
+    Return the median and interval over rounds of each time, and of what each way to call adds to the time in the worker.
     Raise RuntimeError if the kernel fails when it is measured again.
     """
     op, steal = found.task.operator, Steal()

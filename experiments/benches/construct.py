@@ -1,7 +1,7 @@
 """Benchmark of constructing programs with the analytic model: wall time, number of visited states, and latency.
 
-Latencies are relative to the best known program. The compiled coordinate descents with which a proof of an optimum begins are
-timed too: they are the baseline in wall time for a policy that needs few evaluations.
+Latencies are relative to the best known program. Coordinate descents in compiled code (`exact.incumbent`), with which the proof
+of an optimum begins, are timed too: they are the baseline in wall time for a policy that needs few evaluations.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Benchmark of our kernels against torch's functions, in interleaved rounds, operator by operator.
 
-Every kernel comes from a search and has two times. The isolated time comes from a C loop in a worker, with an existing output;
-torch's allocator keeps freed memory. The called time comes from Python in this process, with the process's default allocator
-settings: kernel and torch alternate on the same memory, and both make a new output. Inputs begin ARRAY_OFFSET bytes past a cache
-line, like NumPy's larger arrays. Torch runs on one thread and on our number of threads, and the faster counts. A turn begins with
-uncounted calls: the other library's threads may still spin, and caches contain its data. The register-resident multiply-add loop
-of `hardware/probe.c` runs just before and after each operator, so that shares of its rate refer to the same minute.
-GENSOR_GYM_THREADS=1 runs everything on one thread. An int8 operator is also compared with the same operator in float32. A second
-start with the same settings resumes.
+Every kernel comes from a search and has two times. The isolated time comes from a C loop in a worker, which fills an existing
+output; there torch's allocator keeps freed memory for its next output. The called time comes from Python in this process, with
+the process's default allocator settings: kernel and torch alternate on the same memory, and both make a new output. Inputs begin
+`ARRAY_OFFSET` bytes past a cache line, like NumPy's larger arrays. Torch runs on one thread and on our number of threads, and the
+faster counts. A turn begins with uncounted calls: the other library's threads may still spin, and caches contain its data. The
+register-resident multiply-add loop of `hardware/probe.c` runs just before and after each operator, so that shares of its rate
+refer to the same minute. GENSOR_GYM_THREADS=1 runs everything on one thread. An int8 operator is also compared with the same
+operator in float32. A second start with the same settings resumes.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _least(rows: list[Row], name: str) -> float:
 
 
 def _class_of(op: Operator) -> str:
-    """Return the class in whose mean an operator counts; 1x1 convolutions, which are matrix products, have their own class."""
+    """Return the class that an operator counts for in the means; 1x1 convolutions, being matrix products, have their own."""
     if op.name == "conv2d":
         sizes: dict[str, Any] = dict(op.arguments)
         return "conv2d 1x1" if sizes["r"] == sizes["s"] == 1 else "conv2d"

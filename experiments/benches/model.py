@@ -178,7 +178,7 @@ def loss(samples: list[Sample]) -> float:
     """Return how far the model's predictions are from the timings; smaller is better.
 
     For each operator, the errors are log(measured / predicted) of its programs; the operator's loss is their variance plus
-    SCALE_WEIGHT times their squared mean. The result is the mean over operators. A program's weight is the square root of
+    `SCALE_WEIGHT` times their squared mean. The result is the mean over operators. A program's weight is the square root of
     (fastest seconds / its seconds).
     """
     parts = []
@@ -296,7 +296,7 @@ def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Li
 
 
 def fastest_by_knob(sample: Sample) -> dict[str, dict[int, float]]:
-    """For each knob with several timed values, return the seconds of the fastest program by value."""
+    """Return the seconds of the fastest program by knob and value of the knob; knobs with a single timed value are left out."""
     found = {}
     for index, knob in enumerate(KNOBS):
         column = sample.rows[:, KNOB + index]

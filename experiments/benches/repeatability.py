@@ -132,7 +132,10 @@ def _pair(name: str, run_a: dict, other: str, run_b: dict, tolerance: float) -> 
 
 
 def _counts(verdicts: list[dict[str, Verdict]], wanted: Verdict) -> dict[str, object]:
-    """Count the verdicts that equal `wanted` for each way to compare; add the number of pairs, the target, and all counts."""
+    """Return, for each way to compare two timings, how many verdicts equal `wanted`.
+
+    Further entries: `of`, the number of pairs, `target`, how many have to be right, and `all`, the counts of every verdict.
+    """
     ways = {way: Counter(found[way] for found in verdicts) for way in WAYS}
     found = {way: counts[wanted] for way, counts in ways.items()}
     return {**found, "of": len(verdicts), "target": math.ceil(TARGET * len(verdicts)), "all": ways}

@@ -1,9 +1,10 @@
-"""Report on compiled GPU kernels of every family from the assembler and the disassembler: no GPU is needed.
+"""Report on compiled GPU kernels from the assembler and the disassembler: no GPU is needed.
 
-For each kernel: registers and the model's estimate of them, spills, shared memory, resident blocks by the model, the assembler's
-warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For wgmma also the
-tensor cores' cycles for the main loop, which should exceed the number of instructions in the loop. A kernel with a `loss`
-(spills, or wgmma instructions that wait for one another) would be pruned before timing. The table is static.md (`page`).
+There is a kernel of each family, an operator with the schedule that its settings describe. For each kernel: registers and the
+model's estimate of them, spills, shared memory, resident blocks by the model, the assembler's warnings, the share of
+multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For wgmma also the tensor cores' cycles
+for the main loop, which should exceed the number of instructions in the loop. A kernel with a `loss` (spills, or wgmma
+instructions that wait for one another) would be pruned before timing. The table is static.md (`page`).
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]
 
 
 def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> Schedule:
-    """Return the schedule that a family's settings describe, or the first of a construction if they describe none."""
+    """Return the schedule that a family's settings describe, or the first that `markov_ext` constructs if they describe none."""
     if "register" not in family:
         return MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules[0]
     slots = [slot_of(a, len(graph.operator.spatial)) for a in range(len(graph.operator.axes))]

@@ -3,11 +3,11 @@
 For each search, an entry has the actions that build the agent's best program; on a track that gives candidates, it has one
 action, the index of the best candidate.
 
-`AGENT/TRACK.jsonl` has a header, a line for each task and seed, and the digest of the lines above. Verification plays the actions
-in the environment, recomputes every line and compares the whole file byte for byte. Facts that an entry only states (the spent
-budget, the regret after each trial before the last, the learning curve, the agent) are covered by the digest, which detects
-corruption, not deliberate falsification. An entry may contain only the first few seeds, and may be packed
-(`experiments.evidence.ship`).
+`AGENT/TRACK.jsonl` begins with a line about agent and track (the header). A line for each task and seed, and the digest of all
+lines above, follow. Verification plays the actions in the environment, recomputes every line and compares the whole file byte for
+byte. Facts that an entry only states (the spent budget, the regret after each trial before the last, the learning curve, the
+agent) are covered by the digest, which detects corruption, not deliberate falsification. An entry may contain only the first few
+seeds, and may be packed (`experiments.evidence.ship`).
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Entrant:
-    """An agent that makes entries: a registered strategy with settings, or a function of type `gensor_gym.suites.Agent`.
+    """An agent on the leaderboard: a registered strategy with settings, or a function of type `gensor_gym.suites.Agent`.
 
-    `name` is the entry's folder. Text among the settings may contain `{seed}`, so that each seed searches with the policy of its
-    own training seed.
+    `name` is the folder of its entries. Text among the settings may contain `{seed}`, so that each seed searches with the policy
+    of its own training seed.
     """
 
     name: str
@@ -65,14 +65,14 @@ class Entrant:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the fields; raise ValueError for an invalid folder name, or for settings of a function."""
+        """Check the fields; raise ValueError for an invalid folder name, or if a function is given settings."""
         if not re.fullmatch(r"\w[\w.-]*", self.name):
             raise ValueError(f"name {self.name!r}: expected letters, digits, '_', '-' and '.'")
         if ":" in self.strategy and self.settings:
             raise ValueError(f"{self.name}: settings {sorted(self.settings)} are of registered strategies, not of a function")
 
     def header(self, track: Track) -> dict[str, Any]:
-        """Return the first line of the agent's entry on a track, as a JSON object."""
+        """Return the header, the first line of the agent's entry for a track: suite, track, agent, strategy and settings."""
         settings = dict(self.settings)
         return {"suite": track.suite, "track": track.name, "agent": self.name, "strategy": self.strategy, "settings": settings}
 
@@ -90,9 +90,10 @@ class Entrant:
 
 
 def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
-    """Search every task of a track with its first `seeds` seeds (by default all), write the entry and return its path.
+    """Let an agent search every task of a track with the track's first `seeds` seeds (by default all).
 
-    Searches that an interrupted run made, or that an entry with the same header contains, are not repeated.
+    Write the entry, a file with every search, and return its path. Searches of an interrupted run, or of an entry with the same
+    first line, are not repeated.
     """
     header = entrant.header(track)
     path = folder / track.suite / entrant.name / f"{track.name}.jsonl"
@@ -120,7 +121,7 @@ def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None)
 
 
 def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
-    """Return the lines of an existing entry by (task, seed); empty if it is missing or has another header."""
+    """Return the lines of an existing entry by (task, seed); empty if it is missing or its first line is not `header`."""
     if not (path := lying(path)).exists():
         return {}
     first, *lines = map(parse_json, read_text(path, MOST_BYTES).splitlines())
@@ -262,7 +263,7 @@ def chosen(task: SuiteTask, actions: Sequence[int]) -> Schedule:
 def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> Schedule:
     """Play the actions in a task's graph and return the schedule that they build.
 
-    Raise ValueError for an illegal action, or if the last action is not STOP.
+    Raise ValueError for an illegal action, or if the last action is not `STOP`.
     """
     schedule = graph.initial()
     if not actions or actions[-1] != STOP:
@@ -275,10 +276,10 @@ def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> 
 
 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
-    """Play the entrants on tracks of a suite, print the paths of their entries, and return exit status 0.
+    """Let agents search the tasks of tracks of a suite, print the paths of their entries, and return exit status 0.
 
-    Without `tracks`, they play all tracks on which agents search rather than learn; an agent that needs the model then leaves out
-    tracks without one. Raise ValueError for an unknown track.
+    Without `tracks`, these are all tracks on which agents search rather than learn; those whose tasks have no analytic model are
+    left out for an agent that needs it. Raise ValueError for an unknown track.
     """
     suite = get(version)
     for name in tracks:

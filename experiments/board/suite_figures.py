@@ -71,7 +71,7 @@ def _tiers(axes: Axes, standing: Standing) -> None:
 
 
 def _drawn(regret: float) -> float:
-    """Turn a regret log(T / T*) into the relative excess T / T* - 1 that the axis shows, at least LEAST."""
+    """Turn a regret log(T / T*) into the relative excess T / T* - 1 that the axis shows, at least `LEAST`."""
     return max(LEAST, float(np.expm1(regret)))
 
 

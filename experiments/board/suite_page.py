@@ -67,7 +67,7 @@ def _whole(standing: Standing) -> bool:
 
 
 def _few(track: Track) -> bool:
-    """Return whether the table shows the first trial alone: if a search may try several of the given candidates."""
+    """Return whether a search on this track may try several given candidates; then the table has a column for the first trial."""
     return track.candidates and (track.budget.trials or math.inf) > 1
 
 
@@ -132,7 +132,7 @@ def _learning(standing: Standing) -> list[str]:
 
 
 def percent(regret: float | np.ndarray) -> str:
-    """Return a regret as text, in percent above the best time; `none` if it is at least CAP, as without any program."""
+    """Return a regret as text, in percent above the best time; `none` if it is at least `CAP`, as if no program was found."""
     return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"
 
 

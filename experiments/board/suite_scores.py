@@ -35,12 +35,12 @@ def seeds_of(track: Track, lines: Lines) -> Track:
 
 
 def scores_of(track: Track, lines: Lines) -> np.ndarray:
-    """Return the final regret of each search of an entry, [tasks, seeds], at most CAP."""
+    """Return the final regret of each search of an entry, [tasks, seeds], at most `CAP`."""
     return np.minimum(seeds_of(track, lines).scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
 
 
 def scores_of_first(track: Track, lines: Lines) -> np.ndarray:
-    """Return the regret of each search's first measured program, [tasks, seeds], at most CAP."""
+    """Return the regret of each search's first measured program, [tasks, seeds], at most `CAP`."""
     firsts = (CAP if row["curve"][0] is None else min(CAP, row["curve"][0]) for row in lines)
     return seeds_of(track, lines).scores([{**row, "regret": first} for row, first in zip(lines, firsts, strict=True)])
 
@@ -55,7 +55,7 @@ def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]
 
 
 def _after(row: Mapping[str, Any], spent: str, most: float) -> float:
-    """Return the regret of one search after it spent `most` of the quantity `spent`, at most CAP; CAP before its first trial."""
+    """Return the regret of a search after it spent `most` of the quantity `spent`, at most `CAP`; `CAP` before any trial."""
     known = [CAP if value is None else value for value, at in zip(row["curve"], row[spent], strict=False) if at <= most]
     return min(CAP, known[-1]) if known else CAP
 

@@ -114,7 +114,7 @@ def sign_flip(differences: np.ndarray) -> float:
     """Return the two-sided p value of the hypothesis that differences [N] of independent units are symmetric around zero.
 
     It is the share of combinations of signs whose mean is at least as far from zero as the observed mean. All combinations are
-    enumerated up to EXACT units; beyond that a sample is drawn.
+    enumerated up to `EXACT` units; beyond that a sample is drawn.
     """
     units = np.asarray(differences, dtype=np.float64)
     count = len(units)
@@ -220,7 +220,7 @@ def spearman(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def fastest(seconds: np.ndarray) -> np.ndarray:
-    """Return the indices of the fastest 1/FASTEST of the programs, but of at least three."""
+    """Return the indices of the fastest programs: one in `FASTEST` of all, but at least three."""
     return np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
 
 

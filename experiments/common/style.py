@@ -177,7 +177,7 @@ def _write(figure: Figure, path: Path) -> None:
 
 
 def small(picture: Image.Image, path: Path) -> None:
-    """Write an opaque picture as a PNG of at most COLOURS colours; a picture with fewer colours keeps them all.
+    """Write an opaque picture as a PNG of at most `COLOURS` colours; a picture with fewer colours keeps them all.
 
     Colours are chosen one at a time: the next is the farthest from the chosen colours, weighted by its number of pixels.
     """

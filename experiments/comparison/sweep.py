@@ -60,7 +60,7 @@ class OneComparison(Callback):
 
 
 def read_task(note: dict[str, Any]) -> Task:
-    """Read the task whose folder a note names; raise ValueError if its results are not on this machine."""
+    """Read a task's settings and results from the folder that its note names; ValueError if that is not on this machine."""
     output = Path(note["output"])
     settings = settings_of(OmegaConf.create(note["config"]))
     if not (output / "summary.json").exists():

@@ -25,7 +25,7 @@ GAP = (
 
 
 def cells(row: dict) -> tuple[Given, ...]:
-    """Return the table cells of one job (search), in the order of COLUMNS."""
+    """Return the table cells of one job (search), in the order of `COLUMNS`."""
     timed: tuple[Given, ...] = (row["status"] if row["status"] != "DONE" else "no kernel", "-", "-")
     if row["retimed"] is not None:
         timed = (spread(row["retimed"]), _over_torch(row), _gap(row["gap_to_best"]))
@@ -102,7 +102,7 @@ def _beside(paired: dict | None) -> list[str]:
 
 
 def overall_cells(line: dict) -> tuple[Given, ...]:
-    """Return the table cells of one strategy over all operators, in the order of OVERALL."""
+    """Return the table cells of one strategy over all operators, in the order of `OVERALL`."""
     counts = ", ".join(f"{many} {name}" for name, many in line["verdicts"].items())
     ratio = line["over_torch"]
     over = Cell(f"{ratio:.2f}x" + (f" ({counts})" if counts else ""), (ratio,)) if ratio else NOTHING

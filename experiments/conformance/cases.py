@@ -53,7 +53,7 @@ def command(
     parser: Parser, arguments: Sequence[str] | None, module: str, rows: Path, tried: Callable[[str], Outcome],
     cases: Callable[[Namespace], Mapping[str, str]], page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS,
 ) -> int:  # fmt: skip
-    """Run a command that tries cases: those that the file `rows` lacks, each in a process of its own.
+    """Run a command that compares cases with torch, each in a process of its own; those with a row in the file `rows` are done.
 
     `cases` returns, by name, the argument of `tried` for each case. A case is tried by `python -m MODULE --one ARGUMENT`, which
     prints its outcome. The page next to the rows is written after each case and says how many cases are left. Return 1 if a case
@@ -151,7 +151,7 @@ class Called(nn.Module):
 def cases(kind: str = "plain", step: int = 1, first: int = 0) -> Iterator[Case]:
     """Yield the cases of every `step`-th operator of the database from number `first` on, in a fixed random order.
 
-    `kind` is the kind of inputs, a key of DTYPES.
+    `kind` is the kind of inputs, a key of `DTYPES`.
     """
     from torch.testing._internal.common_methods_invocations import op_db  # takes seconds
 
@@ -207,7 +207,7 @@ def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
 
 
 def _with_special(tensor: Tensor, kind: str) -> Tensor:
-    """Return a copy of a tensor in which every third number is a special value of this kind, if the kind has its data type."""
+    """Return a copy of a tensor with special values in every third place, if the kind has special values of its data type."""
     made = tensor.clone(memory_format=torch.contiguous_format)
     if made.dtype in DTYPES[kind]:
         places, values = torch.arange(0, made.numel(), 3), torch.tensor(SPECIAL if kind == "special" else FAR).to(made.dtype)

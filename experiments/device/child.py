@@ -1,4 +1,4 @@
-"""The process of one stage: `python -m experiments.device.child MODULE:FUNCTION CONTEXT ANSWER`."""
+"""The process that runs one stage of a GPU run: `python -m experiments.device.child MODULE:FUNCTION CONTEXT ANSWER`."""
 
 from __future__ import annotations
 

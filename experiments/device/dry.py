@@ -42,7 +42,7 @@ def modules() -> list[str]:
 
 
 def lacking(names: list[str]) -> Iterator[str]:
-    """Yield a line for each module that cannot be imported; it may miss the packages THERE, which only the device needs."""
+    """Yield a line for each module that cannot be imported, unless it only lacks one of `THERE`, packages of the GPU machine."""
     for name in names:
         try:
             importlib.import_module(name)

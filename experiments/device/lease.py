@@ -147,7 +147,7 @@ def _prepare(log: Path, model: str) -> subprocess.Popen[bytes]:
 
 
 class Packer:
-    """Thread that packs the results of a run into one file in another folder every EVERY seconds, each time as a whole."""
+    """Thread that packs the results of a run into one file in another folder every `EVERY` seconds, each time as a whole."""
 
     def __init__(self, work: Path, out: Path) -> None:
         self._work, self._out = work, out
@@ -170,7 +170,7 @@ class Packer:
         self.now()
 
     def _run(self) -> None:
-        """Pack every EVERY seconds; an error is printed, and the next turn tries again."""
+        """Pack every `EVERY` seconds; after an error, which is printed, packing goes on."""
         while not self._ending.wait(EVERY):
             try:
                 self.now()

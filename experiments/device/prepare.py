@@ -61,14 +61,14 @@ FIRST: dict[str, Callable[[str], object]] = {
 
 
 def _rules(graph: ConstructionGraph) -> None:
-    """Call the rules of the graph on a schedule, whose row is read-only, so that Numba compiles them for read-only rows."""
+    """Call the construction rules on one schedule, so that Numba compiles them for its array, which is read-only."""
     graph.is_legal(graph.initial())
     graph.action_mask(graph.initial())
     graph.transition(graph.initial(), 1)
 
 
 def _of_rows(graph: ConstructionGraph) -> None:
-    """Call model and rules on an array of rows, so that Numba compiles them for writable rows."""
+    """Call model and rules on an array of several schedules, so that Numba compiles them for writable arrays."""
     rows = np.stack([graph.initial().row.copy()] * 2)
     graph.latencies(rows)
     graph.fits(rows)

@@ -43,7 +43,7 @@ Row = Mapping[str, Any]
 
 
 def chosen(archive: Archive) -> dict[str, Row]:
-    """Return the kernels to check by kind: the largest proposal that fits the limit and whose kernel is in the archive."""
+    """Return the kernels to check by kind: the largest of at most `MOST_FLOPS` in the archive that no device had run."""
     rows = [row for row in archive.proposals if row["digest"] in archive.rows and row["group"] == "never_run"]
     size = {row["operator"]: operators.parse(row["operator"]).flops for row in rows}
     fitting = sorted((row for row in rows if size[row["operator"]] <= MOST_FLOPS), key=lambda row: -size[row["operator"]])

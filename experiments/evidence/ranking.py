@@ -61,7 +61,7 @@ def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> lis
 
 
 def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Sample]:
-    """Return the timed programs of operators in these parts that were candidates against libraries.
+    """Return the programs that were timed as candidates in the comparison with libraries, for operators in these parts.
 
     Raise ValueError if there are none.
     """
@@ -108,7 +108,7 @@ class Scored:
     """Scores of how well the model ranks an operator's timed programs.
 
     `ranks` and `ranks_fastest` are rank correlations, of all programs and of the fastest. `first` and `first_ten` are the times
-    of the model's first choice and of the best of its first FIRST choices, over the best time.
+    of the model's first choice and of the best of its first ten, over the best time.
     """
 
     measured: Sample
@@ -159,7 +159,7 @@ def left_out(tables: Sequence[Sample]) -> dict[str, float]:
 
 
 def thinned(sample: Sample) -> Sample:
-    """Return at most MOST_FITTED programs for a fit, evenly spaced in the order of time.
+    """Return at most `MOST_FITTED` programs for a fit, evenly spaced in the order of time.
 
     Raise ValueError if the programs belong to a part of the split that no fit may read.
     """
@@ -223,7 +223,7 @@ def aims(recorded: Sequence[Scored], raced: Sequence[Scored], classes: Mapping[s
 
 
 def _judged(recorded: Sequence[Scored]) -> list[Scored]:
-    """Return the scores that count for the aims: of operators outside the test part with at least JUDGED programs."""
+    """Return the scores that count for the aims: of operators outside the test part with at least `JUDGED` programs."""
     return [one for one in recorded if len(one.measured.seconds) >= JUDGED and one.measured.part in FITTED]
 
 

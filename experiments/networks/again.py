@@ -23,10 +23,10 @@ SECONDS = 600.0
 
 
 def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> dict[str, float]:
-    """Compile a network first in a new process, then again there; return the seconds, and those of torch's export within.
+    """Compile a network in a new process, then `rounds` times more in that process; return the seconds.
 
-    The result has the first compilation and the median of the later ones. Raise RuntimeError with the process's error output if
-    it fails.
+    The result has the seconds of the first compilation and the median of the later ones, and for both the part that torch's
+    export took. Raise RuntimeError with the process's error output if it fails.
     """
     asked = {"network": network, "batch": batch, "seed": seed, "rounds": rounds, "options": dict(options)}
     line = [sys.executable, "-m", "experiments.networks.again", json.dumps(asked)]

@@ -19,7 +19,7 @@ class Attention(nn.Module):
         self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Apply self-attention to x [batch, rows, width]; `seen` is a mask of visible rows, bool [batch, 1, 1, rows]."""
+        """Apply self-attention to tokens x [batch, rows, width]; `seen` masks the visible tokens, bool [batch, 1, 1, rows]."""
         batch, rows, width = x.shape
         parts = self.project(x).view(batch, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         made = scaled_dot_product_attention(parts[0], parts[1], parts[2], seen, is_causal=self.causal)
@@ -41,7 +41,7 @@ class Block(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
 
     def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Apply the block to x [batch, rows, width]; `seen` is the mask of `Attention`."""
+        """Apply the block to tokens x [batch, rows, width]; `seen` is the mask of `Attention`."""
         one, other = self.norms
         if self.first:
             x = x + self.attention(one(x), seen)

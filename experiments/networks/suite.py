@@ -74,7 +74,7 @@ _PATH = re.compile(r"((?:\w+\.)+)(\w+)(?:\(([\d, ]+)\))?")
 
 
 def workload_of(name: str) -> Workload:
-    """Return the benchmark network of SUITE, or that of a function named by its path, such as `torchvision.models.swin_t`.
+    """Return the network `name` of `SUITE`, or the one that a function builds, named like `torchvision.models.swin_t`.
 
     The function takes no arguments. The shape of its image may follow, as in `torchvision.models.swin_t(3, 224, 224)`, which is
     the default. Raise ValueError for an unknown name.

@@ -96,7 +96,7 @@ def _interval(rows: list[dict[str, Any]], values: list[float]) -> tuple[float, f
 def lines(
     about: dict[str, Any], summary: dict[str, Any], runs: Sequence[Run], comparisons: dict[str, Comparison]
 ) -> list[dict[str, Any]]:
-    """Return the lines of the results file: circumstances, searches, raw samples, pairs and means."""
+    """Return the lines of the results file: facts about the run, searches, raw samples, pairs and means."""
     distinct = {run.plan.key: run for run in runs}.values()
     return [
         {"kind": "study", "stamp": "system comparison", **about},

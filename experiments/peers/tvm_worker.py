@@ -145,7 +145,7 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seconds(record: Any) -> float:
-    """Return the mean seconds of a tuning record, by which MetaSchedule ranks it; FAILED_SECONDS if it has no samples."""
+    """Return the mean seconds of a tuning record, by which MetaSchedule ranks it; `FAILED_SECONDS` if it has no samples."""
     runs = [float(seconds) for seconds in record.run_secs or ()]
     return sum(runs) / len(runs) if runs else FAILED_SECONDS
 

@@ -105,7 +105,7 @@ def _data(given: Given) -> str:
 def image(path: Path, words: str = "") -> str:
     """Return the HTML of a picture with its data, in its version for a dark page too if that exists.
 
-    `words` is the alternative text. Raise ValueError if the file's format is not in KINDS.
+    `words` is the alternative text. Raise ValueError if the file's format is not in `KINDS`.
     """
     if path.suffix not in KINDS:
         raise ValueError(f"picture {path}: expected one of {sorted(KINDS)}")

@@ -1,4 +1,4 @@
-"""Tables of whole networks: compared with libraries (`python -m experiments.reproduce table=networks`), and oneDNN's."""
+"""Tables of whole networks: compared with libraries (`python -m experiments.reproduce table=networks`), and of oneDNN's paper."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def score(latencies: np.ndarray, tasks: list[Task], behind: float) -> float:
 def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
     """Draw the distinct settings of the first round, all within the configured range of steps.
 
-    Steps are those of all walkers in both rounds of a walk, which measures the cost of a construction on any machine.
+    Steps are summed over all walkers of a construction, also those that refine programs; they stand for its cost.
     """
 
     def fits(values: Values) -> bool:

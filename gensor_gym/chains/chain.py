@@ -117,7 +117,7 @@ def is_chain(graph: Dataflow) -> bool:
 
 
 def chain_of(graph: Dataflow) -> Chain:
-    """Recognise a graph as a chain; ValueError with the reason if it is not one."""
+    """Recognise a graph as a chain of two matrix products, such as attention; ValueError with the reason if it is not one."""
     nodes, views = dict(graph.nodes), read_views(graph)
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     result, out = written_view(graph)

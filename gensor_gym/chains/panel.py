@@ -85,7 +85,10 @@ def is_panel(graph: Dataflow) -> bool:
 
 
 def panel_of(graph: Dataflow) -> Panel:
-    """Recognise a graph as a panel; ValueError with the reason if it is not one."""
+    """Recognise a graph as a panel: a matrix product with loops over the rows of its result.
+
+    ValueError with the reason if it is not one.
+    """
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     if len(products) != 1:
         raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")

@@ -37,5 +37,8 @@ class ChainSchedule(FieldSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a schedule from `str(schedule)`; missing fields take their first value. ValueError names the unreadable part."""
+        """Read a schedule from the text `str(schedule)`; ValueError names the unreadable part.
+
+        A field that the text lacks gets the first of its values in `FIELDS`.
+        """
         return cls(cls.row_of(cls.words(text)))

@@ -57,7 +57,7 @@ class Family(Protocol):
     def graph(self, computation: Any, hardware: Hardware, space: str | None) -> AnyGraph:
         """Return the construction graph of a computation's schedules in a space.
 
-        None means the space that contains all others.
+        A `space` of None means the space that contains all others.
         """
 
     def generate(self, computation: Any, schedule: Any, hardware: Hardware) -> Kernel:

@@ -72,7 +72,10 @@ class Program:
 
 
 def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program:
-    """Lower a schedule to a program: places in the row become axes of the operator, indices of knobs become their values."""
+    """Lower a schedule to a program.
+
+    Tile sizes are put into the order of the operator's axes, and indices of knobs become the knobs' values.
+    """
     spatial = len(operator.spatial)
     slots = [slot_of(a, spatial) for a in range(len(operator.axes))]
     tiles = tuple(tuple(int(schedule.tile[level, s]) for s in slots) for level in range(LEVELS[hardware.kind]))

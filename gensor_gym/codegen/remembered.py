@@ -51,7 +51,10 @@ def remembered(
 
 @functools.lru_cache(maxsize=LATELY)
 def _lately(folder: Path, key: str) -> list[BuiltKernel]:
-    """Return the list in which the caller keeps this key's kernel: empty at first, and the same list in later calls."""
+    """Return the list that keeps the kernel of `key` in this process; it is empty until the caller appends the kernel.
+
+    Calls with equal arguments return the same list, for the last `LATELY` pairs of arguments.
+    """
     return []
 
 

@@ -41,6 +41,6 @@ def counted_registers(program: Program) -> int:
 def _ints(op: Operator, hardware: Hardware) -> np.ndarray:
     """Return the integer table of an operator on a machine, for `graph.resources`.
 
-    The table's floor is not used: 1.0 s is a placeholder.
+    The table also has a lower bound on the time. It is not used here, so 1.0 s is passed.
     """
     return make_tables(op, hardware, "extended", 1.0).ints

@@ -1,7 +1,7 @@
 """The instruction graph of a scheduled row nest: instructions on slices of buffers, each buffer at a level of memory.
 
-In Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR), a buffer is called iPointer, a slice
-iSlice, an instruction iOp, and a kernel a launch. The thread or group that runs a kernel step by step is a unit.
+In Unified IR (deathwings602/Unified-IR, a later version of PowerFusion's IR by the same group), a buffer is called iPointer, a
+slice iSlice, an instruction iOp, and a kernel a launch. The thread or group that runs a kernel step by step is a unit.
 """
 
 from __future__ import annotations

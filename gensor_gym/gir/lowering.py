@@ -36,7 +36,7 @@ class Lowered:
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """Lower a row nest to instruction graphs.
+    """Lower a row nest (a fused operator as loops over rows and columns) to instruction graphs.
 
     `placement` has the memory level of each value that several passes read. An illegal placement is lowered too; then
     `Lowered.fault` says why it is illegal.

@@ -1,8 +1,8 @@
 """Rows of a suitable length for a CPU: short rows are joined, and long rows are cut into parts that several threads compute.
 
-Before anything reads a reduction, its results on the parts of a row are combined, so every pass is a separate kernel (the split
-in two stages). A step that interleaves several parts reads several streams at once, which is faster than one stream from beyond
-the private caches, for any number of threads.
+Before anything reads a reduction, its results on the parts of a row are combined, so every pass is a separate kernel.
+A step that interleaves several parts reads several streams at once, which is faster than one stream from beyond the private
+caches, for any number of threads.
 """
 
 from __future__ import annotations

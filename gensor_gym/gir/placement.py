@@ -39,8 +39,8 @@ Placement = tuple[Level, ...]
 def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
     """Return the levels at which a schedule may keep the value `name` between passes.
 
-    Inputs cannot be at RECOMPUTE, which would be the same as DRAM. ONLINE is only for exponentials whose sum can be computed
-    online.
+    Inputs cannot be at `RECOMPUTE`, which would be the same as `DRAM`. `ONLINE` is only for exponentials whose sum can be
+    computed online.
     """
     if nest.cell[name].is_load:
         return Level.DRAM, Level.SRAM, Level.REG

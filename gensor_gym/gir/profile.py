@@ -85,7 +85,7 @@ class Profile:
 
 
 def profile_of(nest: RowNest, placement: Placement) -> Profile:
-    """Count the instructions and the storage of a row nest.
+    """Count the instructions and the storage of a row nest (a fused operator as loops over rows and columns).
 
     `placement` has the memory level of each value that several passes read.
     """

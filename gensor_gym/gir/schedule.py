@@ -1,4 +1,7 @@
-"""The schedule of a row nest: a row of int32 with named fields, which is the state of the decision process."""
+"""The schedule of a row nest (a fused operator as loops over rows and columns).
+
+It is an array of int32 with named fields, and the state of the decision process.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +54,20 @@ class GirSchedule(FieldSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a schedule from `str(schedule)`; missing fields take their first value. ValueError names the unreadable part."""
+        """Read a schedule from the text `str(schedule)`; ValueError names the unreadable part.
+
+        A field that the text lacks gets the first of its values in `FIELDS`, and a value without a level is in DRAM.
+        """
         given = cls.words(text, "[a-z,]+", " place=sram,reg")
         levels = given.pop("place", "dram").split(",")
         return cls(make_schedule(given, levels).row)
 
 
 def make_schedule(fields: Mapping[str, int | str], levels: Sequence[str | Level] = ()) -> GirSchedule:
-    """Make a schedule from values of fields and memory levels of values.
+    """Make a schedule from the values of its fields, and the memory levels of the values that several passes over a row read.
 
-    Missing fields take their first value, and further values are in DRAM. ValueError names an unknown field, value or level.
+    A field that is not given gets the first of its values in `FIELDS`, and a value without a level is in DRAM. ValueError names
+    an unknown field, value or level.
     """
     row = GirSchedule.row_of(fields)
     if len(levels) > MOST_PLACED:

@@ -77,7 +77,7 @@ A call with a parameter `out` can fill an existing output.
 
 
 def function_of(graph: Dataflow) -> Function:
-    """Return the function of eager torch that computes a fused operator; ValueError if EAGER lacks the operator's factory."""
+    """Return the function of eager torch that computes a fused operator; ValueError if the table `EAGER` lacks its name."""
     if graph.name not in EAGER or not graph.label:
         raise ValueError(f"{graph}: torch's functions are known for {', '.join(EAGER)}")
     return EAGER[graph.name](arguments_of(graph))

@@ -195,10 +195,10 @@ class Side:
 
 
 def prepared(sides: dict[str, Side], asked: Mapping[str, Any], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
-    """Let each side prepare the requested computation alone; return (answers, missing).
+    """Let each side (the process of a library) prepare the requested computation alone; return (answers, missing).
 
-    `answers` are by side. `missing` says why each failed peer is missing; failed peers are removed from `sides`. Raise Lost if
-    our own side fails.
+    `answers` are by side. `missing` says why each other library that failed is missing; it is removed from `sides`. Raise Lost
+    if our own side fails.
     """
     answers, missing = {}, {}
     for side in sides.values():
@@ -220,10 +220,10 @@ def raced(
     names: Sequence[str], asked: Mapping[str, Any], rounds: int, limit: float, cache: Path, module: str = FUSED,
     enough: float = math.inf,
 ) -> dict[str, Any]:  # fmt: skip
-    """Start a process for each of `names`, time their calls in rounds, and stop them.
+    """Start a process (a side) for each library of `names`, time their calls in rounds, and stop them.
 
-    Return what `timed` returns, the `answers` of each side, the wrong outputs of peers (`out_of_bounds`), and why peers are
-    `missing`. Raise Lost if our own side fails, takes too long or returns wrong outputs.
+    Return what `timed` returns, the `answers` of each side, the wrong outputs of other libraries (`out_of_bounds`), and why some
+    are `missing`. Raise Lost if our own side fails, takes too long or returns wrong outputs.
     """
     sides: dict[str, Side] = {}
     try:
@@ -245,11 +245,11 @@ def raced(
 def timed(
     sides: Mapping[str, Side], ways: Mapping[str, Sequence[str]], rounds: int, limit: float, enough: float = math.inf
 ) -> dict[str, Any]:
-    """Time every way of calling every side in interleaved rounds.
+    """Time every way of calling each library's process (`sides`) in interleaved rounds.
 
     Return `samples`, the seconds of every round as {side: {way: [seconds]}}, and `waiting_busy`, the processor seconds per second
     that waiting sides use. Each round begins with another side. After `enough` seconds no round begins, except the first
-    LEAST_ROUNDS. Calls into existing outputs are timed only if our call takes less than SMALL.
+    `LEAST_ROUNDS`. Calls into existing outputs are timed only if our call takes less than `SMALL` seconds.
     """
     first = sides[OURS].ask({"way": CALLED}, limit)["seconds"]
     chosen = {name: [way for way in ways[name] if first < SMALL or not way.startswith(INTO)] for name in sides}

@@ -1,4 +1,4 @@
-"""Fused operators compared with their peers: `python -m experiments.bench suite=fused` (conf/bench.yaml).
+"""Fused operators compared with other libraries: `python -m experiments.bench suite=fused` (conf/bench.yaml).
 
 For every operator, our kernel from a search of a few measured trials is compared with torch eager, torch.compile and ONNX Runtime
 on the same inputs. Inputs and existing outputs begin at cache lines. Each library has its own process; one works at a time, in
@@ -45,7 +45,7 @@ HEADLINE, HEADLINE_INNER = "over_best", "over_best" + INNER
 
 
 def compared(samples: Samples) -> Row:
-    """Return the times by side and way, and our speed-up over the fastest peer in each form of call.
+    """Return the times by library and way of calling, and our speed-up over the fastest other library in each form of call.
 
     The headline form fills an existing output if that was timed, otherwise it returns a new output.
     """
@@ -75,13 +75,13 @@ def _over_best(samples: Samples, form: str) -> Row | None:
 
 
 def _samples_of(ways: Mapping[str, list[float]], form: str) -> list[float]:
-    """Return a peer's samples in a form of call, or in the nearest form that it has: some cannot fill an existing output."""
+    """Return a library's samples in a form of call, or in the nearest form that it has: some cannot fill an existing output."""
     nearest = (form, form.removesuffix(INNER), form.replace(INTO, CALLED), CALLED)
     return next(ways[name] for name in nearest if name in ways)
 
 
 def time_of(row: Row, name: str) -> dict[str, float] | None:
-    """Return the time of the library `name` in the headline form of call, or with a new output; None if it was not timed."""
+    """Return the time of the library `name` in the headline form of call (see `compared`), or with a new output, or None."""
     ways = row["times"].get(name, {})
     found: dict[str, float] | None = ways.get(row["counts"], ways.get(CALLED))
     return found
@@ -90,7 +90,7 @@ def time_of(row: Row, name: str) -> dict[str, float] | None:
 def overall(rows: Sequence[Row]) -> Row:
     """Summarise all operators: our geometric mean speed-up with its interval, the least speed-up, and counts of verdicts.
 
-    Speed-ups are over the fastest peer of each operator, in the headline form of call.
+    Speed-ups are over the fastest other library for each operator, in the headline form of call (see `compared`).
     """
     line: Row = {"operators": len(rows)}
     line |= {name: Counter(row[name] for row in rows) for name in ("verdict", "best")}
@@ -120,7 +120,7 @@ PACKAGES = {"eager": "torch", "inductor": "torch", "onnxruntime": "onnxruntime"}
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Compare our kernels with those of the peers on every operator.
+    """Compare our kernels with those of the other libraries on every operator.
 
     Emit one line for each operator and one over all, show a table and draw a figure.
     """
@@ -147,7 +147,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
-    """Return the installed version of each package that these sides use; None for a package that is not installed."""
+    """Return the installed version of each package that these libraries need; None for a package that is not installed."""
     versions: dict[str, str | None] = {PACKAGES[name]: None for name in sides if name in PACKAGES}
     for package in versions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -177,7 +177,7 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
 
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -> Sheet:
-    """Return the table of all operators in the headline form of call, smallest speed-up over the fastest peer first."""
+    """Return the table of all operators in the headline form of call (see `compared`), smallest speed-up first."""
     head = ("operator", "over best", "best", "without call overhead", "output", "ours", *PACKAGES)
     ordered = sorted(rows, key=lambda row: row[HEADLINE]["median"])
     lines = [

@@ -1,7 +1,7 @@
 """Process of one library (a side) in the comparison of networks: `python -m experiments.benches.networks.process SIDE`.
 
-A side is one of SIDES, or `ours/PLAN/ARENA` for our compiler with that plan and memory layout. The process answers the requests
-that `experiments.benches.fused.race` defines.
+A side is a key of `SIDES`, or `ours/PLAN/ARENA` for our compiler with that plan and memory layout. The process answers the
+requests that `experiments.benches.fused.race` defines.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def drawn(
 
 
 def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
-    """Compute a network's outputs in float64, PART samples of the batch at a time, because all at once may not fit in memory."""
+    """Compute a network's outputs in float64, `PART` samples of the batch at a time, because all may not fit in memory."""
     parts = zip(*(one.split(PART) for one in inputs), strict=True)
     made = [arrays_of(module(*(one.double() if one.is_floating_point() else one for one in part))) for part in parts]
     return [np.concatenate(pieces) for pieces in zip(*made, strict=True)]
 
 
 def fault_of(outputs: Any, expected: list[np.ndarray], most: float = FAR["float32"]) -> str:
-    """Describe the first output that differs from `expected` by more than `most` of the largest magnitude; empty if none does."""
+    """Describe the first output that differs from `expected` by more than `most` times its largest magnitude; empty if none."""
     found = arrays_of(outputs)
     if len(found) != len(expected):
         return f"{len(found)} outputs, expected {len(expected)}"

@@ -1,4 +1,4 @@
-"""Whole networks compared with their peers: `python -m experiments.bench suite=networks` (conf/bench.yaml).
+"""Whole networks compared with other libraries: `python -m experiments.bench suite=networks` (conf/bench.yaml).
 
 Our network from `agents.networks.compile_module`, called as its users call it, is compared with torch eager, torch.compile with
 frozen weights and ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with
@@ -107,7 +107,7 @@ def _timed(case: Case, settings: Settings, cache: Path) -> Row:
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Compare each network with its peers, or compile it at each quality; emit a line for each network and show a table."""
+    """Compare each network in all libraries, or compile it at each quality; emit a line for each and show a table."""
     settings = config.networks
     check_names(settings, "networks")
     check_each(settings, "peers", PACKAGES, "networks")
@@ -153,7 +153,7 @@ def check_names(settings: DictConfig, suite: str) -> None:
 
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int) -> Sheet:
-    """Return a table of each network's times, and of our speed-up over each peer."""
+    """Return a table of each network's times, and of our speed-up over each other library."""
     head = ("network", "kernels", "ours", *PACKAGES, *(f"over {name}" for name in PACKAGES))
     lines = [
         (row["network"], f"{row['kernels']} ({row['distinct']})",

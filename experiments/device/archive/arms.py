@@ -102,7 +102,7 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
 
 @cache
 def learned_from(correction: str) -> frozenset[str]:
-    """Return the operators from whose times the model correction of an arm was learned; none without a correction."""
+    """Return the operators from whose times a learned correction of the model was trained; none if `correction` is empty."""
     return frozenset(read_json(located(correction) / CARD)["operators"] if correction else ())
 
 
@@ -130,7 +130,7 @@ class KernelsByModel(AnalyticBackend):
 
 
 def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[dict[str, Any], Kernel | None]]:
-    """Return the first `count` different kernels that an arm would measure for an operator, each as (row, kernel).
+    """Return the first `count` different kernels that an arm (a strategy with a seed) would measure, each as (row, kernel).
 
     Rows have ranks from 1. A program for which no kernel can be made takes a rank, too; its kernel is None.
     """

@@ -119,7 +119,7 @@ class Building:
         self.kernels = Journal(folder / "kernels.jsonl", ("digest",))
 
     def keep(self, kernel: Kernel) -> None:
-        """Write a drawn kernel to a file until it is compiled; do nothing if it is compiled already."""
+        """Write a drawn kernel to a file, from which it is compiled later; do nothing if it is compiled already."""
         path = self.texts / f"{kernel.digest}.json"
         if kernel.digest not in self.kernels.rows and not path.exists():
             write_whole(path, json.dumps({**described(kernel), "source": kernel.source}).encode())
@@ -255,7 +255,7 @@ def _key(operator: str, arm: Arm) -> str:
 
 
 def _never_run(building: Building, machine: str) -> None:
-    """Draw kernels of families that no device has run, for the stage that verifies them (`first_contact`)."""
+    """Draw kernels of kinds that no device has run, for the stage that verifies them (`first_contact`)."""
     if "never_run" in building.proposals.rows:
         return
     for number, (operator, schedule, kernel) in enumerate(families.never_run(machine, 0), 1):
@@ -264,7 +264,7 @@ def _never_run(building: Building, machine: str) -> None:
 
 
 def _known(building: Building, machine: str) -> None:
-    """Draw programs of operators that a device timed before: the fastest of earlier days, and today's first choices."""
+    """Draw programs of operators that a device timed before: the fastest of earlier days, and the first candidates now."""
     hw = hardware.get(machine)
     for op in read_operators().values():
         if f"known {op}" not in building.proposals.rows:

@@ -50,7 +50,7 @@ def made(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 def draw(machine: str, folder: Path, revision: str) -> None:
-    """Search for the kernels of all networks by the machine's model, compile them, and write them to FILE in a folder.
+    """Search for the kernels of all networks by the machine's model, compile them, and write them to `FILE` in a folder.
 
     By network, the file has the fastest schedule of each computation, and by digest the compiled kernels.
     """

@@ -1,4 +1,4 @@
-"""Stages of a run on a GPU, listed in order by STAGES; the stage NAME is the function `run` of the module NAME."""
+"""Stages of a run on a GPU, listed in order by `STAGES`; each is the function `run` of the module with its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage that compares searches which learn from their trials; all make equally many, and winners are timed again with torch.
+"""Stage that compares searches which learn from their trials, with equal numbers of trials; winners are timed again with torch.
 
 conf/experiment/gpu_adaptive.yaml lists strategies and operators; kernels are compiled during the stage. Every strategy searches
 the operators in its own threads, so that no strategy waits for another strategy's construction: kernels compile in parallel and
@@ -71,7 +71,7 @@ def digest(context: Context) -> dict[str, object]:
 
 
 def in_order(contest: Contest) -> list[tuple[Operator, int]]:
-    """Return the (operator, seed) pairs in the order of searching: the first TOGETHER seeds of every operator, then the next."""
+    """Return (operator, seed) pairs in the order of searching: the first `TOGETHER` seeds of every operator, then the next."""
     parts = [contest.seeds[at : at + TOGETHER] for at in range(0, len(contest.seeds), TOGETHER)]
     return [(op, seed) for seeds in parts for op in contest.operators for seed in seeds]
 

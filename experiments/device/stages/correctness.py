@@ -1,4 +1,4 @@
-"""Stage that verifies kernels of every family on the device against float64 references."""
+"""Stage of a GPU run that verifies kernels against float64 references: several of each operator of `FAMILIES`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Part = tuple[str, slice]
 
 
 def run(context: Context) -> dict[str, object]:
-    """Verify as many kernels as the time allows, write a row for each, and return the counts of `digest`."""
+    """Verify as many kernels as the time allows, write a row for each, and return a summary of the rows (`digest`)."""
     hw, progress, wrong = hardware.get(context.hardware), Progress("kernels checked"), Counter[Status]()
     with closing(Compilers()) as compilers, closing(context.journal(FILE)) as journal, open_makers() as makers:
         jobs = {text: makers.submit(drawn, text, hw.name, context.seed, PER_OPERATOR) for text in FAMILIES}

@@ -78,7 +78,7 @@ class KeptPool(LocalPool):
 
 
 class KeptBackend(NativeBackend):
-    """Backend that writes a row for each of its short trials, and compiles on all cores except the worker's and the agent's."""
+    """Backend that writes a row for each program that it measures, and compiles on all cores but the worker's and the agent's."""
 
     def __init__(self, journal: StageJournal) -> None:
         """Start a worker with short time limits, because a kernel that hangs costs the time of a hundred other kernels."""

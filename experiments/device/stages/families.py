@@ -124,7 +124,7 @@ def drawn(text: str, machine: str, seed: int, count: int) -> Programs:
 
 
 def never_run(machine: str, seed: int) -> Iterator[tuple[str, Schedule, Kernel]]:
-    """Yield (operator, schedule, kernel) of families that no device has run, the most useful first.
+    """Yield (operator, schedule, kernel) for kinds of kernels that no device has run, the most useful first.
 
     These are the first kernel of every operator, then the second of every operator, and so on.
     """
@@ -174,8 +174,8 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
 def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Schedule]:
     """Yield random legal schedules and, for every value of every knob, a schedule with that value if one is legal.
 
-    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random walks rarely
-    reach tensor cores, and long walks leave them.
+    Random schedules are the ends of random walks. Half of the walks begin at the smallest programs of other kinds
+    (`gensor_gym.graph.starts`) and are short: random walks rarely reach tensor cores, and long walks leave them.
     """
     kinds = [Schedule(row) for row in starts(graph.tables, graph.initial().row)[1:]]
     drawn = [graph.random_schedule(rng) for _ in range(_DRAWS if not kinds else _DRAWS // 2)]
@@ -196,7 +196,7 @@ def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[
 
 
 def _split_in_clusters(graph: ConstructionGraph, drawn: list[Schedule], rng: np.random.Generator) -> Iterator[Schedule]:
-    """Yield, for each entry of `_TOGETHER`, a drawn wgmma schedule changed to these values of the knobs, if it is legal."""
+    """Yield, for each entry of `_TOGETHER`, a drawn wgmma schedule with the entry's values of the knobs, if one is legal."""
     groups = [schedule for schedule in drawn if schedule.knob("tensor_core") == WGMMA]
     for values in _TOGETHER:
         tries = (_with_knobs(groups[at], _KNOBS, values) for at in rng.permutation(len(groups)))

@@ -1,4 +1,4 @@
-"""Stage that verifies precompiled kernels of families that no device has run; their times are meaningless here."""
+"""Stage that verifies precompiled kernels of kinds that no device has run; their times are meaningless here."""
 
 from __future__ import annotations
 

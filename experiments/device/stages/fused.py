@@ -1,7 +1,7 @@
 """Stage that compares fused memory-bound operators with torch and with a copy of as many bytes.
 
 Of the model's first choices, the fastest is compared. Several workers take an operator each: the host draws inputs and computes
-references for seconds, while another operator's kernels are timed. The operators of FIRST come first. Four operators read and
+references for seconds, while another operator's kernels are timed. The operators of `FIRST` come first. Four operators read and
 write 256 MiB or more; a copy of as many bytes bounds their time. First results: `results/h200/2026-11-27.md`.
 """
 

@@ -1,4 +1,4 @@
-"""Stage that times the programs of operators timed on earlier days: the fastest of those days, today's first choices, torch."""
+"""Stage that times the programs of operators timed on earlier days: their fastest, the first candidates now, torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FILES = ("known_trials.jsonl", "known_together.jsonl")
 
 
 def run(context: Context) -> dict[str, object]:
-    """Time the kernels of the archive's group `known`; return the counts of `digest`."""
+    """Time the kernels of the archive's group `known`; return their numbers by status and the number of operators compared."""
     study.run_group(context, "known", FILES, first=99)
     return digest(context)
 

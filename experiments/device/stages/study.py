@@ -37,7 +37,8 @@ def run(context: Context) -> dict[str, object]:
 def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
     """Time each kernel of a group of the archive, then the winners of each operator together; write all rows.
 
-    The winner of an arm is the fastest of its `first` programs. `files` names the files of the trials and of the common rounds.
+    The winner of an arm is the fastest of its `first` programs. `files` names the files of the trials and of the rounds
+    in which winners are timed together.
     """
     archive, hw = open_archive(), hardware.get(context.hardware)
     turns = in_turns([row for row in archive.proposals if row["group"] == group], first)

@@ -63,7 +63,7 @@ def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, l
 
 
 def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Timer]]:
-    """Return functions that make timers: of torch's own function for the operator if it is known, of this compiled, of the copy.
+    """Return, by name, functions that make timers: of the copy and, if torch's function is known, of this, eager and compiled.
 
     Compiling takes seconds and happens before this process has the device to itself.
     """

@@ -70,7 +70,7 @@ def timed_or_error(does: Callable[..., dict[str, Any]], *of: Any, error: str, se
 
 
 def facts(measurement: Measurement) -> dict[str, object]:
-    """Return a measurement as fields of a row, with the names of recorded tables."""
+    """Return a measurement as fields of a row, which are named as in recorded tables."""
     return {
         "status": measurement.status.value,
         "samples": list(measurement.samples),

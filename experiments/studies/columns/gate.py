@@ -75,7 +75,8 @@ def takes_tensor_cores(graph: ConstructionGraph) -> bool:
 def of_policy(folder: str, graph: ConstructionGraph, drawn: int = DRAWN) -> tuple[list[Schedule], float]:
     """Let a policy write `drawn` programs for an operator; return (schedules, seconds).
 
-    These are the FIRST schedules that the model predicts to be fastest, in order, and the predicted seconds of the fastest.
+    `schedules` are the first 10 (`FIRST`) by predicted time, and `seconds` is the least predicted time, or that of the
+    unscheduled program if none was found.
     """
     found = Columns(space=SPACE, checkpoint=folder, episodes=drawn).construct(graph, np.random.default_rng(0))
     return list(found.schedules[:FIRST]), found.latencies[0] if found.latencies else graph.latency(graph.initial())
@@ -85,7 +86,7 @@ def of_policy(folder: str, graph: ConstructionGraph, drawn: int = DRAWN) -> tupl
 def of_traverser(graph: ConstructionGraph) -> tuple[list[Schedule], float]:
     """Let strategy `markov_ext` construct programs for an operator; return (schedules, seconds).
 
-    These are the FIRST schedules that the model predicts to be fastest, in order, and the predicted seconds of the fastest.
+    `schedules` are the first 10 (`FIRST`) by predicted time, and `seconds` is the least predicted time.
     """
     strategy = get_strategy("markov_ext", space=SPACE)
     found = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]

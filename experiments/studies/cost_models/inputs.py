@@ -28,7 +28,7 @@ _DEFAULTS = np.array([knob.values.index(knob.default) for knob in KNOBS])
 class Sequences:
     """Programs as sequences of tokens for schedule primitives, together with features of their operators.
 
-    There are B programs, each with TOKENS tokens of WIDTH numbers.
+    There are B programs, each with `TOKENS` tokens of `WIDTH` numbers.
     """
 
     operator: np.ndarray
@@ -43,9 +43,10 @@ class Sequences:
         return np.concatenate([self.operator, self.tokens.reshape(len(self.tokens), -1)], axis=1)
 
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (operator, tokens, present) with the present tokens of each program first.
+        """Return (operator, tokens, present), in which the tokens that count (`present`) come first for each program.
 
-        `tokens` [B, T, WIDTH + TOKENS] have their kind as one-hot after their numbers; `present` is bool [B, T].
+        `tokens` [B, T, WIDTH + TOKENS] have their kind as one-hot after their numbers; `present` is bool [B, T]. T is the
+        largest number of tokens that count.
         """
         first = np.argsort(~self.present, axis=1, kind="stable")[:, : self.present.sum(axis=1).max()]
         kinds = np.eye(TOKENS, dtype=np.float32)[first]

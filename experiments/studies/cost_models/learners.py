@@ -98,7 +98,7 @@ def network(
 
 
 def _batches(groups: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Yield batches with all programs of OPERATORS random operators, so that an epoch has each operator once.
+    """Yield batches with all programs of `OPERATORS` random operators, so that an epoch has each operator once.
 
     A batch is (programs, places, count): indices of the programs, where each goes in an array [OPERATORS * count] that pads every
     operator to `count` programs, and `count`.

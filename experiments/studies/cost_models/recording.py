@@ -64,7 +64,7 @@ def replay(
 
 
 def _units(groups: np.ndarray, chosen: np.ndarray, whole: bool, rng: np.random.Generator) -> list[np.ndarray]:
-    """Divide the chosen programs into units, in random order: all programs of an operator if `whole`, else SOME at a time.
+    """Divide the chosen programs into units, in random order: all programs of an operator if `whole`, else `SOME` of them.
 
     The last unit of an operator may be smaller.
     """

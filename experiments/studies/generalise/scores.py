@@ -163,14 +163,17 @@ class Regrets:
         return found
 
     def first(self, search: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (evaluations, regret, processor seconds) at the end of a search's first round, float64 [tasks, seeds] each."""
+        """Return (evaluations, regret, processor seconds) when a search has ended its first round of episodes.
+
+        Each is float64 [tasks, seeds].
+        """
         firsts = [[line["first"] for line in lines] for lines in self.grid(search)]
         names = ("evaluations", "latency", "elapsed_s")
         evaluations, latency, seconds = (np.array([[one[name] for one in of] for of in firsts], dtype=float) for name in names)
         return evaluations, self._regrets(np.fmin(latency, self._start[:, None])), seconds  # a latency of None is NaN here
 
     def rounds(self, learned: Contender) -> dict[str, str]:
-        """Return a policy's searches whose first round is reported, by label: one greedy episode, the best of several."""
+        """Return a policy's searches by label, whose first rounds are reported: one greedy episode, or the best of several."""
         if learned.best_of is None:
             return {FIRST: learned.name}
         behind = ", then chains" if learned.annealed else ""
@@ -227,7 +230,7 @@ def _policy(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> d
 
 
 def _round(study: Regrets, search: str, reference: str) -> dict[str, Any]:
-    """Summarise a policy's first round, and all strategies after as many evaluations on each task with each seed."""
+    """Summarise a policy's first round of episodes, and all strategies after as many evaluations on each task and seed."""
     plan = study.plan
     evaluations, regret, seconds = study.first(search)
     ours = regret[..., None]

@@ -109,7 +109,7 @@ def listed(path: Path) -> list[str]:
 
 
 def near_variants() -> list[str]:
-    """Return the study's operators that are within a factor TWIN of a variant on which a policy was trained.
+    """Return the study's operators that are within a factor `TWIN` of a variant on which a policy was trained.
 
     The axes of a variant are half to twice as long as those of its original (agents/training/operators/variants.py).
     """
@@ -121,7 +121,7 @@ def near_variants() -> list[str]:
 
 
 def near_timed() -> list[str]:
-    """Return the study's operators that are within a factor TWIN of one from whose times the model of time was learned.
+    """Return the study's operators within a factor `TWIN` of one from whose times a correction of the model was learned.
 
     Data types do not matter; operators that were learned from are left out.
     """

@@ -45,7 +45,7 @@ KINDS = {"columns": "policies", "learned": "models of time", "in_turn": "policie
 
 @dataclass(frozen=True)
 class Ready:
-    """The arms' proposals for one operator, and the operator's kernels by digest: compiled, or why they are not."""
+    """Proposals of all arms (strategies with seeds) for one operator, and its kernels by digest: compiled, or why not."""
 
     proposals: list[Row]
     built: dict[str, Built | Measurement]
@@ -110,7 +110,7 @@ class CpuStudy:
 
 
 def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
-    """Return at most `most` operators of the named parts of Measured v1 or of ADDED, in a random order with ADDED last."""
+    """Return at most `most` operators of the named parts of Measured v1 or `ADDED`, in random order, those of `ADDED` last."""
     listed = [*chosen(), *(added() if set(parts) & set(ADDED) else ())]
     return [str(one.operator) for one in listed if one.part in parts][:most]
 

@@ -1,6 +1,6 @@
 """Scores of a study's arms from raw rows: the time of the fastest of each arm's first programs on every operator.
 
-An arm is a strategy with a seed. The plan is in results/gpu_study/README.md.
+An arm is a strategy, which searches with one or several seeds. The plan is in results/gpu_study/README.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Timed:
-    """All rows of a study: proposals, trials by (operator, digest), and interleaved rounds by operator."""
+    """All rows of a study: proposals, trials by (operator, digest), and interleaved rounds by operator.
+
+    An arm is a strategy that searches with several seeds; what it proposes is timed.
+    """
 
     proposals: Sequence[Row]
     trials: Mapping[tuple[str, str], Row]
@@ -72,7 +75,7 @@ class Timed:
 
     @cached_property
     def tried(self) -> list[str]:
-        """Operators whose proposals up to rank FIRST were all timed, from every arm and seed.
+        """Operators whose first `FIRST` proposals were all timed, for every arm and seed.
 
         Operators whose times an arm learned from are left out.
         """
@@ -93,7 +96,7 @@ class Timed:
         return [op for op in self.whole if most[op] >= k and op not in left]
 
     def seconds(self, op: str, arm: str, seed: int, k: int) -> float:
-        """Return the seconds of the fastest of an arm's first k programs; infinite if none succeeded."""
+        """Return the seconds of the fastest of an arm's first k proposals with a seed; infinite if none succeeded."""
         best = self._fastest(op, arm, seed, k)
         again = self._rounds.get(op, {}) if k == FIRST and not self.by_trials_alone else {}
         return plain.median(again[best]) if best in again else self._trial(op, best)
@@ -136,7 +139,7 @@ class Timed:
         return plain.median(row["construct_s"] for row in ones), plain.median(row["evaluations"] for row in ones)
 
     def without(self, arm: str, ops: Sequence[str]) -> int:
-        """Return the number of operators on which an arm has no time with some seed, for its first FIRST programs."""
+        """Return the number of operators on which none of an arm's first `FIRST` programs succeeded for some seed."""
         return sum(any(self.seconds(op, arm, seed, FIRST) == math.inf for seed in self.arms[arm]) for op in ops)
 
     @cached_property

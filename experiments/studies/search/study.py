@@ -168,7 +168,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """Return the table of regrets, the strategy that is best at the last checkpoint first, then that of random draws."""
+    """Return the table of regrets: strategies by regret at the last checkpoint, then a row for random draws if it is known."""
     head = ("strategy", *(f"regret after {k}" for k in summary["checkpoints"]), "trials", "evaluations", "overhead", "training")
     lines = sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
     rows: list[tuple[Given, ...]] = [

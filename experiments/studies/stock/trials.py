@@ -85,7 +85,7 @@ def _most_values(*graphs: ConstructionGraph) -> dict[int, int]:
 def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str) -> ConstructVecEnv:
     """Make `count` environments on one thread, in which each episode is about one of the operators.
 
-    `ground` names the environment (a key of GROUNDS).
+    `ground` names the environment (a key of `GROUNDS`).
     """
     from gensor_gym.env import sb3
 
@@ -195,9 +195,9 @@ def learned(learner: str, settings: Mapping[str, Any], envs: Any, seed: int, lim
     model = CLASSES[learner]("MlpPolicy", counted, seed=seed_of_run(seed), device="cpu", **settings)
 
     def progress(*_: int) -> None:
-        """Set the remaining share of the time, which schedules such as DQN's exploration read as that of the steps.
+        """Tell the model what share of its processor time is left.
 
-        The number of steps has no limit.
+        Schedules, such as that of DQN's exploration, usually get the share of steps left, but steps have no limit here.
         """
         model._current_progress_remaining = max(0.0, 1.0 - limit.spent / limit.seconds)
 
@@ -282,7 +282,10 @@ def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = 
 
 
 def _greedy(text: str, trial: Trial) -> list[float]:
-    """Run greedy descents with the model; return the regret of the descent from the unscheduled program, then those of all."""
+    """Return the regrets of up to `programs` greedy descents by the model, the first of them twice.
+
+    The first descent begins at the unscheduled program and stands for the most probable episode.
+    """
     best = {c.operator: c.optimum for c in certificates_of(trial.hardware, trial.space)}[text]
     graph = ConstructionGraph(text, trial.hardware, trial.space)
     found: list[float] = []

@@ -231,7 +231,7 @@ class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
         return self.lines(plan.searches(), console, search_recorded), cards
 
     def summarise(self, found: tuple[list[Row], list[Row]]) -> dict[str, Any]:
-        """Return mean regrets by role over all tasks and by kernel, paired differences, and a matrix for each kernel."""
+        """Return mean regrets by role (see `Scores.role`) over all tasks and by kernel, differences, a matrix per kernel."""
         plan, (rows, cards) = self.plan, found
         scores = Scores(plan, rows)
         groups = {"all": plan.tasks} | {kernel: [t for t in plan.tasks if t.kernel == kernel] for kernel in plan.kernels}

@@ -173,7 +173,7 @@ def _measured_row(
 
 
 def _differences(ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], slow: str, fast: str) -> np.ndarray:
-    """Return log seconds of `slow` minus those of `fast`, [operators, seeds], for operators that have all of both."""
+    """Return log seconds of `slow` minus those of `fast`, [operators, seeds], for operators on which both have all times."""
     values = np.array([logs[op][slow] - logs[op][fast] for op in ops])
     return values[np.isfinite(values).all(axis=1)]
 

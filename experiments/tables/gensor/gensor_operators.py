@@ -156,7 +156,7 @@ def _disagreements(speeds: Speeds, classes: list[str], paper: Figure) -> tuple[s
 
 
 def differ(ours: float, theirs: float) -> bool:
-    """Return whether two ratios disagree: they differ by more than FAR, or are clearly on different sides of 1."""
+    """Return whether two ratios disagree: they differ by more than a factor `FAR`, or are clearly on different sides of 1."""
     apart = max(ours, theirs) / min(ours, theirs)
     return apart > FAR or (ours - 1.0) * (theirs - 1.0) < 0 and apart > 1.05
 

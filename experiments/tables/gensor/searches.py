@@ -141,7 +141,7 @@ Ended = dict[tuple[Operator, str, int], Found]
 
 
 def trials_of(config: DictConfig, tier: str, live: int = LIVE_TRIALS) -> int:
-    """Return the number of trials of the searches that measure: that of the configuration, else MODEL_TRIALS or `live`."""
+    """Return the number of trials of each search: the configuration's, else `MODEL_TRIALS` on the model and `live` if timed."""
     return int(config.model_trials or MODEL_TRIALS) if tier == MODEL else int(config.trials or live)
 
 
@@ -225,7 +225,7 @@ def _fill(
 def mean_text(logs: np.ndarray) -> str:
     """Return the text of the geometric mean exp(mean(logs)) of logs [operators, seeds], with its bootstrap interval.
 
-    Fewer than FEW operators have no interval; without any operator the text is a dash.
+    Fewer than `FEW` operators have no interval; without any operator the text is a dash.
     """
     if not logs.size:
         return "-"

@@ -115,14 +115,18 @@ Allowed = Callable[[np.ndarray], np.ndarray]
 
 
 def _in_dram(rows: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows (schedules) that keep no value between passes: it is loaded again, or ends its kernel."""
+    """Return a mask of the rows (schedules) that leave every value between passes in DRAM.
+
+    An input is loaded again, and a computed value ends its kernel.
+    """
     return np.count_nonzero(rows[:, HEADER:], axis=1) == 0
 
 
 def _as_template(rows: np.ndarray) -> np.ndarray:
     """Return a mask of the rows (schedules) that follow a fixed template.
 
-    In the template a step computes one row with the widest vectors, a task has at most _STEPS steps, and stores are plain.
+    In the template a step computes one row with the widest vectors, a task has the largest possible number of steps up to
+    `_STEPS`, and stores are plain.
     """
     header = GirSchedule.columns(rows)
     vector, loop = header["vector"], header["loop"]

@@ -48,9 +48,9 @@ class GpuChainGraph(FieldGraph[GpuChainSchedule]):
 
     @property
     def apart(self) -> float:
-        """Lower bound in seconds on the time of three separate kernels for both products and the row nest (our reconstruction).
+        """Lower bound in seconds on the time of three separate kernels, for both products and for the loops between them.
 
-        It counts three launches, the traffic of all tensors, and writing and reading scores and weights.
+        It is our own estimate. It counts three launches, the traffic of all tensors, and writing and reading scores and weights.
         """
         scores = self.chain.elements * self.chain.rows * self.chain.columns
         nbytes = self.operator.compulsory_bytes + 4 * ITEM * scores

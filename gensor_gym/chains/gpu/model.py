@@ -141,7 +141,7 @@ class GpuChainModel:
         `parts` are the cycles by functional unit, `longest` the largest of them. With mma.sync, warps overlap. With wgmma, a step
         computes products, then the nest: half of the shorter is hidden if a consumer overlaps both, two thirds if consumers also
         take turns. This predicts 517, 610 and 649 TFLOP/s for heads of 128 on an H100; arXiv 2407.08608, section 3, reports 570
-        with neither and 640 to 660 with both (recalled).
+        with neither and 640 to 660 with both (quoted from memory).
         """
         together = np.maximum(1.0, resident * header["warps"] / PARTITIONS)
         warps = longest + (sum(parts.values()) - longest) / together

@@ -100,7 +100,7 @@ class Ring:
         return found
 
     def least_registers(self, header: Columns) -> np.ndarray:
-        """Return the registers [B] of a thread without which the wgmma instruction of one of both products would not compile."""
+        """Return the least number [B] of registers of a thread with which the wgmma instructions of both products compile."""
         found: np.ndarray = np.maximum(header["keys"], self.out) // 2 + _BESIDE
         return found
 

@@ -119,7 +119,8 @@ class Room:
     def _living(self, header: Columns) -> np.ndarray:
         """Return the largest number [B] of wgmma blocks per multiprocessor that leaves consumers enough registers.
 
-        It is 0 if one block has too few registers. The assembler requires an instruction's registers from the kernel's start.
+        It is 0 if a single block has too few registers. Registers that a consumer gets after the kernel's start do not count for
+        its wgmma instructions: the assembler requires that they fit from the start.
         """
         groups, needed, least = header["warps"] // GROUP, self.registers(header), self.ring.least_registers(header)
         found = np.zeros(len(needed), np.int64)

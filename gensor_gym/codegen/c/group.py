@@ -64,7 +64,7 @@ def _channel_axis(op: Operator, vector: int) -> int:
 
 
 def _unit(op: Operator, axis: int) -> tuple[int, ...]:
-    """Return the coefficients [A] of a tensor's dimension that only `axis` indexes, with stride one."""
+    """Return the coefficients of a tensor's dimension that only `axis` indexes, with stride one: [A], one for each axis."""
     return tuple(int(a == axis) for a in range(len(op.axes)))
 
 
@@ -78,7 +78,7 @@ def _read_along(op: Operator, axis: int) -> bool:
 
 
 def _moved_by(access: Access, dimension: int) -> list[int]:
-    """Return the axes that index a dimension of an access; [-1] if one of them has a stride above one."""
+    """Return the axes that index a dimension of an access, or [-1] if the coefficient of any of them is not one."""
     row = access.coefficients[dimension]
     moving = [a for a, c in enumerate(row) if c]
     return moving if all(row[a] == 1 for a in moving) else [-1]

@@ -88,7 +88,10 @@ def is_fixed_dimension(plan: LoopPlan, operand: Operand, dimension: int) -> bool
 
 
 def guard_name(operand: Operand, dimension: int) -> str:
-    """Return the name of the field of `struct task` with the index along a guarded dimension at the task tile's origin."""
+    """Return the name of the field of `struct task` with the index along a guarded dimension at the task tile's origin.
+
+    The index along a guarded dimension can be outside the view.
+    """
     return f"{operand.name}_at_{dimension}"
 
 
@@ -359,9 +362,9 @@ class Reader:
         return self.edge and operand.packing is None
 
     def start(self, operand: Operand, row: Row) -> Row:
-        """Return the row whose offset `prologue` declares for `row`.
+        """Return the row from whose declared offset (`prologue`) the elements of `row` are a constant distance away.
 
-        Its index is 0 along each axis that is not clamped to the extent, or that does not index the operand.
+        It is `row` with index 0 along each axis that is not clamped to the extent, or that does not index the operand.
         """
         return tuple(i if operand.strides[a] and self._clamped(a) else 0 for a, i in enumerate(row))
 

@@ -79,7 +79,8 @@ def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
 def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
     """Write the copy of a box into panels in which elements are in groups.
 
-    A group joins rows along the second innermost dimension, that of the reduction. `runs` are the box's dimensions as loops.
+    A group has elements of several rows along the second innermost dimension, that of the reduction. `runs` are the box's
+    dimensions as loops.
     """
     width, outer, middle, inner = plan.tiles[0][plan.vector], runs[:-2], runs[-2], runs[-1]
     start, rows = line(outer, 1) if outer else ("0", "1")

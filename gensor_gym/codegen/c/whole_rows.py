@@ -21,8 +21,8 @@ _PIECES = 4
 class WholeRows:
     """Operations on whole rows of a product's output, such as a layer norm, as C text.
 
-    The C function `rows_done(call, thread, begin, end)` processes finished rows; the other fields describe its members of `struct
-    call`.
+    The C function `rows_done(call, thread, begin, end)` processes finished rows. Other fields describe the members of `struct
+    call` that it uses.
     """
 
     computation: Computation

@@ -88,7 +88,7 @@ class Tasks(ChainProgram):
 
 
 def generate_chain(given: ChainProgram) -> Kernel:
-    """Generate the C kernel of a chain's schedule."""
+    """Generate the C kernel for a schedule of a chain of two products, such as attention."""
     program = Tasks(given.chain, given.schedule, given.hardware)
     graph = program.chain.graph
     parts = [_struct(program)]
@@ -139,9 +139,9 @@ def _nest(program: Tasks) -> list[str]:
 
 
 def _interleaved(program: Tasks) -> set[int]:
-    """Return the numbers of rows that the nest's C functions interleave.
+    """Return the numbers of rows that a step of the row nest computes together; there is one C function for each number.
 
-    They are the schedule's number, and 1 if a block is not a multiple of it.
+    They are the number in the schedule, and 1 if a block has fewer rows or is not a multiple of it.
     """
     rows = program.schedule.value("rows")
     wanted = {rows if size >= rows else 1 for size in program.blocks}

@@ -1,4 +1,7 @@
-"""C generator for a panel: a product's kernel that also runs a row nest on its finished rows (`c/whole_rows.py`)."""
+"""C generator for a panel: a product's kernel that also runs operations such as a layer norm on its finished rows.
+
+`c/whole_rows.py` places these operations in the kernel.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class PanelProgram:
 
     @cached_property
     def shape(self) -> RowShape:
-        """Rows, vectors and lanes of one step of the row nest.
+        """Rows, vectors and lanes of one step of the row nest (the loops over the rows of the product).
 
         It is the shape for which the analytic model predicts the fewest cycles.
         """
@@ -60,7 +63,7 @@ class PanelProgram:
 
 
 def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
-    """Choose rows, vectors and lanes of a step of the row nest.
+    """Choose rows, vectors and lanes of a step of the row nest (the loops over the rows of the product).
 
     It is the legal shape for which the analytic model predicts the fewest cycles.
     """
@@ -75,7 +78,7 @@ def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
 
 
 def generate_panel(program: PanelProgram) -> Kernel:
-    """Generate the C kernel of a panel's schedule."""
+    """Generate the C kernel for a schedule of a panel (a product with operations on its rows after it)."""
     panel = program.panel
     graph, made = panel.graph, panel.made
     number = {value.name: place for place, value in enumerate(graph.inputs)}

@@ -1,4 +1,4 @@
-"""A schedule of a chain on a machine, the input of the generators of all languages."""
+"""A schedule of a chain of two products on a machine, the input of the generators of all languages."""
 
 from __future__ import annotations
 

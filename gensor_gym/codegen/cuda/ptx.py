@@ -159,9 +159,9 @@ FUNCTIONS: dict[str, str] = {
 
 
 def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:
-    """Return the C text of the device functions that a kernel's text calls, or an empty text.
+    """Return the C text of the device functions that a kernel's text calls; empty if it calls none.
 
-    The emulator has its own functions.
+    The emulator has its own versions of `functions` and skips these.
     """
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [body for name, body in functions.items() if name in words]

@@ -48,7 +48,7 @@ def _library() -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Exports:
-    """An exported kernel with its C name and its parameters. `called` replaces the name that the operator gives."""
+    """An exported kernel with its C name and its parameters. `called`, unless empty, is its name instead of the operator's."""
 
     kernel: Kernel
     called: str = ""

@@ -129,7 +129,10 @@ static void *workspace_of(size_t bytes, int floats) {
 
 
 def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
-    """Return the C definitions of the functions in the header, which run on `threads` threads until told otherwise."""
+    """Return the C definitions of the functions in the header.
+
+    The functions run on `threads` threads unless the program has called `<library>_set_threads`.
+    """
     functions = "\n".join([*(_defined(one) for one in exports), *map(kinds.defined, kinds_of(exports))])
     return f"""#include "{library}.h"
 

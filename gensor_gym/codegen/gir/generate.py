@@ -62,7 +62,7 @@ class GirProgram:
 
 
 def generate_gir(program: GirProgram) -> Kernel:
-    """Generate the C kernel of a row nest's schedule.
+    """Generate the C kernel for a schedule of a row nest (a fused operator as loops over rows and columns).
 
     ValueError if no code can be generated for the memory levels of its values.
     """
@@ -90,7 +90,7 @@ def generate_gir(program: GirProgram) -> Kernel:
 class _Layout:
     """Layout of the workspace, in elements from an aligned start.
 
-    In order, it has tensors between kernels, partial reductions, and scratch memory of threads.
+    In order, it has tensors that one kernel writes for a later one, partial reductions, and scratch memory of threads.
     """
 
     program: GirProgram

@@ -140,7 +140,7 @@ class Whole:
     def text(self, expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
         """Return the C text of an expression on vectors of `width` lanes.
 
-        `names` maps its operands to variables. Integers do not use inverses.
+        `names` maps its operands to variables. `inverses` is not used, because integers have no inverses.
         """
         if isinstance(expression, Constant):
             return self.number(expression.value) if width == 1 else f"splat_{width}({self.number(expression.value)})"

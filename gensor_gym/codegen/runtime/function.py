@@ -168,7 +168,10 @@ def builtins() -> ctypes.PyDLL:
 
 
 def _check_layout() -> None:
-    """Check on a view that Python objects and NumPy arrays have the memory layout that `call.c` reads; RuntimeError if not."""
+    """Check that Python objects and NumPy arrays have the memory layout that `call.c` reads; RuntimeError if not.
+
+    The check compares the memory of an example array with its attributes.
+    """
     array = np.empty((3, 5), np.float32)
     view = array[1:, ::2]
     expected = {

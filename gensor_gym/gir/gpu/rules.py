@@ -20,7 +20,10 @@ LEAST_LIVE = 2
 
 
 class GpuRules(GirRules):
-    """The limits that a GPU sets to the schedules of one row nest; the base class has the limits of all machines."""
+    """The limits that a GPU sets to the schedules of one row nest (a fused operator as loops over rows and columns).
+
+    The base class has the limits of all machines.
+    """
 
     @cached_property
     def across(self) -> int:

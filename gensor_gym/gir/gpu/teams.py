@@ -4,8 +4,8 @@ A lane (thread) loads `vector` elements at once and has `tile` vectors in parall
 lanes for all columns in one step, up to the limit of a block. The field `rows` is the number of IntelliGen's units of a group:
 the warps of a block, or its teams of several warps. A team of less than a warp shares the warp with the teams of adjacent rows.
 The field `loop` is the number of successive steps of a block. If a kernel has one pass over the columns, a step is one tile of
-columns, and blocks may share a row: each block then stores its part of every reduction, and a second launch combines the parts
-(the split in two stages). If a kernel has several passes, a step is all columns of its rows.
+columns, and blocks may share a row: each block then stores its part of every reduction, and a second launch combines the parts.
+If a kernel has several passes, a step is all columns of its rows.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the effect of every action on a schedule's row, int64 [NUM_ACTIONS] each.
 
-    The three arrays are (digit that the action changes, amount that it adds, value that it sets). Only `place` sets a value; for
-    other actions the value is -1.
+    The three arrays are (entry of the row that the action changes, amount that it adds, value that it sets). Only `place` sets a
+    value; for other actions the value is -1.
     """
     digit, by, to = (np.zeros(NUM_ACTIONS, np.int64) for _ in range(3))
     to[:] = -1
@@ -50,7 +50,10 @@ class Numbering:
 
     @classmethod
     def of(cls, nest: RowNest) -> Numbering:
-        """Return the numbering of all schedules of a row nest. Digits of unused places for values are always 0."""
+        """Return the numbering of all schedules of a row nest.
+
+        A schedule has room for more memory levels than the nest has values to place; the remaining digits are always 0.
+        """
         placed = [1 + max(levels_of(nest, name)) for name in nest.crossing]
         counts = np.array([*(len(field.values) for field in FIELDS), *placed, *[1] * (ROW - HEADER - len(placed))])
         return cls(counts, np.append(np.cumprod(counts[:0:-1])[::-1], 1))

@@ -220,7 +220,7 @@ def _masked(width: int) -> dict[str, str]:
 def _pieces(width: int) -> str:
     """Return the C text of `store_first`, which stores the first `count` lanes.
 
-    For each bit of `count`, from the highest, it stores that number of lanes.
+    For each bit of `count` that is 1, from the highest, it stores as many lanes as the bit is worth.
     """
     lines, size = "", width // 2
     while size >= 1:

@@ -53,8 +53,9 @@ def packed(
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """Return an operand that is packed for one tile of sizes `task`.
 
-    It is packed in panels as wide as the register tile (`width`) if possible, else as a box. Panels of int8 groups also contain
-    the accumulators' initial values. Neighbours along dimensions inside the grouped one are whole groups apart.
+    It is cut into panels as wide as the register tile (`width`) if possible, else packed as one box. Panels of int8 groups also
+    contain the accumulators' initial values. Neighbours along dimensions inside the grouped one are a whole number
+    of groups apart.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1

@@ -100,9 +100,9 @@ _HEADER = """#ifdef __SSE__
 
 
 def intrinsics(text: str) -> str:
-    """Return C text that defines the intrinsics that a source calls, or that includes the header.
+    """Return C text that defines the intrinsics that the source `text` calls, or else includes the header that has them.
 
-    The text is empty if the source calls no intrinsics.
+    The result is empty if the source calls no intrinsics.
     """
     names = sorted(set(_NAME.findall(text)))
     if not names:

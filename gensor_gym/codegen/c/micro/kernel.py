@@ -222,7 +222,7 @@ def _loaded(
 ) -> str:
     """Return the name of the C variable of a loaded value, and write its load at the first use.
 
-    `loaded` holds the variables so far.
+    `loaded` maps the values that are loaded so far to their variables; a new variable is added.
     """
     plan = reader.plan
     key = reader.key(read, row)

@@ -23,7 +23,7 @@ _BUTTERFLY = """    UNROLL({w})
 
 
 def texts(width: int) -> dict[str, str]:
-    """Return helper -> C text for vectors of `width` lanes and matrices of at most `width` rows."""
+    """Return the C text of each helper, by name, for vectors of `width` lanes and matrices of at most `width` rows."""
     found = {}
     for count, word in COUNTS.items():
         if count <= width:

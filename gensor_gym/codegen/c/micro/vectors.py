@@ -332,7 +332,7 @@ def _held(width: int) -> str:
 
 
 def _pieces(width: int) -> str:
-    """Return the C text of `store_first`: for each bit of `count`, from the highest, a store of that many lanes."""
+    """Return the C text of `store_first`, which stores the first `count` lanes by one store for each 1 bit of `count`."""
     text, size = "", width // 2
     while size >= 1:
         lanes = [str((lane + size) % width) for lane in range(width)]

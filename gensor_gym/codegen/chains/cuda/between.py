@@ -1,7 +1,7 @@
-"""CUDA text of the row nest between a chain's products (such as softmax), for scores in registers.
+"""CUDA text of the operations on rows between a chain's two products, such as softmax, for scores in registers.
 
-Lane l has four scores of every instruction: element i is in row l / 4 + 8 (i / 2). A scalar of a row is an array [M_TILES][2],
-equal in the four lanes of the row after a reduction over them.
+Lane l has four of the 16 x 8 scores of every instruction: element i is in row l / 4 + 8 (i / 2) of the 16. A scalar of a row
+is an array [M_TILES][2], equal in the four lanes of the row after a reduction over them.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ class Between:
 
     @property
     def nest(self) -> RowNest:
-        """The row nest between the products; only for chains that have one."""
+        """The loops over rows of scores (row nest) between the products. Use it only for a chain that has one."""
         assert self.stream.nest is not None
         return self.stream.nest
 
     def begin(self, out: Writer) -> None:
-        """Write declarations that come before all passes.
+        """Write declarations that come before all passes over the keys.
 
-        They are pointers to the lane's rows of the nest's tensors, and the scalars of rows that are known already.
+        They are pointers to the lane's rows of the tensors that the row nest reads, and the scalars of rows that depend
+        on no pass.
         """
         if self.pointers is not None:
             for access, name in self.pointers.names.items():
@@ -101,8 +102,9 @@ class Between:
     def _running(self, out: Writer, place: int) -> None:
         """Write the last pass's work on a tile's scores with a running maximum: scores become exponentials, sums are rescaled.
 
-        The exponentials are exp(x - top) = 2^((x - top) log2(e)). The difference comes first: where a mask makes all scores of a
-        row -1e10 or the least number, a product with log2(e) would be off by more than the difference, or overflow.
+        The exponentials are exp(x - top) = 2^((x - top) log2(e)). The difference is computed before the multiplication:
+        where a mask makes all scores of a row -1e10 or the lowest finite number, a score times log2(e) would overflow, or its
+        rounding error would exceed the difference.
         """
         running = self.stream.running
         assert running is not None
@@ -132,7 +134,7 @@ class Between:
 
     @property
     def known(self) -> str:
-        """CUDA condition that always holds but depends on a tile's exponentials, so that code waits for them.
+        """CUDA condition that always holds. It depends on a tile's exponentials, so code under it runs only after them.
 
         The text is empty if their sum is not computed. Sums of exponentials are not negative; they may be NaN.
         """

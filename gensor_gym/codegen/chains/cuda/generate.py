@@ -32,7 +32,10 @@ _ENTRY = "gg_chain"
 
 
 def generate_chain_cuda(program: ChainProgram) -> Kernel:
-    """Generate the CUDA kernel of a chain's schedule; ValueError if the chain has no such kernel on tensor cores."""
+    """Generate the CUDA kernel for a schedule of a chain of two products, such as attention.
+
+    ValueError if the chain has no such kernel on tensor cores.
+    """
     if program.schedule.value("tensor") == 2:
         ring = RingPlan(program)
         return _kernel(ring, ring_body(ring), f"{program.hardware.arch}a", ring_functions(ring), ring.maps)

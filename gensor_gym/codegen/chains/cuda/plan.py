@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def chain(self) -> Chain:
-        """The chain that the kernel computes."""
+        """The chain of two products that the kernel computes."""
         return self.program.chain
 
     @cached_property

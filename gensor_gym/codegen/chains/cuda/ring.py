@@ -83,7 +83,7 @@ def _write_ring(out: Writer, parity: int) -> None:
 def _write_advance(out: Writer, name: str) -> None:
     """Write the step to the next buffer of the ring for operand `name`.
 
-    The parity of its barrier changes with every round.
+    The parity of its barrier changes whenever the ring starts over at its first buffer.
     """
     with out.block(f"if (++{name}_stage == STAGES)"):
         out.line(f"{name}_stage = 0;")
@@ -121,7 +121,7 @@ def _write_boxes(out: Writer, tile: Panels, to: str, ready: str, position: str) 
     """Write the copies of a tile by TMA.
 
     `position` is its start along the keys or, for the left operand, along the block's rows. `to` is the target address and
-    `ready` the barrier that the copies complete.
+    `ready` the barrier that signals the end of the copies.
     """
     rank = len(tile.boxes.shape)
     batch = [
@@ -265,7 +265,7 @@ def _write_wait(out: Writer, left: int, sums: str, name: str = "") -> None:
 def _write_release(out: Writer, name: str, condition: str = "") -> None:
     """Write the release of the current tile of the operand `name` for the producer.
 
-    It waits for the values in `condition`, which always holds.
+    `condition`, if given, always holds. It depends on values that are computed before, so the release comes after them.
     """
     out.line(f"if (lane == 0{' && ' if condition else ''}{condition}) barrier_arrive({name}_empty + {name}_stage * 8);")
     _write_advance(out, name)

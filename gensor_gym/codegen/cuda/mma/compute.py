@@ -103,10 +103,10 @@ def _point_indices(plan: MatrixPlan, point: str) -> dict[int, str]:
 
 
 def _row(plan: MatrixPlan, tile: OperandTile, index: dict[int, str], row: str, from_first: bool = False) -> str:
-    """Return the C text of a row of an operand's tile.
+    """Return the C text of the number of a row in an operand's tile.
 
-    Its index is that of the loops along the repeating axes, and `row` along the axis of rows. With `from_first`, spatial indices
-    are relative to the warp's first element.
+    Its index is that of the loops along the axes that repeat the product, and `row` along the axis of rows. With `from_first`,
+    spatial indices are relative to the warp's first element.
     """
     site = make_site(plan)
     places = {a: in_tile(plan, a, site, from_first) if a in plan.op.spatial else index[a] for a in tile.axes[:-2]}

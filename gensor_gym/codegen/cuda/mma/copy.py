@@ -341,7 +341,8 @@ def _write_shifted(out: Writer, copies: TileCopies) -> str:
 def _trips(copies: TileCopies) -> list[Loop]:
     """Return the loop over a thread's copies, in a list; empty for a single copy.
 
-    It is fully unrolled if copies are in registers, which cannot be indexed, or are shifted.
+    It is fully unrolled if there are at most `UNROLLED` copies, if they are held in registers, which cannot be indexed, or if
+    each is combined from two aligned words.
     """
     whole = copies.tile.way == "held" or copies.tile.shifts >= 0
     unroll = UNROLLED if not whole and copies.trips > UNROLLED else 0

@@ -297,8 +297,8 @@ class MatrixPlan(ProductPlan):
         """Return the window axis that shifts an operand's rows along `inner` by single elements.
 
         It is -1 if copies cannot handle such shifts. Asynchronous copies need an aligned source and target, but shifted rows of
-        elements under 4 bytes are unaligned. A copy can combine two aligned loads if rows of the tensor and of tiles are whole
-        copies, and a step has all positions of the window along the row.
+        elements under 4 bytes are unaligned. A copy can combine two aligned loads if rows of the tensor and of tiles consist of
+        whole copies, and a step has all positions of the window along the row.
         """
         access, width = self.op.reads[read], UNIT // self.item
         row = access.coefficients[-1]

@@ -16,7 +16,10 @@ _WIDEST = 16
 
 
 def write_results(out: Writer, plan: MatrixPlan) -> None:
-    """Write the stores of every lane's sums: runs of adjacent elements along n in two rows of every instruction."""
+    """Write the stores of every lane's sums.
+
+    They are runs of adjacent elements along n, in two of the 16 rows of sums that an instruction computes.
+    """
     width = store_width(plan)
     with ExitStack() as stack:
         indices = _enter_repeats(out, plan, stack)

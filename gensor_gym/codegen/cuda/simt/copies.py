@@ -203,7 +203,7 @@ def distance(strides: tuple[int, ...], distances: list[str]) -> str:
 def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
     """Return the C text of a number's digits in the mixed radix `sizes`, the last digit fastest.
 
-    The first digit has no remainder.
+    No remainder is taken for the first digit, because the number is below the product of all sizes.
     """
     places = ["0"] * len(sizes)
     live = [d for d, size in enumerate(sizes) if size > 1] if number != "0" else []

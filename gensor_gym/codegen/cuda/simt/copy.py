@@ -37,7 +37,10 @@ class Share:
     points: int
 
     def begins(self, trip: str) -> str:
-        """Return the C condition under which copy `trip` begins at the current point. It is constant if loops are unrolled."""
+        """Return the C condition under which copy `trip` begins at the current reduction point.
+
+        It is constant if loops are unrolled.
+        """
         number = f"({trip} + {self.first})" if self.first else trip
         return f"part < 0 || {number} * {self.groups} / {self.total} * {self.points} / {self.groups} == part"
 

@@ -160,7 +160,7 @@ def _matrix(tiling: Tiling, read: Access) -> tuple[int, ...]:
 def _swizzle(row_bytes: int, rows: int) -> int:
     """Return the number of 16-byte units of a row that its swizzle permutes, a power of two; 0 without a swizzle.
 
-    Rows without a swizzle are not whole units, have an odd number of units, or are the tile's only row.
+    A row is not swizzled if it is the tile's only row, is not whole units, or has an odd number of units.
     """
     units = math.gcd(row_bytes // UNIT, PERMUTED_UNITS) if row_bytes % UNIT == 0 else 1
     return units if units > 1 and rows > 1 else 0

@@ -123,8 +123,8 @@ class Tiling:
 
         Their width is at most knob `vector`.
 
-        Steps and tiles must begin whole copies apart. Rows then begin a little earlier and end a little later than the elements
-        read, and every copy is entirely inside or entirely outside the tensor.
+        Steps and tiles must begin a whole number of copies apart. Rows then begin a little earlier and end a little later than
+        the elements read, and every copy is entirely inside or entirely outside the tensor.
         """
         if access not in self.op.reads or self.program.knob("tensor_core") or self.program.knob("convolution") == 3:
             return Window()

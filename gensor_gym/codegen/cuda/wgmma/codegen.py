@@ -254,7 +254,10 @@ def _write_release(out: Writer, plan: WgmmaPlan, stage: str, condition: str = ""
 
 
 def _write_next_stage(out: Writer) -> None:
-    """Write the step to the next stage of the ring. The parity of its barriers changes with every round."""
+    """Write the step to the next stage of the ring.
+
+    The parity of its barriers changes whenever the ring starts over at its first stage.
+    """
     with out.block("if (++stage == STAGES)"):
         out.line("stage = 0;")
         out.line("parity ^= 1;")

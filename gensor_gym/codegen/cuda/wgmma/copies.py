@@ -66,7 +66,10 @@ def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _batch(plan: WgmmaPlan, read: Access, nth: Mapping[int, int] = MappingProxyType({})) -> list[str]:
-    """Return the coordinates of the block's matrix in a batch, plus `nth` along an axis; empty if there is only one matrix."""
+    """Return the coordinates of the block's matrix in a batch, as C text; empty if there is only one matrix.
+
+    `nth` maps some axes to a distance that is added to the coordinate along the axis.
+    """
     origins = [total([(1, origin(plan, a))], nth.get(a, 0)) for a in range(len(plan.op.axes))]
     return [along(read, d, origins) for d in reversed(range(len(read.view) - 2))]
 

@@ -93,7 +93,7 @@ def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _of_consumer(plan: WgmmaPlan, each: int, own: str) -> str:
-    """Return the C text of the index of a consumer's element `own` among the tiles of a cluster.
+    """Return the C text of the index of a consumer's element `own`, counted over all consumers of a cluster.
 
     `each` is the number of elements per consumer.
     """

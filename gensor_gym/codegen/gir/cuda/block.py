@@ -93,7 +93,7 @@ class BlockPrinter:
         return out.text
 
     def _part(self, reduction: Instruction) -> str:
-        """Return the CUDA text of the partial result number k of a reduction.
+        """Return the CUDA text of a reduction's partial result from block `k` of the row; `k` is a variable of the text.
 
         The part of an online sum is rescaled to the maximum of the whole row.
         """

@@ -20,7 +20,7 @@ from gensor_gym.gir.nest import Access
 
 
 def generate_gir_cuda(program: GirProgram) -> Kernel:
-    """Generate the CUDA kernel of a row nest's schedule.
+    """Generate the CUDA kernel for a schedule of a row nest (a fused operator as loops over rows and columns).
 
     ValueError if no code can be generated for its memory levels or its inputs.
     """

@@ -55,5 +55,5 @@ class RunningSum:
 
 
 def floored(top: str) -> str:
-    """Return the CUDA text of the maximum of `top` and LOWEST, since a part of a row may have no finite number."""
+    """Return the CUDA text of the maximum of `top` and `LOWEST`, since a part of a row may have no finite number."""
     return f"max_1({top}, {LOWEST})"

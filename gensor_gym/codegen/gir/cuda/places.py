@@ -89,7 +89,10 @@ class Workspace:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Name -> offset in elements, for each tensor between kernels and for each reduction's partial results (`parts_name`)."""
+        """Offset in elements of each tensor that one launch writes for a later one, by name.
+
+        Partial results of a reduction are a tensor with the name `parts_name`.
+        """
         return self._places[0]
 
     @property
