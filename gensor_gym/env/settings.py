@@ -57,7 +57,7 @@ class Settings:
     def vector(self) -> np.ndarray:
         """Return the settings as an array for compiled code.
 
-        Its entries are [discount, step_cost, shaping, whether the backend is the model, whether the episode goes on after
+        Its entries are [discount, step_cost, shaping, whether the backend is the model, whether the episode continues after
         `stop`].
         """
         tier = MODEL_REWARD if self.backend == "analytic" else 0.0

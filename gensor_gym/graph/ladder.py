@@ -84,7 +84,7 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
 
 
 def _combinations(rungs: list[list[int]], levels: int) -> int:
-    """Count the schedules of axes with the sizes `rungs`, of which each axis takes one for every level.
+    """Count the schedules of axes with the sizes `rungs`. Each axis takes one of its sizes for every level.
 
     No size is smaller than that of the level before. Schedules are counted separately for constructions that have begun 1, 2, ..
     or `levels` levels; the result is the sum.
