@@ -34,7 +34,7 @@ MOST = 3
 """Number of kinds of kernels that are listed with their share of the predicted time."""
 NOTES = (
     "Batch 1, images of 224 x 224, 128 tokens; random weights. Kernels are the best of one search by the model of the "
-    "machine, one network one CUDA graph. No GPU has run them.",
+    "machine that NVRTC compiles without spills, one network one CUDA graph. No GPU has run them.",
     "Predicted: the sum of the kernels' times by the model. Floor: the sum of their roofline floors, each kernel's arrays in the "
     "device's memory.",
     "Launches of torch: operations of the exported program that are not views, each at least one kernel in eager mode.",

@@ -24,17 +24,27 @@ def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping
     target.mkdir(parents=True, exist_ok=True)
     entries, binaries = [], []
     for one, more in zip(exports, known, strict=True):
-        compiled = nvrtc.compile_cubin(one.kernel)
-        binaries.append(target / f"{one.name}.cubin")
-        binaries[-1].write_bytes(compiled.cubin)
-        (target / f"{one.name}.cu").write_text(one.kernel.source, encoding="utf-8")
-        entries.append(entry(one, cubin=binaries[-1].name, registers=compiled.registers, **launched(one.kernel), **more))
+        binary, about = written(one, target)
+        binaries.append(binary)
+        entries.append(entry(one, **about, **more))
     header = target / f"{library}.hpp"
     header.write_text(cuda_texts.header(exports, library), encoding="utf-8")
     (target / "example.cpp").write_text(cuda_texts.example(exports, library), encoding="utf-8")
     made = Exported(target, tuple(binaries), header, target / "manifest.json")
     write_manifest(made, f"nvrtc {nvrtc.version()}", entries)
     return made
+
+
+def written(one: Exports, target: Path) -> tuple[Path, dict[str, Any]]:
+    """Write a kernel's cubin and source to a folder. (path of the cubin, the kernel's part of the manifest).
+
+    `spill_bytes` are bytes of register spills, stores and loads.
+    """
+    compiled, path = nvrtc.compile_cubin(one.kernel), target / f"{one.name}.cubin"
+    path.write_bytes(compiled.cubin)
+    path.with_suffix(".cu").write_text(one.kernel.source, encoding="utf-8")
+    about = {"cubin": path.name, "registers": compiled.registers, "spill_bytes": compiled.spill_bytes}
+    return path, about | launched(one.kernel)
 
 
 def launched(kernel: Kernel) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.export import Exported, check_folder
-from gensor_gym.codegen.export.cubins import launched
+from gensor_gym.codegen.export.cubins import written
 from gensor_gym.codegen.export.cuda_texts import class_of, example_of, header_of, run_text
 from gensor_gym.codegen.export.folder import check_exports, entry, write_manifest
 from gensor_gym.codegen.export.names import Exports
@@ -75,11 +75,9 @@ def export_gpu_network(
     pieces = {kernel.digest: Exports(kernel, f"piece_{n}") for n, kernel in enumerate({k.digest: k for k in kernels}.values())}
     entries, binaries = [], []
     for one in pieces.values():
-        compiled = nvrtc.compile_cubin(one.kernel)
-        binaries.append(target / f"{one.name}.cubin")
-        binaries[-1].write_bytes(compiled.cubin)
-        (target / f"{one.name}.cu").write_text(one.kernel.source, encoding="utf-8")
-        entries.append(entry(one, cubin=binaries[-1].name, registers=compiled.registers, **launched(one.kernel)))
+        binary, about = written(one, target)
+        binaries.append(binary)
+        entries.append(entry(one, **about))
     (target / WEIGHTS).write_bytes(tasks.fixed().tobytes())
     header = target / f"{library}.hpp"
     classes = [*map(class_of, pieces.values()), Whole(whole, pieces, tasks).text()]
