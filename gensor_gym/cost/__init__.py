@@ -1,1 +1,1 @@
-"""The analytic cost model, which predicts the time of a program, the roofline floor, and coefficients of fits."""
+"""The analytic cost model, which predicts the time of a program; also the roofline floor and the model's fitted coefficients."""

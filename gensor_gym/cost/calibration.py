@@ -25,7 +25,7 @@ def shipped_fits() -> dict[str, dict[str, Any]]:
 
 
 def coefficients_of(hardware: Hardware) -> tuple[float, ...]:
-    """Return the factor by which a machine's fit multiplies each term of the analytic model, in the order of TERMS.
+    """Return the factor by which a machine's fit multiplies each term of the analytic model, in the order of `TERMS`.
 
     The result is empty, which stands for factors of 1, if no fit ships.
     """

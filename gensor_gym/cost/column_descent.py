@@ -1,9 +1,10 @@
 """Coordinate descent on the model, compiled: one column of a program after another gets its best value.
 
-A column is a knob, or the tiles of all levels of an axis (`graph.coordinates`). It changes as a whole, so a descent leaves local
-optima of walks by single primitives. Setting a column to the best of its values at once, or to each faster value in turn, gives
-the same result, because a value replaces the previous value completely. A descent ends after a whole sweep without a gain, or as
-soon as every column has gained nothing since the last gain. Both ends give the same program; the second takes fewer evaluations.
+A column is a knob, or the tiles of all levels of an axis (`graph.coordinates`). It changes as a whole, so a descent can continue
+where no single primitive makes the program faster. Setting a column to the best of its values at once, or to each faster value in
+turn, gives the same result, because a value replaces the previous value completely. A descent ends after a whole sweep without a
+gain, or as soon as every column has gained nothing since the last gain. Both ends give the same program; the second takes fewer
+evaluations.
 """
 
 from __future__ import annotations

@@ -82,9 +82,9 @@ def shipped_constants() -> dict[str, object]:
 
 @cache
 def constant_values(hardware: str) -> tuple[float, ...]:
-    """Return the values of CPU_CONSTANTS for a machine, in order, then the value of PAST_LINE.
+    """Return the values of `CPU_CONSTANTS` for a machine, in order, then the number of bytes by which arrays begin past a line.
 
-    A constant that the fit lacks has its first value.
+    The latter is 0 for all machines but `host`. A constant that the fit lacks has the value with which fits begin (`start`).
     """
     values: dict[str, float] = shipped_constants()["values"]  # type: ignore[assignment]
     fitted = (float(values.get(constant.name, constant.start)) for constant in CPU_CONSTANTS)

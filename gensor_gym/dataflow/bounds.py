@@ -37,7 +37,7 @@ def exact(value: np.ndarray) -> Bounded:
 
 
 def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
-    """Return values with the error of an operation's `roundings` roundings added to their bounds; 0 roundings add none.
+    """Return the results of an operation with the error of its `roundings` roundings added to their bounds.
 
     `unit` is the unit roundoff. `nearest`: the operation returns the nearest number (IEEE 754), so results that float32
     represents exactly get no error.

@@ -10,7 +10,7 @@ from gensor_gym.operators.types import Operator
 
 
 def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
-    """Return the value [channels] that value `name` repeats along all other axes of `op`'s output.
+    """Return the name of the vector [channels] that value `name` repeats along all other axes of `op`'s output.
 
     None if `name` is no such broadcast.
     """

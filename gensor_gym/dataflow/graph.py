@@ -145,7 +145,7 @@ class Dataflow:
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """Return the value's name, then that of its source, and so on while the node belongs to one of the classes `views`."""
+        """Return the names of a value and its sources, back to the first value that no node of the classes `views` makes."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs

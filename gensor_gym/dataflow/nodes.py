@@ -69,7 +69,7 @@ class _OfOne:
         return (self.source,)
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The node with another input. `names` maps the old name to the new name."""
+        """Return the node with another input. `names` maps the old name to the new name."""
         return dataclasses.replace(self, source=names[self.source])
 
 
@@ -161,7 +161,7 @@ class Gather:
         return dataclasses.replace(self, table=names[self.table], ids=names[self.ids])
 
     def shape(self, table: Shape, ids: Shape) -> Shape:
-        """Return the shape of the node's value; ValueError for a table without axes or with more than MOST_ROWS rows."""
+        """Return the shape of the node's value; ValueError for a table without axes or with more than `MOST_ROWS` rows."""
         if not table or table[0] > MOST_ROWS:
             raise ValueError(f"rows of a table of shape {list(table)}: expected 1 to {MOST_ROWS}")
         return (*ids, *table[1:])

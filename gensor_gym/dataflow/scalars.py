@@ -1,9 +1,9 @@
 """Scalar functions of maps: values, and bounds on a computed value's error.
 
-An error rule bounds |f(x^) - f(x)| for every x^ whose distance from x is at most the argument's error. The function's own
-rounding is added. Without a bound (a logarithm near zero, a quotient whose divisor may be zero) the rule returns infinity. The
-rules are ours: interval arithmetic on monotone pieces, and the standard model of floating point (Higham, Accuracy and Stability
-of Numerical Algorithms, section 2.2).
+An error rule bounds |f(x^) - f(x)| for every computed argument x^ whose distance from x is at most the argument's error. The
+function's own rounding is added. Without a bound (a logarithm near zero, a quotient whose divisor may be zero) the rule returns
+infinity. The rules are ours: interval arithmetic on monotone pieces, and the standard model of floating point (Higham, Accuracy
+and Stability of Numerical Algorithms, section 2.2).
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class GraphView:
     """Turns the features of a scheduled operator into a graph observation.
 
     Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), the tensors that it reads, the tensor that
-    it writes, and the program. Node features, float32: one hot of KINDS; for an axis log extent, whether it is reduced, log tile
-    of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU stages it, number of
+    it writes, and the program. Node features, float32: one hot of `KINDS`; for an axis log extent, whether it is reduced, log
+    tile of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU stages it, number of
     dimensions; for the program the groups knobs, level, resources, terms, remaining and hardware, if `observation_groups` has
     them. Features of other kinds of node are 0. Edges: (axis, tensor) for every nonzero coefficient, and (program, node) for
     every other node.
@@ -129,5 +129,5 @@ def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(*shape: int) -> gymnasium.spaces.Box:
-    """Return a float32 Box of this shape with the limits of all observations, -LIMIT to LIMIT."""
+    """Return a float32 Box of this shape with the limits of all observations, -`LIMIT` to `LIMIT`."""
     return gymnasium.spaces.Box(-LIMIT, LIMIT, shape, dtype=np.float32)

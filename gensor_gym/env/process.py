@@ -119,9 +119,9 @@ def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN2
 def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
     """Take one step of an episode in place, and return (reward, whether the episode ended).
 
-    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` must hold the
-    legal actions of `row`, and receives those of the next state. An illegal action changes nothing and costs its step; with one
-    step left any action counts as `stop`.
+    settings = [discount, step_cost, shaping, whether the backend is the model, whether the episode continues after `stop`].
+    `mask` must hold the legal actions of `row`, and receives those of the next state. An illegal action changes nothing and costs
+    its step; with one step left any action counts as `stop`.
     """
     if action == STOP or scalars[REMAINING] <= 1:
         return pay(task, scalars, ints, floats, settings, mask, obs)

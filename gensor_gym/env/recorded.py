@@ -224,9 +224,10 @@ def check_samples(space: TuningSpace) -> None:
 
 
 def places(space: TuningSpace, moves: Moves) -> np.ndarray:
-    """Return where each value lies among the values of its parameter, scaled to [0, 1]; float64 [N, M].
+    """Return the parameter values of all configurations as numbers in [0, 1], float64 [N, M].
 
-    N is the number of configurations, M the number of parameters with more than one value.
+    A number is the index of the value among those of its parameter, divided by the largest index. N is the number of
+    configurations, M the number of parameters with more than one value.
     """
     counts = np.array([len(space.parameters[i].values) for i in moves.movable])
     return space.indices[:, moves.movable] / np.maximum(1, counts - 1)

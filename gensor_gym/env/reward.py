@@ -15,7 +15,7 @@ from gensor_gym.graph.compiled import lean
 def final_reward(floor, seconds):  # noqa: ANN001, ANN201
     """Compute the final reward R = max(0, log(T_cap / T)) of a program that takes T = `seconds`.
 
-    T_cap is CAP_OVER_FLOOR times `floor`, the task's roofline floor in seconds.
+    T_cap is 1000 (`CAP_OVER_FLOOR`) times `floor`, the task's roofline floor in seconds.
     """
     return max(0.0, math.log(CAP_OVER_FLOOR * floor / seconds))
 

@@ -57,7 +57,8 @@ class Settings:
     def vector(self) -> np.ndarray:
         """Return the settings as an array for compiled code.
 
-        Its entries are [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues].
+        Its entries are [discount, step_cost, shaping, whether the backend is the model, whether the episode continues after
+        `stop`].
         """
         tier = MODEL_REWARD if self.backend == "analytic" else 0.0
         return np.array([self.discount, self.step_cost, float(self.shaping), tier, GOES_ON if self.goes_on else 0.0])

@@ -37,7 +37,7 @@ class Tasks(Protocol):
         """
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Draw a task uniformly, and return its index. With a single operator `stream` is not called."""
+        """Draw a task uniformly by the generator that `stream()` returns. Return its index, 0 for a single operator."""
 
 
 OperatorSpec = Operator | str | Sequence["Operator | str"]
@@ -108,6 +108,6 @@ class TaskSet:
         return self.graphs[0].room()
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Draw a task uniformly, and return its index. With a single operator `stream` is not called."""
+        """Draw a task uniformly by the generator that `stream()` returns. Return its index, 0 for a single operator."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

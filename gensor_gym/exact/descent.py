@@ -90,9 +90,9 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
 def is_longest_best(row, ints):  # noqa: ANN001, ANN201
     """Whether a longer register tile of the reduction is never slower, so that shorter ones need no search.
 
-    True if no threads share the reduction, `row[STAGES]` is below 2, no operand's last dimension is a window, and every operand
-    is staged. With more points of a window in flight the model counts more registers (`graph.resources.registers_of`), and the
-    width of an unstaged operand's loads depends on the tile's divisors.
+    True if no threads share the reduction, the knob stages has one of its first two values, no operand's last dimension is a
+    window, and every operand is staged. With more points of a window in flight the model counts more registers
+    (`graph.resources.registers_of`), and the width of an unstaged operand's loads depends on the tile's divisors.
     """
     for tensor in range(ints[NUM_READS]):
         if ints[STAGED + tensor] == 0:
@@ -174,7 +174,7 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
 def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack):  # noqa: ANN001, ANN201
     """Search the block tiles of the reduction, all other tiles being fixed, and keep the best program.
 
-    `reduce` int64 [R, 3] are these tiles, and `inner` [R, CODE + 1] is `longest` of `reduction_tiles`.
+    `reduce` int64 [R, 3] are these tiles, and `inner` [R, CODE + 1] is the second array of `reduction_tiles`.
     """
     for axis in range(SPATIAL_SLOTS):
         free[axis] = matters(row, axis, ints)
@@ -207,8 +207,8 @@ def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN
 def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN001, ANN201
     """Set the next size of the tile that the search fixes at this depth.
 
-    Return CHOICE, or SKIPPED if the register tile does not divide the size. After the last size reset the tile and return LAST. A
-    block tile sets `padded` [depth + 1].
+    Return `CHOICE` if the size is set, `SKIPPED` if the register tile does not divide it. After the last size reset the tile and
+    return `LAST`. A block tile also sets `padded` [depth + 1].
     """
     outer = depth >= SPATIAL_SLOTS
     axis = depth - SPATIAL_SLOTS if outer else depth

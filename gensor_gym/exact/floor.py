@@ -290,10 +290,10 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
 def least_cycles(row, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats):  # noqa: ANN001, ANN201
     """Return a lower bound of the cycles in which all blocks run.
 
-    It is the larger of the fullest multiprocessor's work and of all waves of blocks alone, plus the ramps at both ends. The
-    model's waves of `resident` blocks would be no bound, because a completion may have fewer resident blocks and still end
-    sooner. For example, four blocks on a multiprocessor each need 1 cycle of the busiest pipe, and 2.5 cycles alone. They end
-    after 5 cycles in waves of two and two, but after 5.5 in waves of three and one.
+    It is the larger of the fullest multiprocessor's work and of all waves of blocks alone, plus the first loads and the last
+    stores. The model's waves of `resident` blocks would be no bound, because a completion may have fewer resident blocks and
+    still end sooner. For example, four blocks on a multiprocessor each need 1 cycle of the busiest pipe, and 2.5 cycles alone.
+    They end after 5 cycles in waves of two and two, but after 5.5 in waves of three and one.
     """
     units = ints[UNITS]
     stages = row[STAGES]

@@ -24,7 +24,7 @@ def parse_json(text: str, finite: bool = True) -> Any:
     """Return the value that JSON text describes. `finite=False` also accepts NaN and Infinity, which Python writes.
 
     json.JSONDecodeError, a ValueError, for invalid JSON; ValueError for duplicate keys, numbers that are not finite, and brackets
-    nested deeper than MOST_NESTING.
+    nested deeper than `MOST_NESTING`.
     """
     if text.count("[") + text.count("{") > MOST_NESTING:
         check_nesting(text)
@@ -78,7 +78,7 @@ _KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 
 
 def check_nesting(text: str) -> None:
-    """Raise ValueError if brackets outside strings are nested deeper than MOST_NESTING."""
+    """Raise ValueError if brackets outside strings are nested deeper than `MOST_NESTING`."""
     depth = 0
     for found in _BRACKETS.finditer(text):
         first = text[found.start()]

@@ -1,4 +1,4 @@
-"""Error messages for values read from a file: faults that show only when the values are used name the file, too."""
+"""Adds the name of a file to errors about values from it, even if they are raised only when the values are used."""
 
 from __future__ import annotations
 

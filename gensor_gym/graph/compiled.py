@@ -46,7 +46,7 @@ def compiled(function: F) -> F:
 def early(function: F) -> F:
     """Compile a function like `compiled`, but run it interpreted until another process has compiled it (decorator).
 
-    For functions that are called a few times at once, such as the step of one environment.
+    For functions that Python calls one at a time and whose first calls should not wait, such as the step of one environment.
     """
     return _compile(function, entry, Early)
 
@@ -79,9 +79,10 @@ def plain(rows: np.ndarray) -> np.ndarray:
 
 
 def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
-    """Compile a function with `made_by`, or with `numba.njit` in an untried release of Numba, and cache it on disk.
+    """Compile a function with `made_by`, and cache it on disk. If Numba is off, return the function unchanged.
 
-    If Numba is off, return the function unchanged.
+    `made_by` is a function of `graph.compiling`, which relies on internals of Numba. With a release of Numba that was not tried,
+    `numba.njit` replaces it.
     """
     settings: Any = numba.config
     if settings.DISABLE_JIT:

@@ -72,7 +72,7 @@ class Coordinates:
     """
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """Span the programs by K columns, whose order is that of a vector's components."""
+        """Take the K columns in which the programs differ from `base`, in the order of a vector's components."""
         self.base, self.columns = base, tuple(columns)
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
         """Number of values of every column, int64 [K]."""
@@ -80,7 +80,7 @@ class Coordinates:
         """Number of programs that the columns span, legal or not."""
 
     def movable(self, fixed: Collection[int] = ()) -> list[Column]:
-        """Return the columns with more than one value, except those whose `first` is in `fixed`."""
+        """Return the columns with more than one value, except those that begin at an entry of the row listed in `fixed`."""
         return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
 
     def moving(self, knobs: Collection[int]) -> Coordinates:

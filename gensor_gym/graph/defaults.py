@@ -7,9 +7,9 @@ copies in vectors and unrolls; it never splits the reduction.)
 
 On a CPU the reduction is unrolled by 4. An operand of a product is packed if other output tiles read it again (some spatial axis
 longer than 1 does not index it) and it is larger than 16 KiB or strides along the vector axis. A conv2d is a shifted matrix
-product; its image is copied if necessary, and its weights are not (the fastest program of every train operator in
-`results/host/model_timings.jsonl.gz` does this). Constant weights are always packed, because packing them takes no time in a
-call; vectors of a convolution then contain channels.
+product: one product of matrices for each element of the window. Its image is copied if necessary, and its weights are not (the
+fastest program of every train operator in `results/host/model_timings.jsonl.gz` does this). Constant weights are always packed,
+because packing them takes no time in a call; vectors of a convolution then contain channels.
 """
 
 from __future__ import annotations

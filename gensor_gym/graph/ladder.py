@@ -69,7 +69,7 @@ def _up_to(length: int, ladder: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
-    """Return a few tile sizes for every axis, so that a task has at most COMPACT_STATES schedules.
+    """Return a few tile sizes for every axis, so that a task has at most `COMPACT_STATES` schedules.
 
     Every axis starts with the sizes 1, 4, 16, 64, 256 up to the padded extent. While there are too many schedules, the axis with
     the most sizes loses its largest size (for ties the shortest axis, then the last). An axis with one size is fixed. Sizes of an
@@ -84,8 +84,9 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
 
 
 def _combinations(rungs: list[list[int]], levels: int) -> int:
-    """Count the schedules of axes with the sizes `rungs`.
+    """Count the schedules of axes with the sizes `rungs`. Each axis takes one of its sizes for every level.
 
-    Sizes do not decrease from level to level, and constructions that have begun 1, 2, .. `levels` levels are added.
+    No size is smaller than that of the level before. Schedules are counted separately for constructions that have begun 1, 2, ..
+    or `levels` levels; the result is the sum.
     """
     return sum(math.prod(math.comb(len(r) + opened - 1, opened) for r in rungs) for opened in range(1, levels + 1))

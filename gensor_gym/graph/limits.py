@@ -58,7 +58,7 @@ _OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS
 
 @lean
 def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Whether a GPU program is within the hardware limits that the bit set `limits` names. Other limits are not checked."""
+    """Whether a GPU program is within those hardware limits that the bits of the int `limits` name."""
     if limits & SPLIT and not blocks_have_steps(row, ints):
         return False
     if limits & MATRIX and not (goes_with_cores(row) and is_whole_matrix(row, ints)):
@@ -97,7 +97,7 @@ def registers_fit(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fits_cpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Whether a CPU program is within the hardware limits that the bit set `limits` names. Other limits are not checked.
+    """Whether a CPU program is within those hardware limits that the bits of the int `limits` name.
 
     A CPU has limits on vector registers, code size, L1 tile (within L2), task tile (within a core's share of L3), packing and
     split reductions.

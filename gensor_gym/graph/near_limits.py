@@ -1,8 +1,8 @@
-"""Random programs close to the hardware's limits, legal and barely illegal, with which a fingerprint tests the rules. Compiled.
+"""Random programs close to the hardware's limits, legal and barely illegal. Compiled.
 
-Almost no random combination of tiles is close to one limit and within all others. So sizes are drawn axis by axis, each within a
-bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat more threads
-than a block may have.
+A fingerprint of a task, which shows changes of its rules, tests the rules with them. Almost no random combination of tiles is
+close to one limit and within all others. So sizes are drawn axis by axis, each within a bound on their product: register tiles up
+to somewhat more elements than registers hold, outer tiles up to somewhat more threads than a block may have.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ DRAWS = 1 + MAX_LEVELS * MAX_AXES
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Make B random well-formed programs near the hardware's limits, int32 [B, ROW], legal or not.
 
-    `draws` float64 [B, DRAWS] in [0, 1) are the random numbers. Tiles are multiples of the tiles of `first`; knobs and virtual
-    threads are those of `first`. Every other program is a register tile only, without outer levels.
+    `draws` float64 [B, DRAWS] in [0, 1) are the random numbers. The program `first` int32 [ROW] gives knobs and virtual
+    threads, and a divisor of each tile. Every other program is a register tile only, without outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)

@@ -111,8 +111,8 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
 def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
     """Return how many elements of an operand a block holds in shared memory for one step of the reduction.
 
-    The elements are a dense box. On tensor cores and in an implicit matrix product (convolution = 3) they are a matrix of shifted
-    tiles.
+    The elements are a dense box of the tensor. On tensor cores, and for a convolution as an implicit matrix product
+    (convolution = 3), they are a tile of the matrix in which elements of a window are repeated.
     """
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
@@ -171,8 +171,8 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     With shared_layout = 1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
     code may pad by fewer). If more threads than a warp share a reduction, their exchange reuses the tiles' memory. With wgmma,
     tiles are whole swizzle atoms of 1024 bytes, and B is in panels of 128 bytes of n, separate for each warpgroup's columns.
-    Pixels of a laid-out convolution and columns of a transposed B are rows of k, like the rows of A. Two barriers of 8 bytes per
-    stage and the alignment of the first tile are added.
+    Pixels of a convolution with rearranged operands and columns of a transposed B are rows of k, like the rows of A. Two barriers
+    of 8 bytes per stage and the alignment of the first tile are added.
     """
     if row[TENSOR_CORE] == 2:
         item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)
@@ -199,7 +199,7 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
 def code_of(row, ints):  # noqa: ANN001, ANN201
     """Return the number of multiply-adds in the unrolled loop body of one thread, the measure of code size.
 
-    A tensor-core instruction counts as MMA_CODE of them.
+    A tensor-core instruction counts as 8 (`MMA_CODE`).
     """
     body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
     if row[TENSOR_CORE] == 1:
@@ -212,7 +212,7 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def vectors_of(size, ints):  # noqa: ANN001, ANN201
-    """Return how many vector registers hold `size` elements: full vectors, and one for each power of two in the rest."""
+    """Return how many vector registers hold `size` elements: full vectors, and for a rest of, say, 7 = 4 + 2 + 1 three more."""
     count, rest = size // ints[LANES], size % ints[LANES]
     while rest > 0:
         count += rest & 1

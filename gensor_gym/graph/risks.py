@@ -36,7 +36,9 @@ _PADDED = 1
 
 @lean
 def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """Return the limits that one step of a knob may break, as a bit set. The step is `raise` if `upwards`, else `lower`.
+    """Return the limits that one step of a knob may break, as the bits of an int.
+
+    The step is `raise` if `upwards`, else `lower`.
 
     On CUDA cores wider loads affect only the rows of windows, unrolling affects registers only with windows, and prefetching
     affects nothing. Threads that share a reduction need shared memory only beyond a warp. Of the layouts of shared memory, only
@@ -61,7 +63,7 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
-    """Return the limits that a larger tile along an axis, at the level under construction, may break, as a bit set.
+    """Return the limits that a larger tile along an axis, at the level under construction, may break, as the bits of an int.
 
     Levels outside the one under construction copy its tile. So a larger register tile leaves the number of threads unchanged, and
     if the L1 tile fits in L2, the equal task tile fits in its larger share. On tensor cores any change of a register tile may
@@ -77,7 +79,7 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
-    """Return the limits that a smaller tile along an axis, at the level under construction, may break, as a bit set.
+    """Return the limits that a smaller tile along an axis, at the level under construction, may break, as the bits of an int.
 
     A smaller tile needs less, except for `uneven_risks`. But a block tile may become too small for the threads that share its
     reduction.
@@ -91,7 +93,7 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
-    """Return the limits that a smaller tile may break because it needs more of some resource, as a bit set.
+    """Return the limits that a smaller tile may break because it needs more of some resource, as the bits of an int.
 
     A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may then allow wider copies that
     load more (3 columns of float32 under 3 taps take 5 elements, 2 columns take 6).
@@ -104,6 +106,6 @@ def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _form_risks(row):  # noqa: ANN001, ANN201
-    """Return the limits on the shape of a GPU's tiles, which a larger or a smaller tile may break, as a bit set."""
+    """Return the limits on the shape of a GPU's tiles, which a larger or a smaller tile may break, as the bits of an int."""
     matrix = row[TENSOR_CORE] == 2 or (row[TENSOR_CORE] == 1 and row[LEVEL] == 0)
     return (MATRIX if matrix else 0) | (WARPS if row[WARP_TILE] > 0 else 0)

@@ -194,7 +194,7 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def within(row, ints, limits):  # noqa: ANN001, ANN201
-    """Whether a program is within the hardware limits that the bit set `limits` (`graph.knobs.knob`) names."""
+    """Whether a program is within those hardware limits that the bits of the int `limits` name (see `graph.knobs.knob`)."""
     if ints[IS_CPU] == 1:
         return fits_cpu(row, ints, limits)
     return fits_gpu(row, ints, limits)
@@ -270,7 +270,7 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Write the mask of `tile` and `inverse_tile` along an axis.
 
-    If no limit is at risk and the base is itself a size, a smaller size exists and is not searched for.
+    If no limit can be broken (`graph.risks`) and the base is itself a size, a smaller size exists and is not searched for.
     """
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
@@ -308,7 +308,7 @@ def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the mask of `raise` and `lower`: they are legal if a next value exists and keeps the limits at risk."""
+    """Write the mask of `raise` and `lower`: they are legal if a next value exists and breaks no limit."""
     for i in range(FREE_KNOBS + 1, FREE_KNOBS + 1 + ints[FREE_KNOBS]):
         knob = ints[i]
         bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]
@@ -320,7 +320,7 @@ def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
-    """Whether the program with the next value of a knob is within the limits. It is built only if a limit is at risk."""
+    """Whether the program with the next value of a knob is within the limits. That program is built only if needed."""
     risks = knob_risks(row, knob, upwards, ints)
     if risks == 0:
         return True

@@ -1,8 +1,8 @@
 """Programs from which searches start: the unscheduled program and a small program of every other kind.
 
-Other kinds are programs with tensor cores on GPUs, and shifted products of frozen convolutions. A tensor-core program needs whole
-fragments. No single action leads there from the unscheduled program, and the actions on the way bring no gain in latency that a
-walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the same graph.
+Other kinds are programs with tensor cores on GPUs, and shifted products of convolutions with constant weights. A tensor-core
+program needs whole fragments. No single action leads there from the unscheduled program, and the actions on the way bring no gain
+in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the same graph.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
 
 
 def _shifted(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Return a frozen convolution's program as a shifted matrix product without packed weights.
+    """Return the program of a convolution with constant weights as a shifted matrix product that does not pack them.
 
     It is faster than packed weights for few channels and many pixels.
     """
@@ -99,7 +99,7 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Return for each start with wgmma of a convolution the tile {axis: size} of its columns, about `columns` each.
 
     A tile takes pixels of a row first, then several rows, then several images. Pixels that are read in place belong to one image,
-    or are whole panels of several small images.
+    or are whole panels (64 pixels each) of several small images.
     """
     ints, found, step = tables.ints, [], int(tables.ints[COLUMN_STEP])
     for left in columns:
@@ -123,9 +123,9 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 
 
 def _panels(tables: Tables, columns: int) -> dict[int, int]:
-    """Return the tile {axis: size} with about `columns` columns in whole panels of several images.
+    """Return the tile {axis: size} with about `columns` columns, in whole panels (64 pixels each) of several images.
 
-    Empty if the operator has no panels or a single image is too large.
+    Empty if a wgmma of the operator cannot take several images, or if a single image is too large.
     """
     ints, images = tables.ints, int(tables.ints[IMAGES])
     if images == 0:

@@ -56,7 +56,7 @@ class Reading:
 
     @property
     def quiet(self) -> bool:
-        """Whether the measuring program had almost all time of the cores (a share of at least QUIET)."""
+        """Whether the measuring program had almost all time of the cores (a share of at least `QUIET`)."""
         return self.share >= QUIET
 
     def merged(self, other: Reading | None) -> Reading:
@@ -86,7 +86,7 @@ def measured(info: CpuInfo) -> Reading | None:
 
 
 def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading:
-    """Measure the CPU, up to TRIES times until the machine is quiet; return the figures merged with the cached figures."""
+    """Measure the CPU, up to `TRIES` times until the machine is quiet; return the figures merged with the cached figures."""
     reading = run(info, compiler).merged(kept)
     for _ in range(TRIES - 1):
         if reading.quiet:

@@ -49,7 +49,7 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Replay(Protocol):
-    """Additional methods of a backend that answers from earlier timings."""
+    """Interface of a backend that answers from earlier timings, by two more methods."""
 
     def regret(self, graph: Any, schedule: Any) -> float | None:
         """Return the logarithm of a schedule's time divided by the best program's time.
@@ -63,7 +63,7 @@ class Replay(Protocol):
 
 @runtime_checkable
 class Together(Protocol):
-    """Additional method of a backend that can measure schedules of several operators at once."""
+    """Interface of a backend that can measure schedules of several operators at once, by one more method."""
 
     def together(
         self, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf

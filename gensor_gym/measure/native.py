@@ -52,8 +52,9 @@ class NativeBackend:
         pool: Pool | None = None,
         overlap: bool = False,
     ) -> None:
-        """`compile_kernel` compiles to a file or raises CompileFailed. `device` returns the device's name for a Hardware.
+        """Make a backend; its processes start at the first use.
 
+        `compile_kernel` compiles to a file or raises CompileFailed. `device` returns the device's name for a Hardware.
         `rules` are the settings of timing, and `seed` determines the random inputs. One worker of this machine measures, unless a
         `pool` is given. With `overlap` the next kernels are compiled during timing, for devices whose timing leaves the host's
         cores idle.
@@ -140,8 +141,8 @@ class NativeBackend:
         """Time kernels of one operator in interleaved rounds. Return seconds per call by name, one value per round.
 
         `torch=True` adds torch's own kernel on the same device under the name `torch`. A CPU runs it with `torch_threads`, by
-        default as many as our kernels use. For a frozen operator, `torch.prepacked` (oneDNN's kernel with packed weights) is
-        timed instead. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
+        default as many as our kernels use. For an operator with constant weights, `torch.prepacked` (oneDNN's kernel with packed
+        weights) is timed instead. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
         `torch.b_transposed` for products of 8-bit matrices. `torch_compile=True` adds torch.compile's kernel as `torch.compile`
         (GPUs only).
 

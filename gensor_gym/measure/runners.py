@@ -41,7 +41,7 @@ class Runner(ABC):
 
 
 class CpuRunner(Runner):
-    """Times C kernels on this machine's processor, for any CPU that the hardware names."""
+    """Times C kernels on this machine's processor, whichever CPU the schedules were made for."""
 
     name = "cpu"
 

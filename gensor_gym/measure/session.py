@@ -242,7 +242,8 @@ class SearchSession(Generic[Node]):
     def _stored(self, digest: str) -> Measurement | None:
         """Return the store's measurement of a kernel; None if there is none that this search can use.
 
-        Not usable are measurements with a status in MOODS, from another user or compiler, and of kernels that were only verified.
+        Not usable are measurements from another user or compiler, of kernels that were only verified, and with the status
+        TIMEOUT, CRASHED or IMPLAUSIBLE, which may come from noise.
         """
         if self._store is None or not self.backend.stored:
             return None

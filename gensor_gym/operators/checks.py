@@ -18,7 +18,7 @@ PLAIN_TYPES = tuple(dtype for dtype in INPUT if dtype not in PRODUCT_TYPES)
 
 
 def integer(name: str, value: object, minimum: int = 1) -> int:
-    """Return `value` as a Python int in minimum..LIMIT. ValueError for anything else, including booleans and floats."""
+    """Return `value` as a Python int from `minimum` to `LIMIT`. ValueError for anything else, including booleans and floats."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ValueError(f"{name}={value!r}: expected an integer of at least {minimum}")
     if not minimum <= value <= LIMIT:
@@ -49,7 +49,7 @@ def one_of(name: str, value: object, accepted: Sequence[str]) -> str:
 
 
 def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Make a tensor. ValueError if it has more than LIMIT elements or an unknown data type."""
+    """Make a tensor. ValueError if it has more than `LIMIT` elements or an unknown data type."""
     size = math.prod(shape)
     if size > LIMIT:
         raise ValueError(f"tensor {name} of shape {shape} has {size} elements: expected at most {LIMIT}")

@@ -37,7 +37,7 @@ def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
 
     `bias` [channels] and `scale` [channels] are indexed by the operator's channel axis. If a name is used twice, its tensors are
     numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu, residual and dequantize, and after dequantize
-    stages of floats up to quantize.
+    the stages of float operators, with quantize as the last.
     """
     for name in names:
         accepted = accepted_stages(op)

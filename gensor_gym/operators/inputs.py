@@ -39,7 +39,11 @@ def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray
 
 
 def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None, whole: bool) -> np.ndarray:
-    """Draw a random array. `rows` is the number of rows of a table if the array contains row indices, else None."""
+    """Draw a random array. `rows` is the number of rows of a table if the array contains row indices, else None.
+
+    With `whole`, for operators that compute in int64, numbers of int32 or int64 are small or anywhere in the range of their type.
+    Otherwise numbers of int8 and int32 are in -128..127, those of int64 are 0 or 1.
+    """
     if whole and rows is None and dtype in ("int32", "int64"):
         ends = np.iinfo(dtype)
         far = rng.integers(ends.min, ends.max, shape, dtype=dtype, endpoint=True)

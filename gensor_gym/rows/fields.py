@@ -101,7 +101,8 @@ class FieldSchedule(RowSchedule):
     def words(cls, text: str, more: str = "(?!)", example: str = "") -> dict[str, str]:
         """Return the values in a text `name=value ..` by name.
 
-        Values are numbers or match the pattern `more`. ValueError shows an example, to which `example` is appended.
+        Values are numbers or match the pattern `more`. ValueError for another text: its message shows a correct text, which ends
+        with `example`.
         """
         pairs = [word.partition("=")[::2] for word in text.split()] if isinstance(text, str) else [("", "")]
         if any(not re.fullmatch(f"[0-9]{{1,9}}|{more}", value) for _, value in pairs) or len(dict(pairs)) != len(pairs):

@@ -79,7 +79,7 @@ def _entry(key: str, record: object, names: list[str], document: Mapping[str, An
 
 
 def _status(fault: str, record: Mapping[str, Any]) -> Status:
-    """Return the status of a failed configuration. A record that was a T4 result has a more precise one than Kernel Tuner's."""
+    """Return the status of a failed configuration. A record converted from a T4 result has a more precise status."""
     origin = record.get("T4")
     told = origin.get("set", {}).get("invalidity") if isinstance(origin, dict) else None
     return STATUSES.get(told, Status.LAUNCH_ERROR) if told else FAILURES.get(fault, Status.LAUNCH_ERROR)

@@ -22,8 +22,8 @@ def tied_with_best(
 
     A configuration is tied when the lower end of the interval of log(its time / the best time) is at most 0. The interval comes
     from a circular block bootstrap of each configuration separately, with blocks as long as samples are correlated; the statistic
-    is the mean for timing `reported`, else the median. If either has fewer than six samples, only equal times tie. The best
-    configuration was chosen by the same samples, which makes the set a little too small.
+    is the mean for timing `reported`, else the median. If the configuration or the best has fewer than six samples, only equal
+    times tie. The best configuration was chosen by the same samples, which makes the set a little too small.
     """
     best = int(np.argmin(seconds))
     tied = seconds == seconds[best]

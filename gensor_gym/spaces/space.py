@@ -130,7 +130,7 @@ class TuningSpace:
         return index
 
     def find(self, configuration: Mapping[str, Value]) -> int | None:
-        """Return the index of a configuration, None if it is not recorded. A parameter that is omitted has its first value."""
+        """Return the index of a configuration, None if it is not recorded. An omitted parameter has its least value."""
         if set(configuration) - set(self._ranks):
             return None
         row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())
@@ -152,7 +152,7 @@ class TuningSpace:
     def seconds(self, timing: str = "reported") -> np.ndarray:
         """Return the time of every configuration in seconds, float64 [N], infinite unless its status is OK.
 
-        `timing` is `reported`, or `median` of the raw samples (the reported time if there are none). ValueError names these.
+        `timing` is `reported`, or `median` of the raw samples (the reported time if there are none). ValueError for any other.
         """
         if timing not in TIMINGS:
             raise ValueError(f"no timing {timing!r}; it is one of {TIMINGS}")

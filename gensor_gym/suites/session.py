@@ -1,6 +1,6 @@
-"""Search sessions of a suite. They end a search that finds no new programs, and enforce the rules of a track.
+"""Search sessions of a suite. They end a search that finds no new programs, and enforce the rules of its part of the suite.
 
-A track may allow only recorded programs, forbid the analytic model, or count steps of training.
+Such a part (a track) may allow only recorded programs, forbid the analytic model, or count steps of training.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WINDOWS = 25
 
 
 class NoModel(ValueError):
-    """Error of a search that evaluated the analytic model in a track that forbids it."""
+    """Error of a search that evaluated the analytic model, although its track (part of the suite) forbids the model."""
 
 
 class SuiteSession(Session):
@@ -41,7 +41,7 @@ class SuiteSession(Session):
         self._idle = 0
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure schedules like `Session`. BudgetSpent also after MOST_IDLE successive calls that measured nothing new."""
+        """Measure schedules like `Session`. BudgetSpent also after `MOST_IDLE` successive calls that measured nothing new."""
         before = self.trials
         found = super().measure(schedules)
         self._idle = 0 if self.trials > before else self._idle + 1
@@ -77,7 +77,7 @@ class ModelFreeSession(SuiteSession):
         self.graph.meter = _refuse
 
     def charge(self, evaluations: int) -> None:
-        """Raise NoModel, because the track forbids the analytic model."""
+        """Raise NoModel, because this part of the suite forbids the analytic model."""
         _refuse(evaluations)
 
 
@@ -126,7 +126,7 @@ class LearningSession(SuiteSession):
         return {"operator": task.operator, "hardware": task.hardware, "backend": task.backend, "space": task.space}
 
     def learning_curve(self) -> list[list[float | int | None]]:
-        """Return the learning curve as WINDOWS points [steps, mean regret, best regret so far].
+        """Return the learning curve as `WINDOWS` points [steps, mean regret, best regret so far].
 
         The mean is over the episodes that ended since the previous point. A regret is None if no episode has ended. Infinite
         regrets are left out.

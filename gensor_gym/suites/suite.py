@@ -40,7 +40,7 @@ class SuiteChanged(ValueError):
 
 @dataclass(frozen=True)
 class SuiteTask:
-    """A task of a suite: an operator on a machine, in a space, measured by a backend, with a mark that detects changes."""
+    """A task of a suite: an operator on a machine, in a space, measured by a backend, with a `fingerprint` that shows changes."""
 
     operator: str
     hardware: str
@@ -78,7 +78,7 @@ class SuiteTask:
 
 @dataclass(frozen=True)
 class Track:
-    """Tasks of a suite that are searched with the same seeds, budget and rules."""
+    """Part of a suite: tasks that are searched with the same seeds, budget and rules."""
 
     suite: str
     name: str
@@ -196,7 +196,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Suite:
-    """A version of the suite: its tracks, by name."""
+    """A version of the suite: its tracks (parts with tasks, budget and rules), by name."""
 
     version: str
     tracks: Mapping[str, Track]

@@ -158,7 +158,7 @@ def _grow_reduce(row, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_to(row, axis, level, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add the loop over an axis up to the tile of a memory level to the walk."""
+    """Add the loop over an axis up to the tile of a memory level to the walk through the loop nest."""
     size = 1.0 * row[TILE + level * MAX_AXES + axis]
     if walk[PITCH] > 0.0 and axis == ROWS:
         return
@@ -170,7 +170,10 @@ def _grow_to(row, axis, level, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add the loops over task tiles to the walk. A thread has a contiguous share of the outermost axis with several tiles."""
+    """Add the loops over task tiles to the walk through the loop nest.
+
+    A thread has a contiguous share of the outermost axis with several tiles.
+    """
     outermost = ints[FIRST_SPATIAL]
     while outermost < SPATIAL_SLOTS and ints[EXTENT + outermost] <= row[TILE + TASK * MAX_AXES + outermost]:
         outermost += 1
@@ -189,7 +192,7 @@ def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add one loop to the walk, over which the axis grows to `size`."""
+    """Add one loop to the walk through the loop nest, over which the axis grows to `size`."""
     fused = walk[PITCH] > 0.0 and axis == COLUMNS
     if not fused:
         size = min(size, 1.0 * ints[EXTENT + axis])
@@ -212,7 +215,7 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
-    """Add the bytes that a loop of `trips` iterations moves into a cache. Bit t of `moved`: the loop indexes tensor t."""
+    """Add the bytes that a loop of `trips` iterations moves into a cache. If it indexes tensor t, bit t of `moved` is 1."""
     for t in range(tensors):
         at = cache * MAX_TENSORS + t
         bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]
@@ -237,7 +240,7 @@ def _fitting(cache, occupied, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _stretch(tensor, axis, more, ints, walk):  # noqa: ANN001, ANN201
-    """Lengthen the box of a tensor that the walk touches, after an axis has grown by `more`."""
+    """Lengthen the box of a tensor that the loops so far touch, after an axis has grown by `more`."""
     last = ints[NUM_DIMS + tensor] - 1
     for d in range(last + 1):
         step = ints[COEF + (tensor * MAX_DIMS + d) * MAX_AXES + axis]
@@ -251,7 +254,7 @@ def _stretch(tensor, axis, more, ints, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _weigh(tensor, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Write the bytes of a tensor that the walk's present tiles touch, in whole lines, and the bytes they occupy in a cache."""
+    """Write the bytes of a tensor that the loops so far touch, in whole lines, and the bytes they occupy in a cache."""
     last, item, rows = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor], walk[LINES + tensor]
     length = walk[LENGTH + tensor * MAX_DIMS + last] * item
     pitch = walk[PITCH]

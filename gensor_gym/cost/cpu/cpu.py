@@ -64,9 +64,9 @@ with 21 accumulators, 2.0 to 2.5 ms with 28."""
 
 @lean
 def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
-    """Whether the micro-kernel needs more registers than there are, and is slower for it.
+    """Whether a convolution with constant weights and vectors over channels is slower, because it lacks registers.
 
-    Only for frozen operators: the constants of other operators were fitted without spills.
+    False for all other operators: the model's constants were fitted without this effect.
     """
     return ints[FROZEN_READ + 1] == 1 and ints[WINDOW] == 1 and row[CONVOLUTION] == 1 and accumulators > CROWD
 
@@ -88,7 +88,7 @@ def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN2
 def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
     """Return the extra cycles to keep a vector of partial sums in an output where its lanes are not contiguous.
 
-    Only for frozen operators: the constants of other operators were fitted without these cycles.
+    0 for operators without constant weights: the model's constants were fitted without these cycles.
     """
     apart = slot < SPATIAL_SLOTS and ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot] > 1
     return 2.0 * ints[LANES] * floats[SCATTERED_LANE] if apart and ints[FROZEN_READ + 1] == 1 else 0.0

@@ -193,7 +193,7 @@ def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
 def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Return two shares of register tiles: those that touch the padding of an unpacked operand, and those with masked lanes.
 
-    If all register tiles start at the same position, the guards are constants and cost nothing.
+    If all register tiles start at the same position, the checks for padding are constants and cost nothing.
     """
     if ints[PADDED + tensor] == 0 or is_packed(row, tensor):
         return 0.0, 0.0

@@ -79,7 +79,7 @@ def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
 def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
     """Whether some operand is packed again for each block of the reduction.
 
-    In a frozen operator without groups, an operand that serves all tasks is copied as a whole.
+    In an operator with constant weights and without groups, an operand that serves all tasks is copied as a whole.
     """
     whole = ints[FROZEN_READ + 1] == 1 and group_of(row, slot, ints) < 0
     first = row[PACK_A] == 1 and not (whole and serves_all(row, 0, ints))

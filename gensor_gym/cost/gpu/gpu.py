@@ -140,7 +140,10 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
 
 @lean
 def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
-    """Return (blocks, steps per block, tiles that a block finishes, seconds to add up the parts of a reduction)."""
+    """Return (blocks, steps per block, tiles that a block finishes, seconds to add up the parts of a reduction).
+
+    `places` is the number of blocks that the device runs at once.
+    """
     blocks, steps = grid_blocks(row, ints), math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
     if not shares_steps(row, blocks, steps, places):
         return blocks, steps, 1, second_kernel(row, ints, floats)

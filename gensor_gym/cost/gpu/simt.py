@@ -129,7 +129,8 @@ def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
 def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
     """Return how many memory latencies a thread waits while it copies a tile through registers.
 
-    GUARDED_WAIT for each guarded load, else 1/8; 0 if other stages hide them.
+    A load waits for half a latency (`GUARDED_WAIT`) if it is under a branch, because the tensor is padded, else for 1/8. The
+    result is 0 if there are several stages, which hide the waits.
     """
     if row[STAGES] > 0:
         return 0.0

@@ -92,9 +92,9 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
     """Return the bytes that one block requests from L2 for one reduction step of an operand, in whole sectors.
 
-    For B with wgmma the bytes are divided by COMBINED. Repeated elements of a window come from L1. Operands laid out for wgmma
-    are read in rows of 128 bytes, like in shared memory. An image read in place is read in whole panels, including pixels beyond
-    a consumer's columns.
+    For B with wgmma the bytes are halved (`COMBINED`), because one response of L2 serves two loads. Repeated elements of a window
+    come from L1. Operands laid out for wgmma are read in rows of 128 bytes, like in shared memory. An image read in place is read
+    in whole panels of 64 pixels, including pixels beyond a consumer's columns.
     """
     if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] > 0):
         share = COMBINED if tensor == ints[MATRIX_B] else 1.0
@@ -191,7 +191,10 @@ def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN
 
 @lean
 def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
-    """Return the bytes of an operand that a block has in flight: the tiles of all stages but one, or its threads' loads."""
+    """Return the bytes of an operand that a block has in flight.
+
+    With several stages in shared memory they are the tiles of all stages but one, else the loads of the block's threads.
+    """
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]

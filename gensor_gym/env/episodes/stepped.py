@@ -40,11 +40,14 @@ class SteppedEpisodes(ABC):
 
     @abstractmethod
     def _open(self, chosen: np.ndarray) -> None:
-        """Write features (except the steps left) and masks of the chosen episodes; `_reach` writes latencies and potentials."""
+        """Write the features (except the steps left) and the masks of the chosen episodes.
+
+        It calls `_reach` for the latencies and potentials of their states.
+        """
 
     @abstractmethod
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
-        """Apply legal actions to the rows of the chosen episodes, and write the same entries as `_open`."""
+        """Apply legal actions to the rows of the chosen episodes, then write the new states' features and masks like `_open`."""
 
     def begin(self, chosen: np.ndarray) -> None:
         """Start the chosen episodes. Their first states are the rows that the caller has written into `rows`."""

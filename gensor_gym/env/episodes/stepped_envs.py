@@ -12,7 +12,7 @@ from gensor_gym.env.episodes.stepped import SteppedEpisodes
 
 
 class SteppedEnv(EpisodeEnv):
-    """Environment of one episode, whose decision process is the class `episodes`."""
+    """Environment of one episode. Subclasses name the class of its decision process in the attribute `episodes`."""
 
     episodes: ClassVar[type[SteppedEpisodes]]
 

@@ -28,8 +28,8 @@ class GirEnv(SteppedEnv):
     its step.
 
     ## Observation Space
-    `flat`: Box of float32; `dict`: its groups (header, placement, speed, terms, remaining, nest, cells); `successors`: Box
-    [actions, features]; `graph`: `spaces.Graph` of the operator's values (`env/fused/graph_view.py`).
+    `flat`: Box of float32; `dict`: its groups (header: the five settings; placement, speed, terms, remaining, nest, cells);
+    `successors`: Box [actions, features]; `graph`: `spaces.Graph` of the operator's values (`env/fused/graph_view.py`).
 
     ## Rewards
     A step pays discount * Phi(s') - Phi(s) - step_cost, and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. With the

@@ -30,10 +30,10 @@ class GirGraphView:
     """Turns the features of a scheduled fused operator into a graph observation.
 
     Nodes: the operator's inputs and computed values (cells) in the order of its loop nest, then the program. Features of a node,
-    float32: one hot of KINDS; for a cell whether it varies along columns, its number of successive reductions, log operations,
-    whether it is an output, whether several passes read it, and one hot of its placement; for the program the groups header,
-    speed, terms, remaining and nest, if `observation_groups` has them. Edges: (source, reader), and (program, cell) for every
-    cell.
+    float32: one hot of `KINDS`; for a cell whether it varies along columns, its number of successive reductions, log operations,
+    whether it is an output, whether several passes read it, and one hot of its placement; for the program the groups header (the
+    five settings), speed, terms, remaining and nest, if `observation_groups` has them. Edges: (source, reader), and (program,
+    cell) for every cell.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Iterable[str]) -> None:

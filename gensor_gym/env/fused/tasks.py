@@ -70,6 +70,6 @@ class GirTasks:
         self.horizons = np.array([graph.horizon for graph in self.graphs])
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Draw a task uniformly, and return its index. With a single operator `stream` is not called."""
+        """Draw a task uniformly by the generator that `stream()` returns. Return its index, 0 for a single operator."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -38,9 +38,11 @@ NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
 class Decision:
     """One decision that the agent takes while it writes a program, such as the tile of an axis at one memory level.
 
-    `kind` is WHOLE, SIZE or NUMBER. `first` is the index in the program's row of the first number that the decision sets, `level`
-    the memory level of the tile. `options` int32 [C, CHAIN] are the C values to choose from; a value that is a single number is
-    repeated in every column.
+    `kind` says what is decided: all tiles and the virtual threads of an axis (`WHOLE`), the tile of one level, which outer levels
+    copy (`SIZE`), or another number, a knob or virtual threads (`NUMBER`). `first` is the index in the program's row of the first
+    number that the decision sets, `level` the memory level of the tile. `options` int32 [C, CHAIN] are the C values to choose
+    from, with a column for each tile of an axis and one for its virtual threads; a value that is a single number is repeated in
+    every column.
     """
 
     kind: int
@@ -143,7 +145,7 @@ def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray,
 def _without_choice(decisions: Sequence[Decision]) -> np.ndarray:
     """Return how many levels of every axis are written before the first decision, int64 [A].
 
-    These are all levels of an axis without decisions, else 0.
+    For an axis without decisions these are all its levels, else 0.
     """
     written = np.full(MAX_AXES, MAX_LEVELS)
     written[[decision.first - TILE for decision in decisions if decision.kind != NUMBER]] = 0

@@ -1,4 +1,4 @@
-"""Checks of many partly written programs at once: which of them, and which options of the next decision, can become legal."""
+"""Checks of many partly written programs at once: which can become legal, and with which options of the next decision."""
 
 from __future__ import annotations
 

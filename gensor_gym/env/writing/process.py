@@ -27,8 +27,8 @@ from gensor_gym.graph.tables.tables import FLOOR
 def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN001, ANN201
     """Write everything that an agent sees before the next decision: features into `obs`, possible options into `mask`.
 
-    The features are those that change from step to step. `tasks` is a `tasks.Written`; `masked` says whether options that cannot
-    lead to a legal program are masked.
+    The features are those that change from step to step. `tasks` are the arrays of all tasks (`env.writing.tasks.Written`).
+    `masked` says whether options that cannot lead to a legal program are masked.
     """
     left, count = int(scalars[REMAINING]), tasks.counts[task]
     at = count - left
@@ -119,7 +119,7 @@ def step_one(tasks, task, row, scalars, action, settings, room, mask, obs):  # n
 
 @compiled
 def begin_range(tasks, chosen, own, rows, scalars, masked, masks, obs):  # noqa: ANN001, ANN201
-    """Start an episode in each of the environments with the indices `chosen` (`begin`). Environment b has task own[b]."""
+    """Start an episode in each of the environments with the indices `chosen` (`begin`). `own` [B] has the task of each."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in chosen:
         begin(tasks, own[b], rows[b], scalars[b], masked, scratch, masks[b], obs[b])

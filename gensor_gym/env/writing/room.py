@@ -151,7 +151,7 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the tiles of the two pixel axes may still give every image whole panels of wgmma columns."""
+    """Whether the tile of a wgmma may still take from every image whole panels of 64 pixels, in at most 256 columns."""
     p, q = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     for i in range(ints[SIZE_START + p], ints[SIZE_START + p + 1]):
         if fact[WRITTEN + p] >= 1 and sizes[i] != row[TILE + p]:
@@ -167,7 +167,7 @@ def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
-    """Whether wgmma's limits may still hold: number of columns, tiles for a cluster, and one swizzle row along k."""
+    """Whether wgmma's limits may still hold: number of columns, tiles for a cluster, and 128 bytes (a swizzle row) along k."""
     if columns_of(row, ints) > 256:
         return False
     m = ints[MATRIX_M]

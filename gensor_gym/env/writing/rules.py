@@ -31,9 +31,9 @@ def put(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def goes(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Whether an option is well-formed after what is written.
+    """Whether an option fits the numbers that are written already.
 
-    A tile must be a multiple of the next inner tile, and virtual threads must divide the register tile. Other options always are.
+    A tile must be a multiple of the next inner tile, and virtual threads must divide the register tile. All other options fit.
     """
     number = options[option, 0]
     if fact[KIND] == SIZE and fact[LEVEL_OF] > 0:

@@ -71,7 +71,7 @@ class Apart:
             self._ended()
 
     def _listen(self) -> None:
-        """Record which functions the server has finished. It writes one byte for each, in the order of the requests."""
+        """Record which functions the server has finished. The server writes one byte for each, in the order of the requests."""
         done = self._process.stdout.read() if self._process is not None else b""  # type: ignore[union-attr]
         for _ in done or b"":
             self._over.add(self._awaited.pop(0))

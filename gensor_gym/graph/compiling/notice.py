@@ -47,7 +47,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
-        """Count a compiled function, and print the notice if compiling has taken more than PATIENCE_S seconds in all."""
+        """Count a compiled function, and print the notice if compiling has taken more than `PATIENCE_S` seconds in all."""
         if self._depth == 0:
             return
         self._depth -= 1
@@ -59,7 +59,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._say(self._out(), seconds)
 
     def lasts(self, seconds: float) -> None:
-        """Print the notice if another process has compiled for more than PATIENCE_S seconds.
+        """Print the notice if another process has compiled for more than `PATIENCE_S` seconds.
 
         Meanwhile this process waits or runs interpreted.
         """
@@ -95,5 +95,5 @@ NOTICE = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
 
 
 def watch() -> None:
-    """Make NOTICE listen to all of Numba's compilations in this process from now on."""
+    """Make the object `NOTICE` listen to all of Numba's compilations in this process from now on."""
     event.register(_COMPILING, NOTICE)

@@ -146,7 +146,7 @@ class Entry(Hurried):
 
 
 class Early(Entry):
-    """An `Entry` whose calls run interpreted until it is compiled. For functions that are called a few times at once."""
+    """An `Entry` whose calls run interpreted until it is compiled. For functions whose first calls should not wait."""
 
     early = True
 

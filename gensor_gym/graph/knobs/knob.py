@@ -38,9 +38,9 @@ class Knob:
     masked: tuple[int, ...] = ()
     """Values that the generators do not support yet."""
     raising: int = 0
-    """Limits, as a bit set, that the next higher value may break in a program that keeps all limits. Others are unaffected."""
+    """Limits, as the bits of an int, that the next higher value may break in a program that keeps all limits."""
     lowering: int = 0
-    """Limits, as a bit set, that the next lower value may break."""
+    """Limits, as the bits of an int, that the next lower value may break."""
     cores: tuple[int, ...] = (0, 1, 2)
     """Values of knob `tensor_core` with which programs use this knob. Other programs must keep the default (limit MATRIX)."""
     of_operands: bool = False
@@ -50,7 +50,7 @@ class Knob:
 
     @property
     def default(self) -> int:
-        """The first value, which programs have that do not use the knob."""
+        """The first value. Programs that do not use the knob have it."""
         return self.values[0]
 
     @property
@@ -61,7 +61,7 @@ class Knob:
     def usable(self, op: Operator, hardware: Hardware) -> tuple[int, ...]:
         """Return the values that the operator can use on this hardware and that the generators support.
 
-        On the other kind of hardware this is only the default.
+        On a kind of hardware (`cpu`, `gpu`) that lacks the knob this is only the default.
         """
         if self.kind not in ("both", hardware.kind):
             return (self.default,)

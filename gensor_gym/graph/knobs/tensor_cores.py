@@ -75,11 +75,11 @@ KNOBS = (
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     """Whether a program's tiles fit its tensor-core instruction; True for programs on CUDA cores.
 
-    mma.sync needs multiples of 16 x 8 x INSTRUCTION_K, and one element of a window at a time. wgmma needs 64 rows (a shorter m is
-    one tile with fewer rows), up to 256 columns in multiples of eight (sixteen for int8), one swizzle row of 128 bytes along k in
-    each step, and a tile along m for every block of a cluster. Columns belong to one matrix of a batch, or are neighbouring
-    pixels of one image, or are whole panels of 64 pixels of several images. The columns of a laid-out convolution are pixels of
-    several rows and images, at one element of the window in each step.
+    mma.sync needs multiples of 16 x 8 x k (`INSTRUCTION_K`), and one element of a window at a time. wgmma needs 64 rows (a
+    shorter m is one tile with fewer rows), up to 256 columns in multiples of eight (sixteen for int8), one swizzle row of 128
+    bytes along k in each step, and a tile along m for every block of a cluster. Columns belong to one matrix of a batch, or are
+    neighbouring pixels of one image, or are whole panels of 64 pixels of several images. The columns of a convolution with
+    rearranged operands are pixels of several rows and images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
         return True

@@ -61,8 +61,8 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 def row_step(op: Operator) -> int:
     """Return a divisor of the number of rows of every wgmma tile: 64, or 16 if axis m is shorter.
 
-    It is all rows if m is shorter than 16. The instruction always computes 64 rows: it also multiplies the memory after a smaller
-    tile, and does not store those results.
+    If m is at most 8, it is all rows (m rounded up by `longest`). The instruction always computes 64 rows: it also multiplies the
+    memory after a smaller tile, and does not store those results.
     """
     roles = matrix_axes(op)
     most = longest(op.axes[roles.m].extent) if roles is not None else 0

@@ -54,7 +54,7 @@ def _has_channels_last(op: Operator, read: Access) -> bool:
 
 
 def _reads_rows(op: Operator) -> bool:
-    """Whether wgmma can multiply the data type and reads B as [n, k], because the type needs it or B has it."""
+    """Whether wgmma can multiply the data type, and reads B as [n, k]: its type requires this, or B is [n, k] in memory."""
     return op.dtype in WGMMA_TYPES and (op.dtype not in AS_IT_LIES or _has_rows(op))
 
 
@@ -174,7 +174,7 @@ def _move_alone(op: Operator, read: Access) -> bool:
 def has_maps(op: Operator, roles: MatrixAxes) -> bool:
     """Whether tensor maps (descriptors for TMA copies) can describe both operands of a wgmma program.
 
-    An operand can be rearranged only without groups and with strides of at most MAP_STEP. Rows that are read in place are
+    An operand can be rearranged only without groups and with strides of at most `MAP_STEP`. Rows that are read in place are
     multiples of 16 bytes apart.
     """
     if is_laid_out(op):

@@ -187,7 +187,7 @@ def _moves_wide_rows(op: Operator, axis: int) -> bool:
 
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
-    """Write into `ints` which axes and reads take part in tensor-core products, and the instruction; 0 without tensor cores."""
+    """Write into `ints` which axes and operands form a product on tensor cores, and the instruction; 0 without tensor cores."""
     ints[ASYNC] = has_async_copies(hardware)
     roles = matrix_axes(op)
     choices = tensor_core_choices(op, hardware)

@@ -147,7 +147,7 @@ def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
 def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
     """Return the number of iterations of the reduction loop over tiles of a memory level.
 
-    The axis that a wgmma program treats as channels (FOLDED) is left out.
+    The axis of a window's rows that a wgmma program treats as channels (`matrices.lying.is_folded`) is left out.
     """
     steps = 1
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):

@@ -77,13 +77,13 @@ class DeviceDraw:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of device memory that the arrays of this draw take."""
+        """Return the bytes of device memory that inputs, reference outputs and error bounds take."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
         """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not.
 
-        DeviceLost if a kernel overwrote the arrays of this draw.
+        DeviceLost if a kernel overwrote the stored inputs, reference outputs or error bounds.
         """
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.op}, far outside its buffers")
@@ -139,9 +139,9 @@ def device_draws(
 ) -> tuple[DeviceDraw, ...]:
     """Make an operator's three draws (random inputs with expected outputs) on the device.
 
-    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside `alone`. `limit`
-    is the number of bytes of device memory that references of whole outputs may use; beyond it, only some elements have a
-    reference. ReferenceFault if device and host disagree.
+    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside the context
+    `alone`, such as the timing lock. `limit` is the number of bytes of device memory that references of whole outputs may use;
+    beyond it, only some elements have a reference. ReferenceFault if device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)

@@ -48,13 +48,13 @@ class DeviceFused:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of device memory that the arrays of this draw take."""
+        """Return the bytes of device memory that inputs, reference outputs and error bounds take."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
         """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not.
 
-        DeviceLost if a kernel overwrote the arrays of this draw.
+        DeviceLost if a kernel overwrote the stored inputs, reference outputs or error bounds.
         """
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.graph.name}, far outside its buffers")

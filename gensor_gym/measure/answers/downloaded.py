@@ -29,7 +29,7 @@ class Downloaded:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of host memory that the arrays of this draw take."""
+        """Return the bytes of host memory that inputs, reference outputs and error bounds take."""
         return self.draw.nbytes
 
     def changed(self, arrays: Sequence[Any]) -> str:

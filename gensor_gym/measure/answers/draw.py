@@ -31,7 +31,7 @@ class Expected(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of memory that the arrays of this draw take."""
+        """Return the bytes of memory that inputs, reference outputs and error bounds take."""
 
     def changed(self, arrays: Sequence[Any]) -> str:
         """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not."""
@@ -80,7 +80,7 @@ class Draw:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of host memory that the arrays of this draw take."""
+        """Return the bytes of host memory that inputs, reference outputs and error bounds take."""
         return sum(a.nbytes for a in (*self.inputs, self.reference, self.bound))
 
     def changed(self, arrays: Sequence[np.ndarray]) -> str:

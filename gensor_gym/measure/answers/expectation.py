@@ -187,7 +187,10 @@ class ExpectationCache:
     """
 
     def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
-        """`make` makes an operator's draws; `limit` is in bytes. The draws of the operator used last are always kept."""
+        """Make an empty cache of at most `limit` bytes; `make` makes an operator's draws.
+
+        The draws of the operator used last are always kept.
+        """
         self._make = make
         self._limit = limit
         self._draws: OrderedDict[tuple[Computation, int], tuple[Expected, ...]] = OrderedDict()
@@ -203,7 +206,7 @@ class ExpectationCache:
         return self._draws[key]
 
     def hard(self, op: Computation, seed: int) -> Expected:
-        """Return the draw with index HARD, which shows most faults.
+        """Return the second (`HARD`) of an operator's three draws (inputs with expected outputs), which shows most faults.
 
         A draw that is made for this call is not added to the cache.
         """

@@ -29,7 +29,7 @@ class FusedDraw:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of host memory that the arrays of this draw take."""
+        """Return the bytes of host memory that inputs, reference outputs and error bounds take."""
         parts = (array for output in self.outputs for array in (output.value, output.error))
         return sum(array.nbytes for array in (*self.inputs, *parts))
 

@@ -49,7 +49,7 @@ class ReferenceKernels:
     def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
         """Compile for `arch`, or reuse an earlier compilation, and load; NvrtcError without a compiler.
 
-        `module` is CuPy. It is called inside `guarded()`, which translates its errors.
+        `module` is CuPy, which is called inside the context `guarded()`; the context translates its errors.
         """
         self.module = module
         self._guarded = guarded

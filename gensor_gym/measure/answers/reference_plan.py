@@ -46,7 +46,7 @@ class StagePlan:
 class ReadPlan:
     """Tables for one input: for each group of axes, what each point of these axes adds to the input's flat index.
 
-    `places` maps a group to its table, PLACE [points]. `limits` are the sizes of the input's padded dimensions.
+    `places` maps a group to its table, of type `PLACE` [points]. `limits` are the sizes of the input's padded dimensions.
     """
 
     places: dict[str, np.ndarray]
@@ -135,9 +135,9 @@ def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
 
 
 def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.ndarray:
-    """Return what each point of `grid` adds to the flat index of an access, and to the indices along `padded`: PLACE [points].
+    """Return what each point of `grid` adds to the flat index of an access, and to the indices along `padded`.
 
-    The access's constant offset is not included.
+    The result is [points] of type `PLACE`. The access's constant offset is not included.
     """
     parts = np.zeros(len(grid), dtype=PLACE)
     parts["flat"] = grid @ np.array(access.axis_strides(), dtype=np.int64)

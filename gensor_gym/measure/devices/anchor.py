@@ -29,7 +29,7 @@ class Anchor:
         self._when = 0.0
 
     def refresh(self, rules: TimingRules) -> None:
-        """Count one trial. Time the anchor kernel again if enough trials have passed.
+        """Count one trial. Time the drift anchor (a fixed kernel) again if enough trials have passed.
 
         Call it only while nothing else is timed.
         """
@@ -40,7 +40,7 @@ class Anchor:
         self._trials += 1
 
     def conditions(self) -> dict[str, object]:
-        """Return the anchor's last timing: `anchor_seconds` per call, and `anchor_at` in seconds since 1970.
+        """Return the drift anchor's last timing: `anchor_seconds` per call, and `anchor_at` in seconds since 1970.
 
         Empty before the first.
         """
@@ -54,7 +54,7 @@ def anchor_text() -> str:
 
 @functools.cache
 def cpu_anchor() -> Timer:
-    """Return a function that times the drift anchor on one CPU thread. The anchor is compiled at the first call on a machine."""
+    """Return a function that times the drift anchor on one CPU thread. The first call on a machine compiles it."""
     library = ctypes.CDLL(str(compile_text(anchor_text(), ARCH)))
     # Buffers like a kernel's: the address of a NumPy array would differ from process to process.
     buffers = [GuardedBuffer((_SIZE, _SIZE), np.float32) for _ in range(3)]

@@ -35,7 +35,7 @@ class CpuDevice:
     exclusive = False
 
     def __init__(self) -> None:
-        """Compile and load the drift anchor before any other kernel is loaded."""
+        """Compile and load the drift anchor (a fixed kernel that is timed now and then) before any other kernel is loaded."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
         self.lock = ""
         self.draws_limit = _MOST_DRAWS
@@ -97,7 +97,7 @@ class LoadedC:
         self._runtime = ctypes.byref(runtime(threads))
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs to the buffers, fill outputs and workspace with NaN bytes, and pack frozen weights."""
+        """Copy the draw's inputs to the buffers, fill outputs and workspace with NaN bytes, and pack constant weights."""
         for buffer, array in zip(self._inputs, draw.inputs, strict=True):
             buffer.array[...] = array
         self.poison()

@@ -89,7 +89,7 @@ def _taken(device: str) -> int:
 
 
 def _ready(path: Path) -> Path:
-    """Create the file if it is missing; return its path. _Unusable has the reason if it cannot be locked."""
+    """Create the file if it is missing; return its path. Raise _Unusable, with the reason, if it cannot be locked."""
     os.close(_opened(path))
     with suppress(OSError):  # only the owner may set a file's times
         os.utime(path)  # systems delete files in /tmp that were not used for days
@@ -99,7 +99,7 @@ def _ready(path: Path) -> Path:
 def _opened(path: Path) -> int:
     """Open the file for reading. Return the file descriptor. A missing file is created, readable by all users.
 
-    _Unusable has the reason if that fails.
+    Raise _Unusable, with the reason, if that fails.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe that somebody put there must not block
     for last in (False,) * _TRIES + (True,):

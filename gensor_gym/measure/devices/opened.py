@@ -33,7 +33,7 @@ class Opened(ABC):
 
 
 class Cpu(Opened):
-    """How workers open the processor on which they run."""
+    """How workers open their device, the processor on which they run."""
 
     def device(self) -> Device:
         """Make a `CpuDevice`."""
@@ -50,7 +50,7 @@ class Cpu(Opened):
 
 
 class Cuda(Opened):
-    """How workers open the first GPU, through CuPy."""
+    """How workers open their device, the first GPU, through CuPy."""
 
     gpus, shut_in = 1, False
 
@@ -66,7 +66,7 @@ DEVICES: dict[str, Opened] = {"cpu": Cpu(), "cuda": Cuda()}
 
 
 def opened_by(name: str) -> Opened:
-    """Return the device of a backend's workers by the backend's name. ValueError names the available backends."""
+    """Return how workers of the backend with this name open their device. ValueError names the available backends."""
     if name not in DEVICES:
         raise ValueError(f"no device {name!r}; accepted: {', '.join(DEVICES)}")
     return DEVICES[name]

@@ -43,7 +43,7 @@ class EmulatedBackend:
     stored = False
 
     def __init__(self, seed: int = 0, timeout: float = 120.0) -> None:
-        """`seed` determines inputs and the order of threads. `timeout` is in seconds per kernel."""
+        """Make a backend. `seed` determines inputs and the order of threads; `timeout` is in seconds per kernel."""
         self.seed = seed
         self.timeout = timeout
         self._cache = ExpectationCache()

@@ -25,7 +25,10 @@ _LARGEST_FILE = 1 << 30
 
 
 def shut_in(readable: list[str], writable: list[str]) -> str:
-    """Permanently give up sockets, other processes, and files outside these paths. Return the available restrictions as text."""
+    """Permanently give up sockets, other processes, and files outside these paths.
+
+    Return the names of the restrictions in force, joined by `+`, or `none`.
+    """
     limit(resource.RLIMIT_CORE, 0)  # no core dump in the folder of a crash
     limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
     landlock, seccomp = _neighbour("landlock"), _neighbour("seccomp")

@@ -69,7 +69,7 @@ class RecordedBackend:
     stored = False
 
     def __init__(self, source: Source, device: str | None = None, resample: int | None = None, seed: int = 0) -> None:
-        """`source` is a file of timings (see `tables`), a folder of such files, a Store, or records.
+        """Open a table: a file of timings (see `tables`), a folder of such files, a Store, or records.
 
         `device` selects the records of one device. `resample` is the number of samples drawn at each request, with `seed`; None
         returns all samples. ValueError for a missing or unreadable file, mixed devices or protocols, or an invalid number of

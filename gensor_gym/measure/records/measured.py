@@ -60,7 +60,7 @@ def machine_of(machine: str | Path) -> Hardware:
 
 
 def here(machine: str | Path) -> Hardware:
-    """Return the hardware on which a table was recorded, as a task for this machine takes it.
+    """Return the hardware on which a table was recorded, for tasks whose kernels this machine runs.
 
     A CPU gets the name `host`, for which C kernels of this processor are generated.
     """

@@ -118,7 +118,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create; migrate an older schema. ValueError for a newer schema, or a file that is not a store."""
+        """Open the file or create it; migrate an older schema. ValueError for a newer schema, or a file that is not a store."""
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
@@ -135,7 +135,7 @@ class Store:
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
-        """Write all records with their own times, or none; count the new, replaced and skipped records.
+        """Write all records with their own dates, or none; count the new, replaced and skipped records.
 
         Of two records with equal keys the newer stays, but a user's own record has precedence over an imported one. ValueError
         for a record without a digest; then nothing is written.
@@ -165,7 +165,7 @@ class Store:
         return None if row is None else _record(row).measurement
 
     def records(self, selection: Selection = Selection(protocol=PROTOCOL)) -> Iterator[Record]:  # noqa: B008
-        """Yield the selected trials, oldest first; by default all trials of the present protocol."""
+        """Yield the selected trials, oldest first; by default all trials of this version's timing protocol."""
         condition, values = selection.where()
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE {condition} ORDER BY created, rowid"
         with self._lock, _named(self.path):
@@ -175,7 +175,7 @@ class Store:
     def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
         """Group the selected trials by the columns `by` and count each group. Return one `Group` per combination of values.
 
-        ValueError for a column that is not in GROUPS, or for a file edited by hand.
+        ValueError for a column that is not in `GROUPS`, or for a file edited by hand.
         """
         if not by or set(by) - set(GROUPS):
             raise ValueError(f"trials are counted by {', '.join(GROUPS)}, not by {', '.join(by) or 'nothing'}")

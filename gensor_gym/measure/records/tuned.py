@@ -1,4 +1,4 @@
-"""Programs found by earlier searches on this machine, fastest first, for the present protocol and compiler."""
+"""Programs found by earlier searches on this machine, fastest first, for the present timing protocol and compiler."""
 
 from __future__ import annotations
 

@@ -79,9 +79,9 @@ def _read(path: Path, number: int, size: int, changed: int) -> dict[str, Any] | 
 
 
 def fault_of(kernel: BuiltKernel) -> str:
-    """Run a kernel on three sets of inputs.
+    """Run a kernel on three sets of inputs, and check its outputs by the error bounds that measurements use.
 
-    Return a message about wrong outputs by the bounds of a measurement; empty if right.
+    Return a message about wrong outputs; empty if all are right.
     """
     from gensor_gym.measure.answers.expectation import make_draws
 

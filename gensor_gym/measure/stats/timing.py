@@ -33,7 +33,7 @@ class ClockFault(Exception):
 class TimingRules:
     """Settings of the timing protocol, in seconds. `budget` limits the sampling of one trial, without warm-up.
 
-    The anchor (`measure/devices/anchor.py`) is timed again after `anchor_every` trials of a worker.
+    The drift anchor, a fixed kernel (`measure/devices/anchor.py`), is timed again after `anchor_every` trials of a worker.
     """
 
     budget: float = 0.1

@@ -42,9 +42,9 @@ def run_comparison(
 ) -> dict[str, list[float]]:
     """Verify and time all kernels of a comparison. Return the seconds per call by name, one sample for each round, in order.
 
-    All are verified first, on the same inputs. Torch is timed too if requested, in each layout that the device supports. A frozen
-    operator is compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`. ValueError if an answer is wrong
-    or the operators differ.
+    All are verified first, on the same inputs. Torch is timed too if requested, in each layout that the device supports. An
+    operator with constant weights is compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`. ValueError
+    if an answer is wrong or the operators differ.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
@@ -77,7 +77,10 @@ def run_comparison(
 
 
 def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
-    """Return the function that times the device's drift anchor. ValueError without an anchor, or if a kernel has its name."""
+    """Return the function that times the device's drift anchor, a fixed kernel.
+
+    ValueError if the device has none, or if a kernel has its name.
+    """
     if device.anchor is None or ANCHOR in timers:
         raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
     return device.anchor.timer

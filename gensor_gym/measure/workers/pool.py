@@ -83,7 +83,7 @@ class LocalPool:
     def __init__(
         self, compile_kernel: Compile, workers: Sequence[WorkerProcess], overlap: bool = False, ahead: int = AHEAD
     ) -> None:
-        """`workers` time kernels, which `compile_kernel` compiles.
+        """Make a pool in which `compile_kernel` compiles kernels and `workers` time them.
 
         At most `ahead` kernels are compiled before the caller takes results. `overlap` compiles the next kernels while some are
         timed, for devices that compilers do not disturb. ValueError without a worker, or for `ahead` below 1.

@@ -50,8 +50,9 @@ class WorkerProcess:
         stage_seconds: dict[str, float] | None = None,
         shut_in: bool | None = None,
     ) -> None:
-        """`device`: a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
+        """Choose how the worker will be started, without starting it.
 
+        `device` is a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
         `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION.
         """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
@@ -185,9 +186,9 @@ class _Live:
 
 
 def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], start: Start, owner: int) -> None:
-    """Kill the worker's process group, wait for its end, and close its pipes. Do nothing in a forked copy of the harness.
+    """Kill the worker's process group, wait for its end, and close its pipes. Do nothing in a forked copy of its parent.
 
-    The harness is the process `owner` that started the worker.
+    The parent is the process `owner`, which started the worker.
     """
     if os.getpid() != owner:
         return

@@ -33,7 +33,7 @@ class Station:
     """A Ray actor: it compiles, verifies and times kernels on one device of a cluster's node."""
 
     def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
-        """`device` is the name of the backend to start. `plugins` are the names of plugins that the calling run has loaded."""
+        """Load the plugins that the calling run has loaded, and start the backend with the name `device`."""
         load_plugins(*plugins)
         self._backend = runner_named(device).start()
 
@@ -59,10 +59,10 @@ class RayPool:
     """A pool of workers on a Ray cluster, one `Station` (a Ray actor) for each device; see `pool.Pool`."""
 
     def __init__(self, device: str, workers: int | None = None, ahead: int = AHEAD) -> None:
-        """`workers` is the number of stations (Ray actors). Default: one per node, or one per GPU for a GPU backend.
+        """Join the cluster. `workers` is the number of stations (Ray actors).
 
-        `device` is the name of the backend. Stations start at the first trial. ValueError for another device, or without a
-        cluster.
+        By default it is the number of nodes, or of GPUs for a GPU backend. `device` is the name of the backend. Stations start at
+        the first trial. ValueError for another device, or without a cluster.
         """
         opened = opened_by(device)
         connect()
@@ -194,7 +194,7 @@ def connect() -> None:
 
 
 def _is_up(station: Any) -> bool:
-    """Return whether a station (a Ray actor) answers within START_SECONDS. Kill it if it does not."""
+    """Return whether a station (a Ray actor) answers within `START_SECONDS`. Kill it if it does not."""
     try:
         ray.get(station.pid.remote(), timeout=START_SECONDS)
     except (GetTimeoutError, RayActorError):

@@ -23,7 +23,7 @@ _PLAIN = (str, int, float, bool, type(None))
 def encoded(answer: object) -> object:
     """Convert a worker's answer to values that JSON supports: the fields of a Measurement or a Built as a dictionary.
 
-    Long texts are cut to their last MOST_TEXT characters. The samples of a comparison stay unchanged.
+    Long texts are cut to their last `MOST_TEXT` characters. The samples of a comparison stay unchanged.
     """
     if isinstance(answer, Measurement):
         fields = {name: getattr(answer, name) for name in ("samples", "conditions", "digest")}
@@ -45,7 +45,7 @@ def decoded(request: object, value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return a text, cut to its last MOST_TEXT characters. BadReply if the value is no text."""
+    """Return a text, cut to its last `MOST_TEXT` characters. BadReply if the value is no text."""
     if not isinstance(value, str):
         raise BadReply(f"a {type(value).__name__} where a text is expected")
     return value[-MOST_TEXT:]
@@ -67,7 +67,7 @@ def _condition(value: Any) -> object:
 
 
 def _samples(values: Any) -> list[float]:
-    """Return the values as a list of seconds. ValueError unless they are a list of at most MOST_SAMPLES numbers."""
+    """Return the values as a list of seconds. ValueError unless they are a list of at most `MOST_SAMPLES` numbers."""
     if not isinstance(values, list) or len(values) > MOST_SAMPLES:
         raise ValueError(f"a {type(values).__name__} where at most {MOST_SAMPLES} seconds are expected")
     if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):

@@ -1,4 +1,4 @@
-"""Requests that the harness sends to a worker process, as picklable values."""
+"""Requests that a search's process sends to a worker process, as picklable values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Built:
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """Ask a worker to verify and time one kernel. `floor` is the shortest plausible time in seconds.
+    """Request to a worker to verify and time one kernel. `floor` is the shortest plausible time in seconds.
 
     If both of the first two calls take `slow` seconds or longer, the kernel is not sampled: the shorter call is its time. Without
     `timed`, two calls on one set of inputs verify the kernel, and the shorter is its time.
@@ -58,11 +58,12 @@ class TrialRequest:
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """Ask a worker to time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
+    """Request to a worker to time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
 
     The answer maps names to samples. Unless `torch_threads` is None, torch's samples are under `torch` (on GPUs also under
     `torch.nhwc` for convolutions and `torch.b_transposed` for 8-bit products, see `measure/baselines/torch_cuda.py`), or under
-    `torch.prepacked` for a frozen operator. `torch_compile` adds `torch.compile`, and `anchor` adds the drift anchor as `anchor`.
+    `torch.prepacked` for an operator with constant weights. `torch_compile` adds `torch.compile`, and `anchor` adds the drift
+    anchor (a fixed kernel) as `anchor`.
     """
 
     built: tuple[tuple[str, Built], ...]
@@ -119,6 +120,6 @@ class Comparison:
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """Ask a worker to compile a CUDA kernel. The answer is a Built, or the compiler's log as text."""
+    """Request to a worker to compile a CUDA kernel. The answer is a Built, or the compiler's log as text."""
 
     kernel: Kernel

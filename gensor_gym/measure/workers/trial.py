@@ -23,7 +23,7 @@ REPEATS = 3
 """Number of calls that are checked one by one after timing, to catch kernels that fail in every second or third call."""
 
 Announce = Callable[[str], None]
-"""Function that tells the harness which stage of a request begins, so that it knows the stage of a crash or hang."""
+"""Function that tells the parent process which stage of a request begins, so that it knows the stage of a crash or hang."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]

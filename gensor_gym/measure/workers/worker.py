@@ -1,4 +1,4 @@
-"""The worker process: runs kernels on a device, so that a crash does not reach the harness.
+"""The worker process: runs kernels on a device, so that a crash does not reach the process that started it.
 
 `isolation/launch.py` starts it with arguments DEVICE READ_FD WRITE_FD PARENT_PID LIBRARIES. It ends when its pipe closes, or when
 its parent has ended, even while a kernel hangs, because a thread watches the parent. Nothing is written to standard output.
@@ -96,7 +96,7 @@ def warn_of_isolation(bound: str) -> None:
 
 
 def pass_warnings_on(write_fd: int) -> None:
-    """Replace Python's display of warnings: those about locks and isolation go to the harness, others to standard error."""
+    """Replace Python's display of warnings: those of locks and isolation go to the parent process, others to standard error."""
     show = warnings.showwarning
 
     def send_or_show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:

@@ -38,7 +38,7 @@ def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def _torch_conv2d(torch: Any, op: Operator) -> Any:
     """Return torch's convolution for the operator's orders of dimensions.
 
-    Permuted tensors are views, such as torch calls channels last.
+    Other orders are permuted views, which torch calls channels last.
     """
     given = options(op, stride=1, padding=0, dilation=1, groups=1)
 
@@ -94,7 +94,7 @@ def conv2d(
 def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
     """Return {argument: (order, default)} for orders of dimensions. ValueError for an unknown order.
 
-    Unless `any_order`, only the default is known.
+    Unless `any_order`, only the default is accepted.
     """
     known = {name: WEIGHTS if name == "weights" else IMAGES for name in orders}
     return {name: (one_of(name, orders[name], some if any_order else some[:1]), some[0]) for name, some in known.items()}

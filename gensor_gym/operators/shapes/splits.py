@@ -102,7 +102,7 @@ def _different(version: str) -> Iterator[tuple[str, Operator]]:
 
 
 def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
-    """Return the test part with fewer operators of the held-out class.
+    """Return the test part with fewer depthwise convolutions, the class that only the test part has.
 
     Operators of networks are kept first, then others in the order of a hash.
     """
