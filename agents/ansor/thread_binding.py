@@ -21,7 +21,7 @@ _SHARES = np.array(KNOBS[KNOB_INDEX["reduce_threads"]].values)
 
 
 def binds(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Return whether Ansor's filter accepts each encoded program of `rows` [B, ROW], bool [B].
+    """Return whether Ansor would bind the threads of each encoded program of `rows` [B, ROW], bool [B].
 
     Programs for a CPU or with tensor cores are always accepted.
     """

@@ -60,7 +60,7 @@ class InTurn(Adapted):
         measure_with_feedback(construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Join the rankings of the policy and of the traverser, ordered by the corrected model."""
+        """Rank the programs that the policy and the traverser's walks propose, by the times that the learned model predicts."""
         return _merged(self._both(graph, rng))
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:

@@ -205,9 +205,10 @@ def _seeds(value: object) -> list[int]:
 
 
 def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
-    """Return (registered name, hyperparameters) of each strategy of a configuration by its name there, in the given order.
+    """Return name in the configuration -> (registered strategy, hyperparameters) of each strategy to run, in the given order.
 
-    `strategies.<name>.of` names the registered strategy of a variant <name>. `space` applies to all strategies.
+    An entry `strategies.<name>` with a field `of` is a variant of the registered strategy that `of` names. If the configuration
+    has a `space`, it becomes a hyperparameter of every strategy.
     """
     found = plain.get("strategies") or {}
     if not found:

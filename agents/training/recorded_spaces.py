@@ -118,9 +118,9 @@ class Curve(BaseCallback):
 
 
 def check_alike(spaces: list[TuningSpace]) -> None:
-    """Check that spaces have the same parameters with more than one value. ValueError if not.
+    """Check that all spaces vary the same parameters, so that one policy can act in each of them; ValueError if not.
 
-    Otherwise a policy would have other observations or other actions.
+    Parameters with a single value do not count.
     """
     for space in spaces:
         if space.variables != spaces[0].variables:

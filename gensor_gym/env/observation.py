@@ -89,7 +89,7 @@ def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
 
 @lean
 def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
-    """Write log tiles and virtual threads of one axis. A tile equal to the next inner tile reuses its logarithm."""
+    """Write log2 of the tile sizes and virtual threads of one axis. A tile equal to the next inner tile reuses its logarithm."""
     inside, feature = 1, 0.0
     for level in range(MAX_LEVELS):
         tile = row[TILE + level * MAX_AXES + axis]

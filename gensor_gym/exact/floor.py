@@ -201,7 +201,11 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """Return bounds of an operand's bytes: (lower in a step of a block, lower from L2 in all, upper in flight per block)."""
+    """Return three bounds of the bytes of an operand that blocks copy.
+
+    They are a lower bound of the bytes that a block copies in one step, a lower bound of the bytes that all blocks copy from L2,
+    and an upper bound of the bytes that a block has under way at a time.
+    """
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:

@@ -141,7 +141,7 @@ def name_of(network: Network, piece: Sequence[str]) -> str:
 
 
 def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Group kernels with equal computations; return a row of sums for each group, longest time beyond the floors first."""
+    """Sum the rows of kernels with equal computations; the sum with the longest time above its roofline floors is first."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["computation"], []).append(row)

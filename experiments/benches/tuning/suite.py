@@ -142,9 +142,9 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Search for a network's kernels without stored trials; return (points, facts).
+    """Search for the kernels of a network, ignoring stored trials. Return (points, facts).
 
-    `points` has a row for each moment, with the search time and the network's time; `facts` are fields about the whole search.
+    `points` says how fast the network was at several times during the search; `facts` are fields about the whole search.
     Raise RuntimeError if outputs are wrong.
     """
     from agents.networks import compile_module

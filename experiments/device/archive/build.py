@@ -278,9 +278,9 @@ def _known(building: Building, machine: str) -> None:
 
 
 def _put(building: Building, group: str, operator: str, schedule: Schedule, kernel: Kernel, place: tuple[str, int]) -> None:
-    """Add a proposal that belongs to no arm of the study, with its kernel.
+    """Add a program that no strategy of the study proposed, with its kernel, to the archive.
 
-    `place` is (arm, rank), where the arm is only a name.
+    `place` is (name, rank). The name is kept in the field `arm`, which for other programs is the strategy.
     """
     building.keep(kernel)
     about = {"group": group, "operator": operator, "arm": place[0], "seed": 0, "rank": place[1], "schedule": str(schedule)}

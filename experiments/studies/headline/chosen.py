@@ -82,10 +82,7 @@ def within(one: Operator, other: Operator, factor: float) -> bool:
 
 
 def fits(op: Operator) -> bool:
-    """Return whether an operator is of a size that can be timed among many operators.
-
-    For each of them, references are computed and many kernels are timed.
-    """
+    """Return whether an operator is small enough for the study, which times many kernels of each operator and verifies them."""
     low, high = SECONDS
     small = op.compulsory_bytes <= MOST_BYTES and op.flops <= MOST_FLOPS
     return small and low <= roofline_floor(op, hardware.get("h100")) <= high

@@ -52,9 +52,9 @@ def changed_words(number: int) -> str:
 
 
 def unwritten_words(missing: int, size: int) -> str:
-    """Return the error message for elements that a kernel did not write, because they are still NaN.
+    """Return the error message for a kernel that left elements unwritten (they still hold the NaN that they had before).
 
-    It is used if only some elements have a reference.
+    The message is for outputs of which only some elements are compared with a reference.
     """
     return f"{missing} of {size} elements are NaN"
 

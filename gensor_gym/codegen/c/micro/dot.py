@@ -184,9 +184,10 @@ def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, row
 
 
 def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[tuple[int, str]]) -> list[str]:
-    """Return C statements that sum up the int8 panel at `panel_at` and store the accumulators' initial values after it.
+    """Return C statements that sum the bytes of a packed panel and store accumulators' initial values after the panel.
 
-    `heads` are the heads of loops over the panel's words, `place` holds the (stride, index) terms of a word's offset.
+    The C variable `panel_at` is the panel's address. `heads` are C loop heads over the panel's words of four bytes; `place` are
+    the (stride, loop variable) terms of a word's offset.
     """
     assert operand.packing is not None
     dimension, lines = plan.group_dimension(operand), Lines()

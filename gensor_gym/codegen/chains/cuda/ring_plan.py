@@ -67,7 +67,7 @@ class RingPlan(Plan):
 
     @property
     def defers(self) -> bool:
-        """Whether the second product of a tile of keys runs while the next tile's weights are computed."""
+        """Whether the product of a tile's attention weights with its values runs while the next tile's weights are computed."""
         return bool(self.value("overlap"))
 
     @property

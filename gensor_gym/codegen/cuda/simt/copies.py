@@ -151,9 +151,10 @@ class Copies:
         return fixed, changing
 
     def positions(self, places: list[str], moving: bool = True) -> list[str]:
-        """Return the C text of the index in the tensor along every dimension, for index `places` of the box.
+        """Return C text of an element's index in the tensor, for each dimension.
 
-        The part that changes with the step is included only if `moving`.
+        `places` are C texts of the element's index within the copied box. The offset of the present reduction step is added only
+        if `moving`.
         """
         plan, read = self.plan, self.read
         axes = range(len(plan.names))
