@@ -54,7 +54,7 @@ def changed_words(number: int) -> str:
 def unwritten_words(missing: int, size: int) -> str:
     """Return the error message for a kernel that left elements unwritten (they still hold the NaN that they had before).
 
-    The message is for outputs of which only some elements are compared with a reference.
+    The message is for outputs whose elements are compared with a reference only in part.
     """
     return f"{missing} of {size} elements are NaN"
 
